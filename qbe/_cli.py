@@ -1,0 +1,59 @@
+"""What every command line shares: errors to exit codes, progress, threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from qbe.errors import QbeError
+from qbe.files import output_error
+
+T = TypeVar("T")
+
+
+def run(program: str, main: Callable[[list[str]], None]) -> None:
+    """Run a command's ``main`` and leave the process with the right exit code.
+
+    0 when it returns, 2 for usage errors, 1 for all other expected failures, each with one line on
+    standard error; 130 when interrupted. An unexpected exception keeps its traceback: it is a bug.
+    """
+    try:
+        main(sys.argv[1:])
+        sys.stdout.flush()
+    except QbeError as error:
+        print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:
+        # The reader went away (``| head``): quietly, and without a second error at shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{program}: {output_error(error.filename, error)}", file=sys.stderr)
+        code = 1
+    else:
+        code = 0
+    sys.exit(code)
+
+
+def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
+    """Pass items through, with a progress bar when standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from tqdm import tqdm
+
+    yield from tqdm(items, desc=description, unit=f" {unit}", total=total, dynamic_ncols=True)
+
+
+def available_threads() -> int:
+    """Processors this process may run on: the affinity mask, which containers set, not the host's count."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,150 @@
+"""Files that appear whole or not at all: atomic writes, digests, directory exchange, locks."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from qbe.errors import OutputError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file, read in blocks."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def output_error(path: Path, error: OSError) -> OutputError:
+    """An operating system's refusal to write, as one line for the user."""
+    hints = {
+        errno.ENOSPC: "free some space or choose another disk",
+        errno.EROFS: "choose a folder that can be written",
+        errno.EACCES: "choose a folder that you may write to",
+        errno.EPERM: "choose a folder that you may write to",
+        errno.ENOTDIR: "choose an output below a folder, not below a file",
+    }
+    hint = hints.get(error.errno or 0, "check the path")
+    return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary stream whose content replaces ``path`` when the block ends well.
+
+    When the block raises, or the process dies, ``path`` keeps its former content and no partial
+    file is left under its name. Raises OutputError when the file cannot be written.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is shared as usual
+        temporary.replace(path)
+    except OSError as error:
+        raise output_error(path, error) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file (UTF-8) atomically."""
+    with atomic_file(path) as stream:
+        stream.write(text.encode())
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two paths in one step (Linux ``renameat2``); False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    status = renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE)
+    return bool(status == 0)
+
+
+def publish_directory(staged: Path, target: Path) -> None:
+    """Put a finished directory in its place; an old one there is replaced in one step and removed.
+
+    Both must lie on one file system. Where the system has no exchange, the old directory is first
+    renamed aside, so that between the two renames ``target`` is absent, yet nothing is lost.
+    """
+    sync_tree(staged)
+    if not target.exists():
+        staged.rename(target)
+    elif _exchange(staged, target):
+        shutil.rmtree(staged)
+    else:
+        aside = target.with_name(f".{target.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        target.rename(aside)
+        staged.rename(target)
+        shutil.rmtree(aside)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: Path) -> None:
+    """Flush every file and folder below a directory to the disk."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            _sync(Path(folder, name))
+        _sync(Path(folder))
+
+
+@contextlib.contextmanager
+def lock(path: Path) -> Iterator[bool]:
+    """Hold an exclusive lock on a file while the block runs; yields False if another process has it.
+
+    The kernel drops the lock when its process dies, however it dies.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a")
+    except OSError as error:
+        raise output_error(path, error) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def cache_folder() -> Path:
+    """Where exported models and downloads are kept: ``$QBE_CACHE``, else ``~/.cache/qbe``."""
+    explicit = os.environ.get("QBE_CACHE")
+    if explicit:
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(base) / "qbe" if base else Path.home() / ".cache" / "qbe"

@@ -1,0 +1,172 @@
+"""Run, qrels, topics and pool files.
+
+Runs and qrels are TREC's; topics and pools are tab-separated with a header line.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from qbe.errors import FileFormatError
+from qbe.files import write_text
+from qbe.types import Facet, Hit, Run, Topic
+
+TOPICS_HEADER = ("query_id", "paper_id", "facet")
+POOLS_HEADER = ("query_id", "paper_id")
+
+
+class Judgment(NamedTuple):
+    """One line of a qrels file."""
+
+    query_id: str
+    docid: str
+    relevance: int
+
+
+def _single(value: float) -> float:
+    """The nearest IEEE single-precision number."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def _next_below(value: float) -> float:
+    """The largest single-precision number below a finite single-precision ``value``."""
+    if value == 0.0:
+        return -_single(2.0**-149)
+    bits = struct.unpack("<i", struct.pack("<f", value))[0]
+    return float(struct.unpack("<f", struct.pack("<i", bits - 1 if value > 0 else bits + 1))[0])
+
+
+def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
+    """Scores as single-precision numbers, each below the one before it.
+
+    trec_eval keeps scores in single precision and breaks ties by document id, which would reorder a
+    run; a score that does not lie below its predecessor is therefore moved to the next number below.
+    Raises ValueError for a score that is not finite.
+    """
+    previous = math.inf
+    for score in scores:
+        if not math.isfinite(score):
+            raise ValueError(f"a score must be finite, found {score}")
+        value = _single(score)
+        if value >= previous:
+            value = _next_below(previous)
+        yield value
+        previous = value
+
+
+def format_run(run: Run) -> str:
+    """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order."""
+    lines = []
+    for query_id, hits in run.rankings.items():
+        scores = strictly_decreasing(hit.score for hit in hits)
+        for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), start=1):
+            lines.append(f"{query_id} Q0 {hit.docid} {rank} {score:.9g} {run.tag}\n")
+    return "".join(lines)
+
+
+def write_run(path: Path, run: Run) -> None:
+    """Write a TREC run file, whole or not at all."""
+    write_text(path, format_run(run))
+
+
+def read_run(path: Path) -> Run:
+    """Read a TREC run file; hits are ordered by score, best first, ties by document id.
+
+    Raises FileFormatError with the line number for a line without six fields or a bad score.
+    """
+    rankings: dict[str, list[Hit]] = {}
+    tag = ""
+    for number, fields in _fields(path, None):
+        if len(fields) != 6:
+            raise _bad(path, number, "query_id Q0 docid rank score tag", " ".join(fields))
+        query_id, _, docid, _, score, tag = fields
+        try:
+            rankings.setdefault(query_id, []).append(Hit(docid, float(score)))
+        except ValueError as error:
+            raise _bad(path, number, "a number as score", score) from error
+    ordered = {
+        query_id: tuple(sorted(hits, key=lambda hit: (-hit.score, hit.docid)))
+        for query_id, hits in rankings.items()
+    }
+    return Run(tag, ordered)
+
+
+def write_qrels(path: Path, judgments: Iterable[Judgment]) -> None:
+    """Write a TREC qrels file: query id, 0, document id, relevance."""
+    write_text(path, "".join(f"{j.query_id} 0 {j.docid} {j.relevance}\n" for j in judgments))
+
+
+def write_topics(path: Path, topics: Iterable[Topic]) -> None:
+    """Write a topics file with its header."""
+    _write_table(path, TOPICS_HEADER, ((t.query_id, t.paper_id, t.facet.value) for t in topics))
+
+
+def read_topics(path: Path) -> list[Topic]:
+    """Read a topics file; raises FileFormatError for a wrong header, field count, facet or a repeated id."""
+    topics: list[Topic] = []
+    seen: set[str] = set()
+    for number, (query_id, paper_id, facet) in _table(path, TOPICS_HEADER):
+        if query_id in seen:
+            raise _bad(path, number, "each query_id once", f"{query_id} again")
+        seen.add(query_id)
+        try:
+            topics.append(Topic(query_id, paper_id, Facet(facet)))
+        except ValueError as error:
+            raise _bad(path, number, "background, method or result as facet", facet) from error
+    return topics
+
+
+def write_pools(path: Path, pools: Mapping[str, Iterable[str]]) -> None:
+    """Write a pools file with its header."""
+    rows = ((query_id, docid) for query_id, docids in pools.items() for docid in docids)
+    _write_table(path, POOLS_HEADER, rows)
+
+
+def read_pools(path: Path) -> dict[str, list[str]]:
+    """Read a pools file into document ids by query id, in the file's order, repetitions dropped."""
+    pools: dict[str, dict[str, None]] = {}
+    for _, (query_id, paper_id) in _table(path, POOLS_HEADER):
+        pools.setdefault(query_id, {})[paper_id] = None
+    return {query_id: list(docids) for query_id, docids in pools.items()}
+
+
+def _write_table(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    write_text(path, "".join("\t".join(row) + "\n" for row in (header, *rows)))
+
+
+def _table(path: Path, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+    rows = _fields(path, "\t")
+    expected = "a header line " + " ".join(f"<{name}>" for name in header) + " separated by tabs"
+    number, first = next(rows, (1, []))
+    if tuple(first) != header:
+        raise _bad(path, number, expected, "\t".join(first))
+    for number, fields in rows:
+        if len(fields) != len(header):
+            raise _bad(path, number, f"{len(header)} tab-separated fields", "\t".join(fields))
+        yield number, fields
+
+
+def _fields(path: Path, separator: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Numbered lines of a UTF-8 file, split; blank lines are passed over."""
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    text = line.decode().rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise FileFormatError(
+                        f"{path}, line {number}: expected UTF-8 text, found byte 0x{line[error.start]:02x}; "
+                        "convert the file to UTF-8"
+                    ) from error
+                if text.strip():
+                    yield number, text.split(separator)
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
+
+
+def _bad(path: Path, number: int, expected: str, found: str) -> FileFormatError:
+    return FileFormatError(f"{path}, line {number}: expected {expected}, found {found[:80]!r}; mend the file")
