@@ -1,0 +1,1 @@
+"""qbe: find papers like this one, for its problem, its method or its findings."""
