@@ -35,6 +35,8 @@ def output_error(path: Path, error: OSError) -> OutputError:
         errno.EACCES: "choose a folder that you may write to",
         errno.EPERM: "choose a folder that you may write to",
         errno.ENOTDIR: "choose an output below a folder, not below a file",
+        errno.EEXIST: "choose an output below a folder, not below a file",
+        errno.EISDIR: "choose a file, not a folder",
     }
     hint = hints.get(error.errno or 0, "check the path")
     return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")
@@ -45,22 +47,37 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary stream whose content replaces ``path`` when the block ends well.
 
     When the block raises, or the process dies, ``path`` keeps its former content and no partial
-    file is left under its name. Raises OutputError when the file cannot be written.
+    file is left under its name. A symbolic link stays: the file it points to is replaced. What exists
+    and is no regular file (``/dev/stdout``, a pipe) is written to directly. Raises OutputError when the
+    file cannot be written; the block's troubles with other files pass through.
     """
     temporary: Path | None = None
+    in_block = False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                in_block = True
+                yield stream
+            return
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
         temporary = Path(name)
         with os.fdopen(handle, "wb") as stream:
+            in_block = True
             yield stream
+            in_block = False
             stream.flush()
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is shared as usual
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:
+        # A write that fails names no file, unlike another file that cannot be opened; and a reader of
+        # standard output that went away is no failure to report.
+        if in_block and (error.filename is not None or isinstance(error, BrokenPipeError)):
+            raise
         raise output_error(path, error) from error
     finally:
         if temporary is not None:
@@ -90,7 +107,10 @@ def publish_directory(staged: Path, target: Path) -> None:
 
     Both must lie on one file system. Where the system has no exchange, the old directory is first
     renamed aside, so that between the two renames ``target`` is absent, yet nothing is lost.
+    Raises OutputError where ``target`` is a file.
     """
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"cannot write {target}: it is a file; choose a folder")
     sync_tree(staged)
     if not target.exists():
         staged.rename(target)
@@ -125,7 +145,7 @@ def sync_tree(directory: Path) -> None:
 def lock(path: Path) -> Iterator[bool]:
     """Hold an exclusive lock on a file while the block runs; yields False if another process has it.
 
-    The kernel drops the lock when its process dies, however it dies.
+    The kernel drops the lock when its process dies, however it dies. The file is removed at the end.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,10 +155,14 @@ def lock(path: Path) -> Iterator[bool]:
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+            alone = path.stat().st_ino == os.fstat(stream.fileno()).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            alone = False  # held by another process, or just removed by one that ended
+        try:
+            yield alone
+        finally:
+            if alone:
+                path.unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.errors import FileFormatError
+from qbe.errors import FileFormatError, UsageError
 from qbe.files import write_text
 from qbe.types import Facet, Hit, Run, Topic
 
@@ -28,8 +28,11 @@ class Judgment(NamedTuple):
 
 
 def _single(value: float) -> float:
-    """The nearest IEEE single-precision number."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    """The nearest IEEE single-precision number; infinite beyond the largest."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _next_below(value: float) -> float:
@@ -45,21 +48,26 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
 
     trec_eval keeps scores in single precision and breaks ties by document id, which would reorder a
     run; a score that does not lie below its predecessor is therefore moved to the next number below.
-    Raises ValueError for a score that is not finite.
+    Raises ValueError for a score that is not finite in single precision.
     """
     previous = math.inf
     for score in scores:
-        if not math.isfinite(score):
-            raise ValueError(f"a score must be finite, found {score}")
         value = _single(score)
-        if value >= previous:
+        if math.isfinite(value) and value >= previous:
             value = _next_below(previous)
+        if not math.isfinite(value):
+            raise ValueError(f"a score must be finite in single precision, found {score}")
         yield value
         previous = value
 
 
 def format_run(run: Run) -> str:
-    """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order."""
+    """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order.
+
+    Raises UsageError for a tag that is not one word: the file could not be read again.
+    """
+    if run.tag.split() != [run.tag]:
+        raise UsageError(f"expected a run tag of one word, found {run.tag!r}; leave out white space")
     lines = []
     for query_id, hits in run.rankings.items():
         scores = strictly_decreasing(hit.score for hit in hits)
@@ -74,22 +82,32 @@ def write_run(path: Path, run: Run) -> None:
 
 
 def read_run(path: Path) -> Run:
-    """Read a TREC run file; hits are ordered by score, best first, ties by document id.
+    """Read a TREC run file; hits are ordered as trec_eval does, whatever their ranks.
 
-    Raises FileFormatError with the line number for a line without six fields or a bad score.
+    That is by score in single precision, best first, and ties by document id, the greatest first.
+
+    Raises FileFormatError with the line number for a line without six fields, a score that is not a
+    finite number, or a document that its query has already.
     """
     rankings: dict[str, list[Hit]] = {}
+    seen: set[tuple[str, str]] = set()
     tag = ""
     for number, fields in _fields(path, None):
         if len(fields) != 6:
             raise _bad(path, number, "query_id Q0 docid rank score tag", " ".join(fields))
         query_id, _, docid, _, score, tag = fields
         try:
-            rankings.setdefault(query_id, []).append(Hit(docid, float(score)))
+            hit = Hit(docid, float(score))
         except ValueError as error:
             raise _bad(path, number, "a number as score", score) from error
+        if not math.isfinite(hit.score):
+            raise _bad(path, number, "a finite number as score", score)
+        if (query_id, docid) in seen:
+            raise _bad(path, number, "each document once in a query", f"{docid} again for {query_id}")
+        seen.add((query_id, docid))
+        rankings.setdefault(query_id, []).append(hit)
     ordered = {
-        query_id: tuple(sorted(hits, key=lambda hit: (-hit.score, hit.docid)))
+        query_id: tuple(sorted(hits, key=lambda hit: (_single(hit.score), hit.docid), reverse=True))
         for query_id, hits in rankings.items()
     }
     return Run(tag, ordered)
@@ -98,6 +116,27 @@ def read_run(path: Path) -> Run:
 def write_qrels(path: Path, judgments: Iterable[Judgment]) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
     write_text(path, "".join(f"{j.query_id} 0 {j.docid} {j.relevance}\n" for j in judgments))
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+    """Read a TREC qrels file into grades by query id and document id, the mapping ir-measures takes.
+
+    Raises FileFormatError with the line number for a line without four fields, a grade that is no
+    whole number, or a document judged twice for a query.
+    """
+    qrels: dict[str, dict[str, int]] = {}
+    for number, fields in _fields(path, None):
+        if len(fields) != 4:
+            raise _bad(path, number, "query_id 0 docid relevance", " ".join(fields))
+        query_id, _, docid, relevance = fields
+        grades = qrels.setdefault(query_id, {})
+        if docid in grades:
+            raise _bad(path, number, "each document judged once for a query", f"{docid} again for {query_id}")
+        try:
+            grades[docid] = int(relevance)
+        except ValueError as error:
+            raise _bad(path, number, "a whole number as relevance", relevance) from error
+    return qrels
 
 
 def write_topics(path: Path, topics: Iterable[Topic]) -> None:
@@ -145,8 +184,9 @@ def _table(path: Path, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]
     if tuple(first) != header:
         raise _bad(path, number, expected, "\t".join(first))
     for number, fields in rows:
-        if len(fields) != len(header):
-            raise _bad(path, number, f"{len(header)} tab-separated fields", "\t".join(fields))
+        if len(fields) != len(header) or any(field.split() != [field] for field in fields):
+            expected = f"{len(header)} tab-separated fields without white space"
+            raise _bad(path, number, expected, "\t".join(fields))
         yield number, fields
 
 

@@ -1,0 +1,33 @@
+"""Evaluation: measures, the CSFCube protocol, significance, published rows, reports.
+
+``evaluate`` and ``csfcube_protocol`` take judgements and a run, ``compare`` tests their results against
+a baseline's, ``published_rows`` gives the literature's figures, ``build_report`` does all from files.
+"""
+
+from qbe.evaluate.evaluation import evaluate
+from qbe.evaluate.folds import Folds, load_folds
+from qbe.evaluate.measures import parse_measures
+from qbe.evaluate.protocol import csfcube_protocol
+from qbe.evaluate.published import PublishedRow, published_rows
+from qbe.evaluate.report import Report, build_report
+from qbe.evaluate.results import Evaluation, ProtocolResult
+from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
+
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "Folds",
+    "ProtocolResult",
+    "PublishedRow",
+    "Report",
+    "build_report",
+    "compare",
+    "csfcube_protocol",
+    "evaluate",
+    "holm",
+    "load_folds",
+    "parse_measures",
+    "published_rows",
+    "randomization_test",
+    "t_test",
+]

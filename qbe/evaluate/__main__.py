@@ -1,0 +1,86 @@
+"""``python -m qbe.evaluate``: runs against judgements, as tables and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from qbe import _cli
+from qbe.errors import UsageError
+
+EPILOG = """\
+NAME.background.trec, NAME.method.trec and NAME.result.trec are one run, NAME, and get one row.
+Query ids end in _background, _method or _result where figures by facet are wanted.
+
+measures: those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; https://ir-measur.es) and of
+the CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20,
+CSFCube_R20).
+
+A judged query that a run lacks scores as an empty ranking, a pool document that it lacks counts as not
+retrieved, and both are told on standard error. A facet of which a run answers no query has no figure.
+
+example:
+  python -m qbe.evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --run runs/csfcube.*.trec \\
+      --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m qbe.evaluate",
+        description="Evaluate TREC runs against TREC judgements.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--qrels", nargs="+", type=Path, required=True, metavar="FILE", help="TREC qrels files, joined")
+    add("--run", nargs="+", type=Path, required=True, metavar="FILE", help="TREC run files")
+    add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
+    add("--protocol", choices=["csfcube"], help="judged pools and two folds, as CSFCube's own scorer")
+    add("--folds", type=Path, metavar="FILE", help="the folds (default: folds.json beside the first qrels)")
+    add("--split", choices=["test", "dev"], help="test folds (default), or fold1_dev alone")
+    add(
+        "--baseline", nargs="+", type=Path, default=[], metavar="FILE", help="runs to test the others against"
+    )
+    add("--published", action="store_true", help="show published figures beside (with --protocol csfcube)")
+    add("--output", type=Path, metavar="FILE", help="write the whole report as JSON")
+    return parser
+
+
+def main(argv: list[str]) -> None:
+    options = build_parser().parse_args(argv)
+    if not options.protocol and (options.folds or options.split or options.published):
+        raise UsageError("--folds, --split and --published go with a protocol; add --protocol csfcube")
+    if options.published and options.split == "dev":
+        raise UsageError(
+            "published figures are those of the test folds; leave out --published or --split dev"
+        )
+
+    from qbe.evaluate.render import to_json, to_text
+    from qbe.evaluate.report import build_report
+
+    report = build_report(
+        options.qrels,
+        options.run,
+        measures=options.measures,
+        protocol=options.protocol,
+        folds_file=options.folds,
+        split=options.split or "test",
+        baseline_files=options.baseline,
+        published=options.published,
+    )
+    for name, evaluation in report.rows.items():
+        for warning in evaluation.warnings:
+            print(f"qbe.evaluate: warning: {name}: {warning}", file=sys.stderr)
+    if options.output:
+        import json
+
+        from qbe.files import write_text
+
+        write_text(options.output, json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n")
+    print(to_text(report), end="")
+
+
+if __name__ == "__main__":
+    _cli.run("qbe.evaluate", main)

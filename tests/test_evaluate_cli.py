@@ -1,0 +1,246 @@
+"""``python -m qbe.evaluate``: files joined, tables, JSON, error lines, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.__main__ import main
+from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+FACETS = ("background", "method", "result")
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch):
+    """Three facets of two queries with five judged documents, and two runs; relative file names."""
+    monkeypatch.chdir(tmp_path)
+    folds = {}
+    for facet in FACETS:
+        queries = [f"1_{facet}", f"2_{facet}"]
+        folds[facet] = {"fold1_dev": queries[1:], "fold2_dev": queries[:1]}
+        folds[facet] |= {"fold1_test": queries[:1], "fold2_test": queries[1:]}
+        Path(f"c.{facet}.qrels").write_text(
+            "".join(f"{q} 0 d{i} {2 if i < 2 else 0}\n" for q in queries for i in range(5))
+        )
+        for name, order in (("good", "01234"), ("bad", "43201")):
+            Path(f"{name}.{facet}.trec").write_text(
+                "".join(
+                    f"{q} Q0 d{d} {r} {10 - r} {name}\n"
+                    for q in queries
+                    for r, d in enumerate(order, start=1)
+                )
+            )
+    Path("folds.json").write_text(json.dumps(folds))
+    return tmp_path
+
+
+def qrels():
+    return ["--qrels", *(f"c.{facet}.qrels" for facet in FACETS)]
+
+
+def runs(name):
+    return [f"{name}.{facet}.trec" for facet in FACETS]
+
+
+def test_protocol_table_has_a_row_a_run(collection, capsys):
+    main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), *runs("bad")])
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "CSFCube protocol, test folds; queries: background 2, method 2, result 2, aggregated 6\n\n"
+        "NDCG%20 (per cent)  background  method  result  aggregated\n"
+        "good                    100.00  100.00  100.00      100.00\n"
+        "bad                       0.00    0.00    0.00        0.00\n\n"
+        "MAP (per cent)  background  method  result  aggregated\n"
+        "good                100.00  100.00  100.00      100.00\n"
+        "bad                  32.50   32.50   32.50       32.50\n"
+    )
+
+
+def test_plain_table_and_default_measures(collection, capsys):
+    main([*qrels(), "--run", *runs("bad")])
+    out = capsys.readouterr().out
+    assert "means over queries; queries: background 2, method 2, result 2, all 6" in out
+    assert [line.split()[0] for line in out.splitlines() if line.endswith("all")] == [
+        "nDCG",
+        "AP",
+        "P@20",
+        "R@20",
+        "RR",
+    ]
+    assert out.endswith("RR   background  method  result     all\nbad      0.2500  0.2500  0.2500  0.2500\n")
+
+
+def test_json_report(collection, capsys):
+    arguments = [
+        "--protocol",
+        "csfcube",
+        *qrels(),
+        "--run",
+        *runs("bad"),
+        "--measures",
+        "nDCG",
+        "--published",
+    ]
+    main([*arguments, "--baseline", *runs("good"), "--output", "out/report.json"])
+    report = json.loads(Path("out/report.json").read_text())
+    assert (report["protocol"], report["split"]) == ("csfcube", "test")
+    assert [row["run"] for row in report["rows"]] == ["bad", "good"]
+    bad = report["rows"][0]
+    assert bad["files"] == runs("bad")
+    assert bad["figures"]["MAP"]["aggregated"] == pytest.approx((1 / 4 + 2 / 5) / 2)
+    assert bad["fold_figures"]["MAP"]["method"] == pytest.approx([0.325, 0.325])
+    assert len(bad["per_query"]["nDCG"]) == 6
+    assert "linear gains" in report["measures"]["NDCG%20"]
+    assert "ir-measures" in report["measures"]["nDCG"]
+    comparison = report["comparisons"][3]
+    assert (comparison["scope"], comparison["queries"], comparison["difference"]) == ("aggregated", 6, -1.0)
+    assert comparison["randomization_p"] == 2 / 2**6
+    assert {row["paper"] for row in report["published"]["rows"]} >= {"csfcube", "aspire", "sciface"}
+    first = Path("out/report.json").read_bytes()
+    main([*arguments, "--baseline", *runs("good"), "--output", "out/report.json"])
+    assert Path("out/report.json").read_bytes() == first
+    out = capsys.readouterr().out
+    assert "bad     good     NDCG%20       aggregated  6     -100.00             0.0312" in out
+    assert "Nogueira et al. 2020" in out
+
+
+def test_published_rows_stand_in_the_table(collection, capsys):
+    main(["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published"])
+    lines = capsys.readouterr().out.splitlines()
+    rows = [" ".join(line.split()) for line in lines]
+    assert "SPECTER [CSFCube 2021] 66.70 37.41 56.67 53.28" in rows
+    assert "SciFACE [SciFACE 2026] 70.63 49.06 - -" in rows
+
+
+def test_warnings_go_to_standard_error(collection, capsys):
+    main(["--protocol", "csfcube", *qrels(), "--run", "good.method.trec"])
+    captured = capsys.readouterr()
+    assert "warning: good: no background query in the run" in captured.err
+    assert "good                         -  100.00       -           -" in captured.out
+
+
+def test_runs_are_grouped_by_facet_suffix():
+    files = [Path("a/x.method.trec"), Path("a/x.result.trec"), Path("b/x.method.trec"), Path("a/y.trec")]
+    assert group_runs(files) == {
+        "a/x": (files[0], files[1]),
+        "b/x": (files[2],),
+        "y": (files[3],),
+    }
+    assert list(group_runs([Path("a.trec"), Path("a.txt"), Path("b.method")])) == ["a.trec", "a.txt", "b"]
+    with pytest.raises(UsageError, match="twice"):
+        group_runs([files[0], files[0]])
+
+
+def test_files_of_one_run_must_not_share_queries(collection):
+    Path("good.method.run").write_bytes(Path("good.method.trec").read_bytes())
+    with pytest.raises(FileFormatError, match=r"good\.method\.run: expected queries .* found 1_method"):
+        read_runs([Path("good.method.trec"), Path("good.method.run")])
+
+
+def test_qrels_files_must_not_share_judgements(collection):
+    with pytest.raises(FileFormatError, match=r"found d0 for 1_method in c\.method\.qrels too"):
+        read_qrels([Path("c.method.qrels"), Path("c.method.qrels")])
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "code", "message"),
+    [
+        (
+            {},
+            ["--qrels", "none.qrels", "--run", "good.method.trec"],
+            1,
+            "cannot read none.qrels: No such file",
+        ),
+        ({}, [*qrels(), "--run", "none.trec"], 1, "cannot read none.trec: No such file"),
+        (
+            {"c.method.qrels": "1_method 0 d1\n"},
+            [*qrels(), "--run", *runs("good")],
+            1,
+            "c.method.qrels, line 1",
+        ),
+        (
+            {"c.method.qrels": "q 0 d x\n"},
+            [*qrels(), "--run", *runs("good")],
+            1,
+            "a whole number as relevance",
+        ),
+        ({"c.method.qrels": "\n"}, ["--qrels", "c.method.qrels", "--run", "x"], 1, "expected judgements in"),
+        (
+            {"c.method.qrels": "q 0 d 1\nq 0 d 0\n"},
+            [*qrels(), "--run", *runs("good")],
+            1,
+            "line 2: expected each document judged once",
+        ),
+        ({"r.trec": "1_method Q0 d1 1 high r\n"}, [*qrels(), "--run", "r.trec"], 1, "r.trec, line 1"),
+        (
+            {"r.trec": "1_method Q0 d1 1 nan r\n"},
+            [*qrels(), "--run", "r.trec"],
+            1,
+            "a finite number as score",
+        ),
+        (
+            {"r.trec": "1_method Q0 d1 1 2 r\n1_method Q0 d1 2 1 r\n"},
+            [*qrels(), "--run", "r.trec"],
+            1,
+            "line 2: expected each document once in a query",
+        ),
+        (
+            {"r.trec": "9_x Q0 d1 1 2 r\n"},
+            [*qrels(), "--run", "r.trec"],
+            1,
+            "r: expected a run for the judged",
+        ),
+        ({}, [*qrels(), "--run", *runs("good"), "--measures", "foo"], 2, "found 'foo'"),
+        ({}, [*qrels(), "--run", *runs("good"), "--published"], 2, "add --protocol csfcube"),
+        (
+            {},
+            ["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published", "--split", "dev"],
+            2,
+            "published figures are those of the test folds",
+        ),
+        (
+            {"folds.json": None},
+            ["--protocol", "csfcube", *qrels(), "--run", *runs("good")],
+            1,
+            "found no such file; give it with --folds",
+        ),
+        (
+            {"c.method.qrels": "9_method 0 d1 1\n"},
+            ["--protocol", "csfcube", *qrels(), "--run", *runs("good")],
+            1,
+            "qbe.evaluate: expected every judged query in the folds, found 9_method",
+        ),
+    ],
+)
+def test_errors_are_one_line(collection, change, arguments, code, message):
+    for name, text in change.items():
+        Path(name).unlink() if text is None else Path(name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "qbe.evaluate", *arguments, "--output", "out.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == code
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert not Path("out.json").exists()
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from qbe.evaluate.__main__ import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'pandas', 'ir_measures', 'torch'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)

@@ -1,0 +1,173 @@
+"""The CSFCube protocol's measures: values worked by hand, properties, agreement with ir-measures."""
+
+import math
+
+import ir_measures
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.errors import UsageError
+from qbe.evaluate import parse_measures
+from qbe.evaluate.csfcube import (
+    MEASURES,
+    average_precision,
+    judged_ranking,
+    ndcg_percent,
+    precision,
+    precision_at_last,
+    recall,
+    trec_order,
+)
+from qbe.evaluate.measures import per_query_values
+
+LOG3 = math.log2(3)
+pools = st.lists(st.integers(0, 3), min_size=1, max_size=60)
+
+
+def test_ndcg_cuts_at_a_fifth_and_counts_the_first_two_ranks_alike():
+    pool = [3, 3, 2, 1, 0, 0, 0, 0, 0, 0]
+    assert ndcg_percent([2, 3, 0, 3], pool) == pytest.approx(5 / 6)
+    assert ndcg_percent([3, 2, 0, 3], pool) == pytest.approx(5 / 6)
+
+
+def test_ndcg_discounts_the_third_rank_by_log2_of_3():
+    pool = [3, 2, 1, 1] + [0] * 11
+    assert ndcg_percent([1, 0, 3, 2], pool) == pytest.approx((1 + 3 / LOG3) / (3 + 2 + 1 / LOG3))
+
+
+def test_ndcg_of_the_textbook_example():
+    # The example of Stanford's CS276 handout on evaluation, whose DCG at 10 is 9.605.
+    gains = [3, 2, 3, 0, 0, 1, 2, 2, 3, 0]
+    pool = gains + [0] * 40
+    ideal = 3 + 3 + 3 / LOG3 + 2 / 2 + 2 / math.log2(5) + 2 / math.log2(6) + 1 / math.log2(7)
+    assert ndcg_percent(gains, pool) == pytest.approx(9.6051177391888114 / ideal)
+
+
+@pytest.mark.parametrize(("size", "cutoff"), [(4, 0), (5, 1), (9, 1), (99, 19), (250, 50)])
+def test_ndcg_rounds_the_cutoff_down(size, cutoff):
+    ranked = [0] * cutoff + [3] + [0] * (size - cutoff - 1)
+    assert ndcg_percent(ranked, ranked) == 0.0
+    assert ndcg_percent(sorted(ranked, reverse=True), ranked) == (1.0 if cutoff else 0.0)
+
+
+def test_ndcg_gives_nothing_for_negative_grades():
+    assert ndcg_percent([-2, 3], [3, 0, 0, 0, 0, 0, 0, 0, 0, -2]) == pytest.approx(1.0)
+
+
+def test_average_precision_counts_what_was_not_retrieved():
+    # Relevant (2, 3) at ranks 1, 3 and 5; a fourth is not retrieved.
+    assert average_precision([2, 0, 3, 1, 2], [2, 0, 3, 1, 2, 2]) == pytest.approx((1 + 2 / 3 + 3 / 5) / 4)
+
+
+def test_r_precision_is_precision_at_the_last_relevant_rank():
+    assert precision_at_last([2, 0, 3, 1], [2, 0, 3, 1]) == pytest.approx(2 / 3)
+    assert precision_at_last([2, 0], [2, 0, 3, 1]) == 0.0
+
+
+def test_precision_and_recall_at_20():
+    ranked = [3, 1, 2] + [0] * 17 + [2]
+    assert precision(ranked, ranked) == pytest.approx(2 / 20)
+    assert recall(ranked, ranked) == pytest.approx(2 / 3)
+    assert precision([2, 2], [2, 2, 2, 2]) == pytest.approx(2 / 20)
+    assert recall([2, 2], [2, 2, 2, 2]) == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+@pytest.mark.parametrize("pool", [[], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
+def test_a_pool_without_anything_relevant_gives_zero(measure, pool):
+    expected = 1.0 if measure.label == "NDCG%20" and 1 in pool else 0.0
+    assert measure.function(pool, pool) == expected
+
+
+@given(pools, st.randoms(use_true_random=False))
+def test_values_lie_in_0_1_and_a_prefix_scores_no_higher(pool, random):
+    ranked = random.sample(pool, len(pool))
+    prefix = ranked[: random.randrange(len(ranked) + 1)]
+    for measure in MEASURES.values():
+        whole, part = measure.function(ranked, pool), measure.function(prefix, pool)
+        assert 0.0 <= part <= whole <= 1.0 + 1e-12
+
+
+@given(pools.filter(lambda pool: max(pool) >= 2 and len(pool) >= 5))
+def test_a_perfect_ranking_scores_one(pool):
+    perfect = sorted(pool, reverse=True)
+    for label in ("NDCG%20", "MAP", "R-Precision"):
+        assert MEASURES[label].function(perfect, pool) == pytest.approx(1.0)
+    assert recall(perfect, pool) == pytest.approx(min(1.0, 20 / sum(grade >= 2 for grade in pool)))
+
+
+def test_order_is_trec_evals():
+    assert trec_order({"a": 1.0, "b": 2.0, "c": 1.0}) == ["b", "c", "a"]
+    assert trec_order({"a": 12.345678901, "b": 12.345678900}) == ["b", "a"]  # equal in single precision
+
+
+def test_the_pool_leaves_out_the_query_paper_and_unjudged_documents():
+    ranked, pool = judged_ranking(
+        "7_method", {"7": 3, "8": 2, "9": 0}, {"7": 9.0, "9": 8.0, "x": 7.0, "8": 6.0}
+    )
+    assert (ranked, sorted(pool)) == ([0, 2], [0, 2])
+
+
+qrels_and_run = st.dictionaries(
+    st.sampled_from(["1_background", "2_method", "3_result"]),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.none() | st.sampled_from([0.1, 0.5, 0.5000000001, 2.0, -1.0])),
+        min_size=1,
+        max_size=30,
+    ),
+    min_size=1,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(qrels_and_run)
+def test_ir_measures_computes_the_protocols_measures_and_agrees_where_it_has_them(content):
+    qrels = {q: {f"d{i}": grade for i, (grade, _) in enumerate(rows)} for q, rows in content.items()}
+    scores = {
+        q: {f"d{i}": score for i, (_, score) in enumerate(rows) if score is not None}
+        for q, rows in content.items()
+    }
+    stock = {"CSFCube_AP": "AP(rel=2)", "CSFCube_P20": "P(rel=2)@20", "CSFCube_R20": "R(rel=2)@20"}
+    names = [*(measure.name for measure in MEASURES.values()), *stock.values()]
+    values = per_query_values(parse_measures(names), qrels, scores)
+    for query_id in qrels:
+        grades = judged_ranking(query_id, qrels[query_id], scores[query_id])
+        for measure in MEASURES.values():
+            assert values[measure.name][query_id] == pytest.approx(measure.function(*grades))
+    for ours, theirs in stock.items():
+        assert values[ours] == pytest.approx(values[theirs])
+
+
+def test_protocol_measures_are_known_to_ir_measures_by_name():
+    parse_measures([])
+    qrels = [ir_measures.Qrel("1_method", "a", 2), ir_measures.Qrel("1_method", "b", 0)]
+    run = [ir_measures.ScoredDoc("1_method", "b", 2.0), ir_measures.ScoredDoc("1_method", "a", 1.0)]
+    named = [ir_measures.parse_measure("CSFCube_AP"), ir_measures.parse_measure("RR(rel=2)")]
+    assert ir_measures.calc_aggregate(named, qrels, run) == dict.fromkeys(named, 0.5)
+
+
+def test_measures_are_named_canonically_once():
+    names = ["MAP", "AP", "NDCG%20", "R-Precision", "Precision@20"]
+    assert list(parse_measures(names)) == ["AP", "CSFCube_nDCG", "CSFCube_Rprec", "P@20"]
+
+
+@pytest.mark.parametrize("name", ["foo", "P", "P@x", "nDCG(foo=1)", "NDCG%21", "", "P(rel="])
+def test_a_measure_that_cannot_be_is_refused_with_a_way_to_find_others(name):
+    with pytest.raises(UsageError, match=r"found .*ir-measur\.es.*CSFCube_nDCG"):
+        parse_measures([name])
+
+
+def test_a_missing_provider_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(ir_measures.DefaultPipeline, "supports", lambda measure: False)
+    with pytest.raises(UsageError, match="found 'RBP', for which no provider"):
+        parse_measures(["RBP"])
+
+
+def test_a_failing_provider_is_told_in_one_line(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("gdeval.pl is unhappy")
+
+    monkeypatch.setattr(ir_measures, "iter_calc", fail)
+    with pytest.raises(UsageError, match=r"cannot compute all of AP \(gdeval.pl is unhappy\)"):
+        per_query_values(parse_measures(["AP"]), {"1_method": {"a": 1}}, {"1_method": {"a": 1.0}})

@@ -1,0 +1,122 @@
+"""Paired tests and Holm's correction: values worked by hand, references, properties."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from qbe.errors import UsageError
+from qbe.evaluate import Evaluation, compare, holm, randomization_test, t_test
+
+differences = st.lists(st.integers(-4, 4).map(lambda n: n / 10), min_size=1, max_size=9)
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [
+        ([1, 1, 1], 2 / 8),
+        ([1, 1, 1, 0], 2 / 8),
+        ([3, 1], 2 / 4),
+        ([3, -1], 1.0),
+        ([5, 2, -1], 4 / 8),  # sums as far as 6: 8 and 6, each with its mirror image
+        ([0, 0], 1.0),
+        ([0.1, 0.2, -0.3], 1.0),  # sums to 0 on paper only
+        ([2.5], 1.0),
+    ],
+)
+def test_exact_randomization_by_hand(values, p):
+    assert randomization_test(values) == p
+
+
+@given(differences)
+def test_exact_randomization_counts_all_sign_patterns(values):
+    tenths = [round(10 * value) for value in values]
+    sums = [
+        abs(sum(s * v for s, v in zip(signs, tenths, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(tenths))
+    ]
+    expected = sum(total >= abs(sum(tenths)) for total in sums) / len(sums)
+    assert randomization_test(values) == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=30)
+@given(differences, st.sampled_from([20, 0]))
+def test_randomization_is_symmetric_and_a_probability(values, exact_up_to):
+    p = randomization_test(values, samples=500, exact_up_to=exact_up_to)
+    assert p == randomization_test([-value for value in values], samples=500, exact_up_to=exact_up_to)
+    assert 0.0 < p <= 1.0
+
+
+def test_monte_carlo_is_seeded_and_near_the_exact_value():
+    values = list(np.random.default_rng(1).normal(0.3, 1.0, 14))
+    drawn = randomization_test(values, samples=20_000, seed=5, exact_up_to=0)
+    assert drawn == randomization_test(values, samples=20_000, seed=5, exact_up_to=0)
+    assert drawn != randomization_test(values, samples=20_000, seed=6, exact_up_to=0)
+    assert drawn == pytest.approx(randomization_test(values), abs=0.01)
+
+
+def test_monte_carlo_never_reaches_zero():
+    assert randomization_test([1.0] * 30, samples=999) == 1 / 1000
+
+
+def test_t_test_by_hand_and_as_scipy_pairs():
+    # Mean 2, deviation 1, t = 2 sqrt(3); with 2 degrees of freedom p = 1 - t / sqrt(t^2 + 2).
+    assert t_test([1, 2, 3]) == pytest.approx(1 - math.sqrt(12 / 14))
+    ours, theirs = [0.4, 0.6, 0.9, 0.2], [0.3, 0.7, 0.5, 0.1]
+    paired = [a - b for a, b in zip(ours, theirs, strict=True)]
+    assert t_test(paired) == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
+
+
+def test_t_test_without_variance():
+    assert t_test([0.0, 0.0]) == 1.0
+    assert t_test([0.5]) == 1.0
+    assert t_test([0.5, 0.5, 0.5]) == 0.0
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.5]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_keeps_the_order_and_never_lowers(p_values):
+    adjusted = holm(p_values)
+    for (p, corrected), (q, other) in itertools.product(zip(p_values, adjusted, strict=True), repeat=2):
+        assert p <= corrected <= 1.0
+        assert p > q or corrected <= other
+
+
+def evaluation(values, **figures):
+    queries = tuple(f"{i}_method" for i in range(len(values)))
+    per_query = {"AP": dict(zip(queries, values, strict=True))}
+    return Evaluation({"method": queries, "all": queries}, per_query, {"AP": figures})
+
+
+def test_compare_pairs_queries_and_corrects_within_a_measure():
+    base = evaluation([0.1, 0.2, 0.3], method=0.2, all=0.2)
+    better = evaluation([0.3, 0.5, 0.7], method=0.5, all=0.5)
+    partial = evaluation([0.1, 0.2, 0.4], method=0.23, all=None)
+    found = compare({"better": better, "partial": partial, "base": base}, {"base": base})
+    assert [(c.system, c.scope, c.queries) for c in found] == [
+        ("better", "method", 3),
+        ("better", "all", 3),
+        ("partial", "method", 3),
+    ]
+    assert found[0].difference == pytest.approx(0.3)
+    assert [c.randomization_p for c in found] == [0.25, 0.25, 1.0]
+    assert [c.randomization_p_holm for c in found] == [0.75, 0.75, 1.0]
+    assert [c.t_test_p_holm for c in found] == pytest.approx(holm([c.t_test_p for c in found]))
+
+
+def test_compare_refuses_what_cannot_be_paired():
+    base = evaluation([0.1, 0.2], method=0.1, all=0.1)
+    with pytest.raises(UsageError, match="same queries"):
+        compare({"other": evaluation([0.1], method=0.1, all=0.1)}, {"base": base})
+    with pytest.raises(UsageError, match="found 'RR'"):
+        compare({"other": base}, {"base": base}, ["RR"])
+    assert compare({"other": base}, {}) == ()
