@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from qbe.errors import QbeError
+from qbe.errors import QbeError, UsageError
 from qbe.files import output_error
 
 T = TypeVar("T")
@@ -61,3 +61,10 @@ def available_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def threads(given: int | None) -> int:
+    """The value of ``--threads``, or all available ones; raises UsageError below 1."""
+    if given is not None and given < 1:
+        raise UsageError(f"expected --threads of at least 1, found {given}")
+    return given or available_threads()

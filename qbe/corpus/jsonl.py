@@ -1,0 +1,76 @@
+"""Papers in JSON: one object a line (or one object of all, see `qbe.corpus.jsonmap`), or one paper a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.jsonmap import is_mapping, read_mapping
+from qbe.corpus.record import Splitter, paper_to_record, parse_paper
+from qbe.corpus.streams import MAX_LINE_BYTES, display_name, numbered_lines, open_source
+from qbe.errors import CorpusError
+from qbe.types import Paper
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Records with their places (``{file}, line {number}``), as they stand; blank lines are passed over.
+
+    Raises CorpusError for a source that cannot be read, and for a line that is not UTF-8, not a JSON
+    object, or longer than MAX_LINE_BYTES.
+    """
+    name = display_name(source)
+    with open_source(source) as stream:
+        if is_mapping(stream):
+            yield from read_mapping(stream, name)
+            return
+        for number, line in numbered_lines(stream, name):
+            where = f"{name}, line {number}"
+            text = decode_text(line.removeprefix(_BOM) if number == 1 else line, where).rstrip()
+            if text:
+                yield where, decode_record(text, where, "one JSON object a line")
+
+
+def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:
+    """Papers of a file (plain, .gz, .xz, .zst, .zip) or of standard input (``-``), as a stream.
+
+    ``split`` splits abstracts that are one string. Ids are not compared with each other: see
+    `qbe.corpus.read_corpus`. Raises CorpusError with the file and line for anything unfit.
+    """
+    for where, record in read_records(source):
+        yield parse_paper(record, where, split)
+
+
+def read_paper_file(source: str | Path, split: Splitter | None = None) -> Paper:
+    """The one paper of a JSON file or of standard input (``-``); without ``paper_id`` it is called ``query``.
+
+    Raises CorpusError where the file is not one JSON object that `parse_paper` takes.
+    """
+    where = display_name(source)
+    with open_source(source) as stream:
+        data = stream.read(MAX_LINE_BYTES + 1)
+    if len(data) > MAX_LINE_BYTES:
+        raise CorpusError(
+            f"{where}: expected one paper, found more than {MAX_LINE_BYTES >> 20} MiB; shorten it"
+        )
+    text = decode_text(data.removeprefix(_BOM), where)
+    if not text.strip():
+        raise CorpusError(f"{where}: expected one JSON object, found nothing; give title and abstract")
+    return parse_paper(decode_record(text, where), where, split, default_id="query")
+
+
+def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
+    """Write papers in the form `read_jsonl` reads, UTF-8, and return their number."""
+    count = 0
+    for count, paper in enumerate(papers, start=1):  # noqa: B007 (the last count is the result)
+        stream.write(dump_record(paper_to_record(paper)))
+    return count
+
+
+def dump_record(record: dict[str, Any]) -> bytes:
+    """One line of JSON, with its line end."""
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"

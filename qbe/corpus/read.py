@@ -1,0 +1,59 @@
+"""A corpus out of several sources, each read by the reader that fits it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qbe.corpus.jsonl import read_records
+from qbe.corpus.record import Splitter, parse_paper
+from qbe.corpus.streams import display_name
+from qbe.errors import CorpusError
+from qbe.types import Paper
+
+HUGGING_FACE = "hf:"
+
+
+def read_corpus(sources: Sequence[str], split: Splitter | None = None) -> Iterator[Paper]:
+    """Papers of all sources in order, as a stream; only their ids are kept in memory.
+
+    A source is a JSON file (see `qbe.corpus.read_jsonl`), ``-`` for standard input, a Hugging Face
+    dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder of one (see `qbe.corpus.huggingface`). ``split``
+    splits abstracts that are one string.
+
+    Raises CorpusError for anything the readers refuse, for an id that comes twice, and where there is
+    no paper at all.
+    """
+    seen: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
+    ends: list[int] = []  # the number of the last paper of each source read
+    for source in sources:
+        for where, paper in _located(source, split):
+            number = len(seen) + 1
+            first = seen.setdefault(paper.paper_id, number)
+            if first != number:
+                raise _duplicate(paper.paper_id, where, first, ends, sources)
+            yield paper
+        ends.append(len(seen))
+    if not seen:
+        names = ", ".join(map(display_name, sources)) or "no source"
+        raise CorpusError(f"expected at least one paper, found none in {names}; check the corpus")
+
+
+def _located(source: str, split: Splitter | None) -> Iterator[tuple[str, Paper]]:
+    if source.startswith(HUGGING_FACE) or Path(source).is_dir():
+        from qbe.corpus.huggingface import read_dataset
+
+        return read_dataset(source.removeprefix(HUGGING_FACE), split)
+    return ((where, parse_paper(record, where, split)) for where, record in read_records(source))
+
+
+def _duplicate(
+    paper_id: str, where: str, first: int, ends: Sequence[int], sources: Sequence[str]
+) -> CorpusError:
+    index = bisect_left(ends, first)
+    before = ends[index - 1] if index else 0
+    return CorpusError(
+        f"{where}: expected each paper_id once, found {paper_id!r} again (first as paper {first - before} of "
+        f"{display_name(sources[index])}); drop one of them"
+    )

@@ -1,0 +1,197 @@
+"""One record of a corpus and the Paper it stands for, both ways.
+
+The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole number),
+``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
+``<facet>_label`` a sentence) and ``metadata`` (an object). Other fields are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from qbe.errors import CorpusError
+from qbe.types import Facet, Paper, Sentence
+
+Splitter = Callable[[str], Sequence[str]]
+"""Splits an abstract into sentences."""
+
+FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
+LABELS = "background, objective, method, result or other, with or without '_label'"
+
+MAX_ABSTRACT_CHARS = 1_000_000
+"""The longest abstract (or title) taken; whole books are shorter, so more is a conversion gone wrong."""
+
+MAX_ID_CHARS = 512
+
+_CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
+
+
+def parse_paper(
+    record: Mapping[str, Any], where: str, split: Splitter | None = None, default_id: str | None = None
+) -> Paper:
+    """The paper of a record.
+
+    ``where`` (file and line) opens every error. ``split`` is asked for the sentences of an abstract
+    that is one string; without it such an abstract is an error. ``default_id`` stands in for a missing
+    ``paper_id``. White space and control characters within a text become single spaces; sentences that
+    are empty then are dropped, together with their labels.
+
+    Raises CorpusError for a missing or unfit field, an abstract without a sentence, texts over
+    MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
+    """
+    paper_id = _paper_id(record.get("paper_id"), where, default_id)
+    title = record.get("title")
+    if not isinstance(title, str):
+        raise _unfit(where, "a string as title", title, 'add "title", if need be the empty string')
+    _check_length(len(title), "title", where)
+    abstract, labels = record.get("abstract"), record.get("pred_labels")
+    texts = _sentences(abstract, where, split)
+    if labels is None:
+        sentences = tuple(Sentence(text) for text in texts if text)
+    elif isinstance(abstract, str):
+        raise _unfit(
+            where, "a list of sentences as abstract, one for each of pred_labels", abstract, "split it"
+        )
+    else:
+        facets = _facets(labels, len(texts), where)
+        sentences = tuple(Sentence(text, facet) for text, facet in zip(texts, facets, strict=True) if text)
+    if not sentences:
+        raise CorpusError(
+            f"{where}: expected an abstract, found an empty one; add its text or drop the paper"
+        )
+    metadata = record.get("metadata")
+    if metadata is None:
+        metadata = {}
+    elif not isinstance(metadata, Mapping):
+        raise _unfit(where, "an object as metadata", metadata, "make it one or drop it")
+    return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata)
+
+
+def paper_to_record(paper: Paper) -> dict[str, Any]:
+    """The inverse of `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
+
+    A sentence without facet is labelled ``other_label``; one labelled ``objective_label`` has become
+    ``background_label``.
+    """
+    record: dict[str, Any] = {
+        "paper_id": paper.paper_id,
+        "title": paper.title,
+        "abstract": [sentence.text for sentence in paper.sentences],
+    }
+    if paper.labelled:
+        record["pred_labels"] = [f"{sentence.facet or 'other'}_label" for sentence in paper.sentences]
+    if paper.metadata:
+        record["metadata"] = dict(paper.metadata)
+    return record
+
+
+def _paper_id(value: Any, where: str, default: str | None) -> str:
+    if value is None and default is not None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise _unfit(where, "a string or whole number as paper_id", value, 'give each paper a "paper_id"')
+    # isprintable() refuses white space other than the space, control characters and surrogates.
+    if " " in value or not value.isprintable():
+        found = "white space" if value.split() != [value] else "an unprintable character"
+        raise CorpusError(
+            f"{where}: expected a paper_id without white space (a TREC run could not hold it), "
+            f"found {found} in {_short(value)}; rename the paper"
+        )
+    if len(value) > MAX_ID_CHARS:
+        raise CorpusError(
+            f"{where}: expected a paper_id of at most {MAX_ID_CHARS} characters, found {len(value):,}; "
+            "shorten it"
+        )
+    return value
+
+
+def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
+    """Cleaned sentences, empty ones kept."""
+    if isinstance(abstract, str):
+        _check_length(len(abstract), "abstract", where)
+        if split is None:
+            raise _unfit(where, "a list of sentences as abstract", abstract, "split it into sentences")
+        abstract = split(_clean(abstract, "abstract", where))
+    elif not isinstance(abstract, (list, tuple)):
+        expected = "a list of sentences or a string as abstract"
+        raise _unfit(where, expected, abstract, 'add "abstract" or drop the paper')
+    try:
+        length = sum(map(len, abstract))
+    except TypeError:
+        length = 0  # not all strings: the loop below says which
+    _check_length(length, "abstract", where)
+    return [_clean(text, "abstract", where) for text in abstract]
+
+
+def _facets(labels: Any, count: int, where: str) -> list[Facet | None]:
+    if not isinstance(labels, (list, tuple)):
+        raise _unfit(where, "a list as pred_labels", labels, "give one label a sentence, or none at all")
+    if len(labels) != count:
+        raise CorpusError(
+            f"{where}: expected as many pred_labels as sentences in the abstract ({count}), "
+            f"found {len(labels)}; give one label a sentence, or none at all"
+        )
+    try:
+        return [Facet.from_label(label) for label in labels]
+    except (KeyError, AttributeError):
+        bad = next(label for label in labels if not _is_label(label))
+        raise _unfit(where, f"{LABELS} as label", bad, "rename the label") from None
+
+
+def _is_label(label: Any) -> bool:
+    try:
+        Facet.from_label(label)
+    except (KeyError, AttributeError):
+        return False
+    return True
+
+
+def _clean(text: Any, field: str, where: str) -> str:
+    """The text with single spaces for white space and control characters, none at its ends."""
+    if not isinstance(text, str):
+        raise _unfit(where, f"strings in the {field}", text, "mend the record")
+    if text.isprintable():  # of white space it lets only the space pass
+        return text.strip() if "  " not in text else " ".join(text.split())
+    if "\0" in text:
+        raise CorpusError(f"{where}: expected text, found a NUL character in the {field}; remove it")
+    if has_lone_surrogate((text,)):
+        raise lone_surrogate(where)
+    return " ".join(text.translate(_CONTROLS).split())
+
+
+def has_lone_surrogate(texts: Iterable[str]) -> bool:
+    """Whether a text holds half a surrogate pair, which no UTF-8 file can hold."""
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def lone_surrogate(where: str) -> CorpusError:
+    """The error for half a surrogate pair."""
+    return CorpusError(
+        f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it"
+    )
+
+
+def _check_length(length: int, field: str, where: str) -> None:
+    if length > MAX_ABSTRACT_CHARS:
+        raise CorpusError(
+            f"{where}: expected {field} of at most {MAX_ABSTRACT_CHARS:,} characters, found {length:,}; "
+            "shorten it or drop the paper"
+        )
+
+
+def _unfit(where: str, expected: str, found: Any, advice: str) -> CorpusError:
+    what = "none" if found is None else f"{type(found).__name__} {_short(found)}"
+    return CorpusError(f"{where}: expected {expected}, found {what}; {advice}")
+
+
+def _short(value: Any) -> str:
+    text = ascii(value if not isinstance(value, str) else value[:60])
+    return text if len(text) <= 62 else text[:59] + "..."

@@ -1,0 +1,186 @@
+"""Bytes of a source: a file, plain or compressed, or standard input.
+
+The compression follows from the file's suffix (.gz, .xz, .zst, .zip), else from its first bytes, so
+that standard input may be compressed too. A zip archive must hold a single file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import lzma
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from qbe.errors import CorpusError, MissingDependencyError
+
+STDIN = "-"
+MAX_LINE_BYTES = 64 << 20
+"""A longer line ends in an error instead of filling the memory. The longest honest record is far below."""
+
+_BUFFER_BYTES = 1 << 20
+_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
+_COMPRESSIONS = frozenset(_MAGIC.values())
+
+
+class _DamagedError(Exception):
+    """Compressed data that is truncated or corrupt; the message says what the decompressor said."""
+
+
+def display_name(source: str | Path) -> str:
+    """How messages call a source."""
+    return "standard input" if str(source) == STDIN else str(source)
+
+
+@contextlib.contextmanager
+def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
+    """The decompressed bytes of a file, or of standard input for ``-``, as one buffered stream.
+
+    Raises CorpusError for a source that cannot be read and for compressed data that is truncated or
+    corrupt (also while the block reads), and MissingDependencyError where .zst has no ``zstandard``.
+    """
+    name = display_name(source)
+    try:
+        with contextlib.ExitStack() as stack:
+            if str(source) == STDIN:
+                raw = cast(io.BufferedReader, sys.stdin.buffer)
+            else:
+                file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
+                raw = stack.enter_context(cast(io.BufferedReader, file))
+            yield _decompressed(raw, _compression(source, raw), name, stack)
+    except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise _damaged(name, error) from error
+    except OSError as error:
+        if error.errno is None:  # gzip reports a bad header or checksum as a bare OSError
+            raise _damaged(name, error) from error
+        if error.filename is not None and str(error.filename) != str(source):
+            raise  # another file's trouble, from the body of the block
+        hint = "give a file, or a folder of parquet files" if isinstance(error, IsADirectoryError) else ""
+        raise CorpusError(f"cannot read {name}: {error.strerror}; {hint or 'check the path'}") from error
+
+
+def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 1, line ends kept.
+
+    Raises CorpusError for a line of more than MAX_LINE_BYTES.
+    """
+    read_line = partial(stream.readline, MAX_LINE_BYTES + 1)
+    for number, line in enumerate(iter(read_line, b""), start=1):
+        if len(line) > MAX_LINE_BYTES:
+            raise CorpusError(
+                f"{name}, line {number}: expected at most {MAX_LINE_BYTES >> 20} MiB a line, found more; "
+                "write one paper a line"
+            )
+        yield number, line
+
+
+def _compression(source: str | Path, raw: io.BufferedReader) -> str:
+    suffix = Path(source).suffix.lower()
+    if suffix in _COMPRESSIONS:
+        return suffix
+    start = raw.peek(8)[:8]
+    return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
+
+
+def _decompressed(
+    raw: io.BufferedReader, compression: str, name: str, stack: contextlib.ExitStack
+) -> io.BufferedReader:
+    stream: Any
+    match compression:
+        case ".gz":
+            import gzip
+
+            stream = gzip.GzipFile(fileobj=raw)
+        case ".xz":
+            stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
+        case ".zst":
+            stream = _Zstandard(raw, name)
+        case ".zip":
+            stream = _zip_member(raw, name)
+        case _:
+            return raw
+    # The buffer turns the decompressors' slow readline into a fast one.
+    return stack.enter_context(io.BufferedReader(stream, _BUFFER_BYTES))
+
+
+def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
+    """The only file of an archive; what macOS adds beside it is passed over."""
+    if not raw.seekable():
+        raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
+    try:
+        archive = zipfile.ZipFile(raw)
+        members = [m for m in archive.namelist() if not m.endswith("/") and not m.startswith("__MACOSX/")]
+        members = [m for m in members if not Path(m).name.startswith(".")]
+        if len(members) != 1:
+            raise CorpusError(
+                f"{name}: expected an archive of one file, found {len(members)}; unpack it and name the file"
+            )
+        return archive.open(members[0])
+    except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
+        raise _DamagedError(error) from error
+
+
+class _Zstandard(io.RawIOBase):
+    """Frames of Zstandard data as a raw stream.
+
+    ``zstandard``'s own stream reader takes the end of a truncated file for its regular end.
+    """
+
+    _CHUNK_BYTES = 1 << 16
+
+    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{name}: reading .zst needs the package zstandard; pip install zstandard"
+            ) from error
+        self._stream = stream
+        self._context = zstandard.ZstdDecompressor()
+        self._error = zstandard.ZstdError
+        self._frame = self._context.decompressobj()
+        self._inside = False  # within a frame
+        self._input = b""
+        self._output = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._output:
+            if not self._refill():
+                return 0
+        count = min(len(buffer), len(self._output))
+        buffer[:count] = self._output[:count]
+        self._output = self._output[count:]
+        return count
+
+    def _refill(self) -> bool:
+        """Decompress one more block; False at the end of the data."""
+        data = self._input or self._stream.read(self._CHUNK_BYTES)
+        if not data:
+            if self._inside:
+                raise EOFError("the data end within a frame")
+            return False
+        try:
+            self._output = memoryview(self._frame.decompress(data))
+        except self._error as error:
+            raise _DamagedError(error) from error
+        self._inside = not self._frame.eof
+        self._input = b""
+        if self._frame.eof:
+            self._input = self._frame.unused_data
+            self._frame = self._context.decompressobj()
+        return True
+
+
+def _damaged(name: str, error: Exception) -> CorpusError:
+    return CorpusError(
+        f"{name}: expected whole compressed data, found them truncated or corrupt ({error}); "
+        "fetch the file again"
+    )

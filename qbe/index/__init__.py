@@ -1,0 +1,1 @@
+"""An index: its format on disk, the building of it, and reading it back."""

@@ -1,0 +1,104 @@
+"""``python -m qbe.index``: build an index from a corpus of papers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from qbe import _cli
+from qbe.errors import UsageError
+from qbe.types import Paper
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(
+        prog="qbe.index",
+        description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
+        "in FAISS, the papers, and a manifest. It appears at --output whole or not at all.",
+    )
+    parser.add_argument(
+        "--corpus",
+        nargs="+",
+        required=True,
+        metavar="SOURCE",
+        help="JSON lines with paper_id, title, abstract (a string or a list of sentences) and optionally "
+        "pred_labels, metadata (.gz, .xz, .zst are read too; - is standard input); or a Hugging Face dataset "
+        "hf:NAME[:CONFIG][:SPLIT] or a folder of one",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the index to create")
+    side = parser.add_mutually_exclusive_group()
+    side.add_argument("--bm25-only", action="store_true", help="no vectors")
+    side.add_argument("--dense-only", action="store_true", help="no Lucene postings (needs no Java)")
+    parser.add_argument(
+        "--encoder", help="name in the registry, a folder, or a hub name (default: all-MiniLM-L6-v2)"
+    )
+    parser.add_argument(
+        "--precision", choices=("int8", "fp32"), default="int8", help="of the encoder (default: %(default)s)"
+    )
+    parser.add_argument("--store-positions", action="store_true", help="keep term positions in Lucene")
+    parser.add_argument("--store-docvectors", action="store_true", help="keep term vectors in Lucene")
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    parser.add_argument("--overwrite", action="store_true", help="replace the index at --output")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
+    return parser
+
+
+class Bars:
+    """Progress on a terminal."""
+
+    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
+        return _cli.progress(papers, "reading", "papers")
+
+    @contextlib.contextmanager
+    def encoding(self, total: int) -> Iterator[Callable[[int], Any]]:
+        if not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from tqdm import tqdm
+
+        with tqdm(total=total, desc="encoding", unit=" papers", dynamic_ncols=True) as bar:
+            yield bar.update
+
+    def stage(self, name: str) -> None:
+        if sys.stderr.isatty():
+            print(name, file=sys.stderr)
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    threads = _cli.threads(options.threads)
+    if options.bm25_only and options.encoder:
+        raise UsageError("--encoder is of no use with --bm25-only; drop one of them")
+    from qbe.index.build import BuildSettings, build_index
+    from qbe.models.registry import DEFAULT_ENCODER
+
+    settings = BuildSettings(
+        corpus=tuple(options.corpus),
+        bm25=not options.dense_only,
+        dense=not options.bm25_only,
+        encoder=options.encoder or DEFAULT_ENCODER,
+        precision=options.precision,
+        positions=options.store_positions,
+        docvectors=options.store_docvectors,
+        threads=threads,
+    )
+    started = time.monotonic()
+    manifest = build_index(
+        options.output, settings, overwrite=options.overwrite, resume=options.resume, progress=Bars()
+    )
+    counts, size = manifest.corpus, sum(entry["bytes"] for entry in manifest.files.values())
+    print(
+        f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels), "
+        f"{counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, {time.monotonic() - started:.1f} s, "
+        f"digest {manifest.digest[:12]}"
+    )
+
+
+if __name__ == "__main__":
+    _cli.run("qbe.index", main)

@@ -1,0 +1,100 @@
+"""The manifest of an index: what it holds, how it was made, and which bytes belong to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import IndexFormatError
+from qbe.files import sha256, write_text
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index states of itself.
+
+    ``settings`` are those of the build. ``corpus`` holds the number of papers, labelled papers and
+    sentences and the digest of the papers; ``lucene`` (None without BM25) the version, settings and
+    term statistics; ``dense`` (None without vectors) the encoder's identity, dimension and similarity.
+    ``files`` gives the size of every file, and its digest where a rebuild makes the same bytes
+    (Lucene's are not of that kind). ``digest`` sums up corpus, postings and vectors: two builds of one
+    corpus with the same settings agree in it.
+    """
+
+    format_version: int
+    qbe_version: str
+    settings: Mapping[str, Any]
+    corpus: Mapping[str, Any]
+    lucene: Mapping[str, Any] | None
+    dense: Mapping[str, Any] | None
+    files: Mapping[str, Mapping[str, Any]]
+    digest: str
+
+
+def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
+    """Size of every file below a folder, and its SHA-256 unless it is one of Lucene's."""
+    described: dict[str, dict[str, Any]] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if name in leave_out:
+            continue
+        described[name] = {"bytes": path.stat().st_size}
+        if not name.startswith("lucene/"):
+            described[name]["sha256"] = sha256(path)
+    return described
+
+
+def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
+    """One SHA-256 over the digests of all files that have one and over Lucene's statistics."""
+    content = {name: entry["sha256"] for name, entry in files.items() if "sha256" in entry}
+    text = json.dumps([content, lucene], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest into an index that is being built."""
+    write_text(folder / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the manifest of an index.
+
+    Raises IndexFormatError for a folder that is no index, for another format version, and when a file
+    is missing or has not the size it was written with.
+    """
+    path = folder / MANIFEST
+    try:
+        record = json.loads(path.read_text())
+        version = record["format_version"]
+        if version != FORMAT_VERSION:
+            raise IndexFormatError(
+                f"{folder}: expected an index of format {FORMAT_VERSION}, found format {version}; "
+                "build it again with this version of qbe"
+            )
+        manifest = Manifest(**record)
+    except OSError as error:
+        raise IndexFormatError(
+            f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "
+            "check --index, or build one with: python -m qbe.index"
+        ) from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise IndexFormatError(
+            f"{path}: expected a manifest, found {error!r}; build the index again"
+        ) from error
+    for name, entry in manifest.files.items():
+        file = folder / name
+        size = file.stat().st_size if file.is_file() else None
+        if size != entry["bytes"]:
+            found = "no file" if size is None else f"{size} bytes"
+            raise IndexFormatError(
+                f"{file}: expected {entry['bytes']} bytes, found {found}; build the damaged index again"
+            )
+    return manifest

@@ -1,0 +1,53 @@
+"""The FAISS side of an index: which sentences lie closest to a query's sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import IndexFormatError, OutputError
+from qbe.index.vectors import Half, blocks
+
+FAISS = "faiss.index"
+
+
+def write_neighbours(folder: Path, vectors: Half) -> None:
+    """Build an exact inner-product index over float16 vectors (sentences, dimension).
+
+    Scalar quantization to float16 keeps the stored numbers as they are, at half of a flat index's size.
+    """
+    import faiss
+
+    quantizer = faiss.ScalarQuantizer.QT_fp16
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], quantizer, faiss.METRIC_INNER_PRODUCT)
+    index.train(np.zeros((1, vectors.shape[1]), np.float32))
+    for block in blocks(vectors):
+        index.add(block)
+    try:
+        faiss.write_index(index, str(folder / FAISS))
+    except RuntimeError as error:
+        raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
+
+
+class Neighbours:
+    """Nearest sentences by inner product, over all sentences of an index."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        import faiss
+
+        path = folder / FAISS
+        faiss.omp_set_num_threads(threads)
+        try:
+            self._index: Any = faiss.read_index(str(path))
+        except RuntimeError as error:
+            raise IndexFormatError(
+                f"{path}: expected a FAISS index, found {error}; the index is damaged: build it again"
+            ) from error
+
+    def nearest(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+        """Positions (queries, count) of the sentences with the largest inner products, best first."""
+        positions: NDArray[np.int64] = self._index.search(queries, min(count, self._index.ntotal))[1]
+        return positions

@@ -1,0 +1,1 @@
+"""From an abstract as one string to sentences."""

@@ -1,0 +1,180 @@
+"""Plain and compressed sources, standard input, and what goes wrong with them."""
+
+import gzip
+import io
+import json
+import lzma
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbe.corpus import read_corpus, read_jsonl, read_paper_file
+from qbe.corpus.streams import open_source
+from qbe.errors import CorpusError, MissingDependencyError
+
+PAPERS = b"".join(
+    json.dumps({"paper_id": i, "title": f"Title {i * 7919}", "abstract": [f"Sentence {i * i}."]}).encode()
+    + b"\n"
+    for i in range(2000)
+)
+
+
+def zstd(data: bytes) -> bytes:
+    return pytest.importorskip("zstandard").ZstdCompressor().compress(data)
+
+
+def zipped(data: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("papers.jsonl", data)
+        archive.writestr("__MACOSX/._papers.jsonl", b"x")
+        archive.writestr(".DS_Store", b"x")
+    return stream.getvalue()
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+    ".zip": zipped,
+}
+every_compression = pytest.mark.parametrize("suffix", COMPRESS)
+
+
+def count(path: Path) -> int:
+    return sum(1 for _ in read_jsonl(path))
+
+
+@every_compression
+@pytest.mark.parametrize("name", ["papers.jsonl{}", "papers"])
+def test_compressed_files_with_and_without_the_suffix(tmp_path: Path, suffix: str, name: str) -> None:
+    path = tmp_path / name.format(suffix)
+    path.write_bytes(COMPRESS[suffix](PAPERS))
+    assert count(path) == 2000
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_files_of_several_members(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"papers{suffix}"
+    path.write_bytes(COMPRESS[suffix](PAPERS[:5000]) + COMPRESS[suffix](PAPERS[5000:]))
+    assert count(path) == 2000
+
+
+@every_compression
+@pytest.mark.parametrize("kept", [0.99, 0.5, 0.01])
+def test_truncated_files(tmp_path: Path, suffix: str, kept: float) -> None:
+    path = tmp_path / f"papers{suffix}"
+    data = COMPRESS[suffix](PAPERS)
+    path.write_bytes(data[: int(len(data) * kept)])
+    with pytest.raises(
+        CorpusError, match=r"papers.*expected whole compressed data, found them truncated"
+    ) as caught:
+        count(path)
+    assert "\n" not in str(caught.value)
+
+
+@every_compression
+def test_corrupt_files(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"papers{suffix}"
+    data = bytearray(COMPRESS[suffix](PAPERS))
+    middle = len(data) // 2
+    data[middle : middle + 40] = bytes(255 - byte for byte in data[middle : middle + 40])
+    path.write_bytes(data)
+    # Flipped bits may first show as broken text; the line is named then.
+    with pytest.raises(CorpusError, match=r"truncated or corrupt|, line \d+: expected"):
+        count(path)
+
+
+@every_compression
+def test_a_suffix_that_lies(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"papers{suffix}"
+    path.write_bytes(PAPERS)
+    with pytest.raises(CorpusError, match="truncated or corrupt"):
+        count(path)
+
+
+def test_an_error_in_a_compressed_file_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "papers.jsonl.gz"
+    path.write_bytes(gzip.compress(PAPERS[: PAPERS.index(b"\n") + 1] + b"{"))
+    with pytest.raises(CorpusError, match=r"papers\.jsonl\.gz, line 2: expected one JSON object a line"):
+        count(path)
+
+
+def test_a_zip_of_two_files(tmp_path: Path) -> None:
+    path = tmp_path / "papers.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", b"")
+        archive.writestr("b", b"")
+    with pytest.raises(CorpusError, match="expected an archive of one file, found 2; unpack it"):
+        count(path)
+
+
+def test_zst_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    (tmp_path / "papers.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    with pytest.raises(
+        MissingDependencyError, match=r"papers\.zst: reading .zst needs .*; pip install zstandard"
+    ):
+        count(tmp_path / "papers.zst")
+
+
+def test_missing_files_and_files_as_folders(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"cannot read .*absent: No such file or directory; check the path"):
+        list(read_corpus([str(tmp_path / "absent")]))
+    with pytest.raises(CorpusError, match="Is a directory; give a file"):
+        count(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CorpusError, match="Not a directory"):
+        count(tmp_path / "file" / "x")
+    with pytest.raises(CorpusError, match="cannot read"):
+        count(tmp_path / ("x" * 300))
+
+
+def test_troubles_with_other_files_pass(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotFoundError), open_source(tmp_path / "file"):
+        (tmp_path / "absent").read_bytes()
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress, zstd])
+def test_standard_input_may_be_compressed(
+    monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
+) -> None:
+    data = io.BufferedReader(io.BytesIO(compress(PAPERS)))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    assert sum(1 for _ in read_corpus(["-"])) == 2000
+
+
+def test_errors_in_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = io.BufferedReader(io.BytesIO(b"{}\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    with pytest.raises(CorpusError, match=r"^standard input, line 1: expected a string or whole number"):
+        list(read_corpus(["-"]))
+    with pytest.raises(CorpusError, match=r"^expected at least one paper, found none in standard input"):
+        list(read_corpus(["-"]))
+
+
+def test_a_pipe_as_standard_input() -> None:
+    code = (
+        "from qbe.corpus import read_paper_file, read_corpus\n"
+        "try: print(sum(1 for _ in read_corpus(['-'])))\n"
+        "except Exception as error: print(error)"
+    )
+
+    def piped(data: bytes) -> str:
+        return subprocess.run([sys.executable, "-c", code], input=data, capture_output=True).stdout.decode()
+
+    assert piped(gzip.compress(PAPERS)) == "2000\n"
+    assert (
+        piped(zipped(PAPERS)) == "standard input: a zip archive cannot be read from a pipe; unpack it first\n"
+    )
+
+
+def test_a_paper_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = io.BufferedReader(io.BytesIO(b'{\n"title": "T",\n"abstract": ["One."]}'))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
+    assert read_paper_file("-").title == "T"

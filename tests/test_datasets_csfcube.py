@@ -1,0 +1,446 @@
+"""CSFCube's release as corpus, topics, pools, judgements and folds; the download; the embedded sample."""
+
+import hashlib
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbe import trec
+from qbe.corpus import read_corpus
+from qbe.datasets import download as download_module
+from qbe.datasets.__main__ import main
+from qbe.datasets.csfcube import convert
+from qbe.datasets.download import download, matches
+from qbe.datasets.embedded import copy_sample
+from qbe.datasets.release import DIGESTS, changed_files, find_release
+from qbe.errors import CorpusError, DatasetError, OutputError
+from qbe.files import sha256
+from qbe.trec import Judgment
+from qbe.types import Facet, Topic
+
+OUTPUTS = {
+    "corpus.jsonl",
+    "topics.tsv",
+    "pools.tsv",
+    "csfcube.background.qrels",
+    "csfcube.method.qrels",
+    "csfcube.result.qrels",
+    "folds.json",
+}
+
+
+def paper(paper_id: str, *labels: str) -> dict[str, Any]:
+    return {
+        "paper_id": paper_id,
+        "metadata": {"authors": [{"first": "A", "middle": [], "last": "B"}], "year": "1999"},
+        "title": f"On stone {paper_id}",
+        "abstract": [f"Sentence {i} of stone {paper_id}." for i in range(len(labels))],
+        "pred_labels_truncated": False,
+        "pred_labels": [f"{label}_label" for label in labels],
+    }
+
+
+PAPERS = [
+    paper("1", "objective", "method", "result"),
+    paper("2", "background", "other"),
+    paper("3", "method", "result"),
+    paper("4", "other"),
+]
+POOLS: dict[str, dict[str, dict[str, Any]]] = {
+    "background": {"2": {"cands": ["3", "2", "1"], "relevance_adju": [0, 3, 2], "relevance_max": [1, 3, 3]}},
+    "method": {
+        "3": {"cands": ["1"], "relevance_adju": [1]},
+        "1": {"cands": ["4", "3"], "relevance_adju": [0, 2]},
+    },
+    "result": {"2": {"cands": ["1"], "relevance_adju": [3]}},
+}
+FOLDS = {
+    "background": {"fold1_dev": ["2_background"], "fold2_test": ["2_background"]},
+    "method": {"fold1_dev": ["3_method"], "fold2_dev": ["1_method"]},
+    "result": {"fold1_dev": ["2_result"]},
+}
+
+
+def write_release(folder: Path, *, papers: Any = PAPERS, pools: Any = POOLS, folds: Any = FOLDS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(record) + "\n" for record in papers)
+    (folder / "abstracts-csfcube-preds.jsonl").write_text(lines)
+    for facet in Facet:
+        path = folder / f"test-pid2anns-csfcube-{facet}.json"
+        path.write_text(json.dumps(pools[facet.value]))
+    (folder / "evaluation_splits.json").write_text(json.dumps(folds))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_small_release_exactly(tmp_path: Path) -> None:
+    output = tmp_path / "new" / "out"
+    summary = convert(write_release(tmp_path / "release"), output)
+    assert contents(output).keys() == OUTPUTS
+    assert (output / "topics.tsv").read_text() == (
+        "query_id\tpaper_id\tfacet\n2_background\t2\tbackground\n3_method\t3\tmethod\n1_method\t1\tmethod\n"
+        "2_result\t2\tresult\n"
+    )
+    assert (output / "pools.tsv").read_text() == (
+        "query_id\tpaper_id\n2_background\t3\n2_background\t1\n3_method\t1\n1_method\t4\n1_method\t3\n2_result\t1\n"
+    )
+    # Paper 2 stands in its own pool, and is left out of it and of its judgements.
+    assert (output / "csfcube.background.qrels").read_text() == "2_background 0 3 0\n2_background 0 1 2\n"
+    assert (output / "csfcube.method.qrels").read_text() == "3_method 0 1 1\n1_method 0 4 0\n1_method 0 3 2\n"
+    assert (output / "csfcube.result.qrels").read_text() == "2_result 0 1 3\n"
+    assert json.loads((output / "folds.json").read_text()) == FOLDS
+    assert summary.papers == 4
+    assert summary.sentences == 8
+    assert summary.queries == {Facet.BACKGROUND: 1, Facet.METHOD: 2, Facet.RESULT: 1}
+    assert summary.judgments == {Facet.BACKGROUND: 2, Facet.METHOD: 3, Facet.RESULT: 1}
+    assert summary.own_pool == ("2_background",)
+    assert summary.no_sentence == ("2_result",)
+
+
+def test_the_corpus_keeps_the_fields_that_are_read(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release")
+    convert(release, tmp_path / "out")
+    records = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
+    assert records == [{k: v for k, v in p.items() if k != "pred_labels_truncated"} for p in PAPERS]
+    before = list(read_corpus([str(release / "abstracts-csfcube-preds.jsonl")]))
+    assert list(read_corpus([str(tmp_path / "out" / "corpus.jsonl")])) == before
+
+
+def test_the_same_release_gives_the_same_bytes(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release")
+    convert(release, tmp_path / "out")
+    first = contents(tmp_path / "out")
+    convert(release, tmp_path / "out")
+    assert contents(tmp_path / "out") == first
+
+
+def method(**entry: Any) -> dict[str, Any]:
+    return POOLS | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        (
+            {"papers": [*PAPERS, PAPERS[0]]},
+            CorpusError,
+            "line 5: expected each paper_id once, found '1' again",
+        ),
+        ({"papers": [{"paper_id": "1"}]}, CorpusError, "line 1: expected a string as title"),
+        (
+            {"papers": [*PAPERS, {"paper_id": "9", "title": "", "abstract": ["x"]}]},
+            DatasetError,
+            "expected pred_labels for every paper, found none for 9",
+        ),
+        (
+            {"papers": PAPERS[:2]},
+            DatasetError,
+            "background.json: .* for 2, .* found 3, which abstracts-csfcube",
+        ),
+        ({"pools": method(cands=["4", "4"], relevance_adju=[1, 1])}, DatasetError, "found a candidate twice"),
+        ({"pools": method(relevance_adju=[4])}, DatasetError, "method.json: .* for 1, .* found the grade 4"),
+        ({"pools": method(relevance_adju=[True])}, DatasetError, "found the grade True"),
+        (
+            {"pools": method(relevance_adju=[1, 2])},
+            DatasetError,
+            "equally long lists cands and relevance_adju for 1",
+        ),
+        ({"pools": method(relevance_adju=None)}, DatasetError, "equally long lists"),
+        ({"pools": method(cands=[4])}, DatasetError, "equally long lists"),
+        (
+            {"pools": POOLS | {"result": {"2": ["1"]}}},
+            DatasetError,
+            "result.json: expected equally long lists",
+        ),
+        (
+            {"pools": POOLS | {"result": []}},
+            DatasetError,
+            "result.json: expected an object, found something else",
+        ),
+        (
+            {"folds": {"method": {"fold1_dev": ["7_method"]}}},
+            DatasetError,
+            "found '7_method' in method/fold1_dev",
+        ),
+        (
+            {"folds": {"method": {"fold1_dev": "1_method"}}},
+            DatasetError,
+            "found '1_method' in method/fold1_dev",
+        ),
+    ],
+)
+def test_unfit_releases_write_nothing(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    release = write_release(tmp_path / "release", **changes)
+    with pytest.raises(error, match=message) as caught:
+        convert(release, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_broken_json_and_a_file_as_output(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="below a folder"):
+        convert(release, tmp_path / "file")
+    (release / "evaluation_splits.json").write_text("{")
+    with pytest.raises(DatasetError, match=r"evaluation_splits\.json: expected JSON, found Expecting"):
+        convert(release, tmp_path / "out")
+
+
+# Where the release comes from.
+
+
+def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBE_DATA", str(tmp_path / "data"))
+    named, shared = write_release(tmp_path / "named"), write_release(tmp_path / "data" / "csfcube")
+    assert find_release(named) == named
+    assert find_release(None) == shared
+    assert changed_files(named) == list(DIGESTS)
+    (named / "evaluation_splits.json").unlink()
+    with pytest.raises(DatasetError, match=r"named: .*found no evaluation_splits\.json; name"):
+        find_release(named)
+    with pytest.raises(
+        DatasetError, match="absent: expected the files of CSFCube's release, found no abstracts"
+    ):
+        find_release(tmp_path / "absent")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves a folder and counts requests; answers each path with the planned failures first."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.requests: Counter[str] = Counter()
+        self.failures: dict[str, list[str]] = {}
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        name = self.path.removeprefix("/")
+        self.server.requests[name] += 1
+        failures = self.server.failures.get(name, [])
+        failure = failures.pop(0) if failures else ""
+        if failure.isdigit():
+            self.send_error(int(failure))
+            return
+        if not (self.server.folder / name).is_file():
+            self.send_error(404)
+            return
+        data = (self.server.folder / name).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if failure == "short" else data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.delenv("QBE_DATA", raising=False)
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(download_module.time, "sleep", lambda _: None)
+    with Server(write_release(tmp_path / "release")) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {name: f"sha256:{sha256(folder / name)}" for name in DIGESTS}
+
+
+def test_digests() -> None:
+    assert matches(b"", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+    assert matches(b"", "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")  # git hash-object /dev/null
+    assert matches(b"hello\n", "git:ce013625030ba8dba906f756967f9e9ca394464a")
+    assert not matches(b"x", "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+    with pytest.raises(ValueError, match="sha256 or git"):
+        matches(b"", "md5:0")
+
+
+def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: Path) -> None:
+    told: list[str] = []
+    wanted = digests(server.folder)
+    folder = find_release(None, base_url=server.url, digests=wanted, tell=told.append)
+    assert folder == tmp_path / "cache" / "csfcube"
+    assert contents(folder) == contents(server.folder)
+    assert len(told) == 5
+    assert convert(folder, tmp_path / "out").papers == 4
+    find_release(None, base_url=server.url, digests=wanted)
+    assert set(server.requests.values()) == {1}
+    (folder / "evaluation_splits.json").write_text("damaged")
+    find_release(None, base_url=server.url, digests=wanted)
+    assert server.requests == Counter({name: 1 + (name == "evaluation_splits.json") for name in DIGESTS})
+    assert contents(folder) == contents(server.folder)
+
+
+@pytest.mark.parametrize("failures", [["503"], ["short"], ["500", "short"]])
+def test_failures_that_may_pass_are_tried_again(server: Server, tmp_path: Path, failures: list[str]) -> None:
+    server.failures["evaluation_splits.json"] = list(failures)
+    digest = digests(server.folder)["evaluation_splits.json"]
+    assert download(server.url + "evaluation_splits.json", tmp_path / "x", digest)
+    assert (tmp_path / "x").read_bytes() == (server.folder / "evaluation_splits.json").read_bytes()
+    assert server.requests["evaluation_splits.json"] == len(failures) + 1
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason", "requests"),
+    [
+        (["404"], "HTTP status 404 Not Found", 1),
+        (["403"], "HTTP status 403 Forbidden", 1),
+        (["503"] * 3, "HTTP status 503 Service Unavailable", 3),
+        (["short"] * 3, "the answer was cut short", 3),
+    ],
+)
+def test_downloads_that_fail(
+    server: Server, tmp_path: Path, failures: list[str], reason: str, requests: int
+) -> None:
+    server.failures["x"] = failures
+    (server.folder / "x").write_text("data")
+    with pytest.raises(DatasetError, match=f"cannot download {server.url}x: {reason}; check the network"):
+        download(server.url + "x", tmp_path / "new" / "x", "sha256:0")
+    assert server.requests["x"] == requests
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_download_with_another_digest_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    (server.folder / "x").write_bytes(b"data")
+    found = hashlib.sha256(b"data").hexdigest()
+    with pytest.raises(
+        DatasetError, match=rf"expected the digest sha256:0, found sha256:{found} \(4 bytes\)"
+    ):
+        download(server.url + "x", tmp_path / "new" / "x", "sha256:0")
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_server_and_a_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    import socket
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with pytest.raises(DatasetError, match="Connection refused; check the network"):
+            download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "sha256:0")
+        silent.listen()
+        monkeypatch.setattr(download_module, "TIMEOUT_S", 0.05)
+        with pytest.raises(DatasetError, match="no answer within 0.05 seconds|timed out"):
+            download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "sha256:0")
+
+
+# The command.
+
+
+def test_the_command_prints_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    release = write_release(tmp_path / "release")
+    main(["csfcube", "--source", str(release), "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:4] == [
+        f"csfcube: 4 papers (8 sentences) from {release}",
+        "  4 queries (1 background, 2 method, 1 result), 6 judgements",
+        "  left out of its own pool: 2_background",
+        "  queries without a sentence of their facet: 2_result",
+    ]
+    abstracts = "abstracts-csfcube-preds.jsonl"
+    assert printed[4] == (
+        f"  {abstracts} is not the release's, its form was checked (sha256 {sha256(release / abstracts)})"
+    )
+    assert printed[-1] == f"written to {tmp_path / 'out'}"
+
+
+def run_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "qbe.datasets", *arguments], capture_output=True, text=True)
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    done = run_command("csfcube", "--source", str(tmp_path), "--output", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"qbe.datasets: {tmp_path}: expected the files of CSFCube's release, found no"
+    )
+    assert done.stderr.count("\n") == 1
+    for arguments in ([], ["other"], ["csfcube"], ["sample"], ["sample", "--source", "x", "--output", "y"]):
+        assert run_command(*arguments).returncode == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_sample_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["sample", "--output", str(tmp_path / "out")])
+    out = tmp_path / "out"
+    assert contents(out).keys() == {name.replace("csfcube", "sample") for name in OUTPUTS}
+    assert capsys.readouterr().out.startswith("sample: corpus.jsonl, topics.tsv, ")
+    known = {paper.paper_id for paper in read_corpus([str(out / "corpus.jsonl")])}
+    topics = trec.read_topics(out / "topics.tsv")
+    pools = trec.read_pools(out / "pools.tsv")
+    assert pools.keys() == {topic.query_id for topic in topics}
+    assert known.issuperset(*pools.values(), [topic.paper_id for topic in topics])
+    for facet in Facet:
+        qrels = trec.read_qrels(out / f"sample.{facet}.qrels")
+        assert qrels.keys() == {topic.query_id for topic in topics if topic.facet is facet}
+
+
+def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qbe.datasets.embedded.resources.files", lambda _: tmp_path / "nowhere")
+    with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
+        copy_sample(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
+    source = qbe_data / "csfcube"
+    summary = convert(source, tmp_path)
+    assert summary.papers == 4205
+    assert list(summary.queries.values()) == [16, 17, 17]
+    # 6,244 judgements less those of a query paper for itself.
+    assert list(summary.judgments.values()) == [1876, 2174, 2192]
+    assert summary.own_pool == ("8781666_background", "8781666_result")
+    assert summary.no_sentence == ()
+    topics = trec.read_topics(tmp_path / "topics.tsv")
+    assert topics[0] == Topic("10014168_background", "10014168", Facet.BACKGROUND)
+    assert len(topics) == 50
+    pools = trec.read_pools(tmp_path / "pools.tsv")
+    for facet in Facet:
+        path = tmp_path / f"csfcube.{facet}.qrels"
+        qrels = trec.read_qrels(path)
+        assert {query: list(grades) for query, grades in qrels.items()} == {
+            topic.query_id: pools[topic.query_id] for topic in topics if topic.facet is facet
+        }
+        given = json.loads((source / f"test-pid2anns-csfcube-{facet}.json").read_text())
+        expected = [
+            Judgment(f"{query}_{facet}", docid, grade)
+            for query, entry in given.items()
+            for docid, grade in zip(entry["cands"], entry["relevance_adju"], strict=True)
+            if docid != query
+        ]
+        assert [
+            Judgment(q, docid, grade) for q, grades in qrels.items() for docid, grade in grades.items()
+        ] == expected
+    assert (tmp_path / "folds.json").read_bytes() == (source / "evaluation_splits.json").read_bytes()
+    # The copy at hand has the release's judgements; its abstracts may be rebuilt from the annotations.
+    assert set(changed_files(source)) <= {"abstracts-csfcube-preds.jsonl"}

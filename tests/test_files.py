@@ -1,0 +1,184 @@
+"""Atomic files, directory exchange, locks."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe import files
+from qbe.errors import OutputError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_sha256(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")  # FIPS 180-2, appendix B.1
+    assert files.sha256(tmp_path / "x") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_atomic_file_appears_with_its_content(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "x"
+    with files.atomic_file(target) as stream:
+        stream.write(b"abc")
+        assert not target.exists()
+    assert target.read_bytes() == b"abc"
+    assert names(target.parent) == ["x"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert target.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_atomic_file_keeps_the_former_content_on_an_exception(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    with pytest.raises(RuntimeError, match="stop"), files.atomic_file(tmp_path / "x") as stream:
+        stream.write(b"half")
+        raise RuntimeError("stop")
+    assert (tmp_path / "x").read_bytes() == b"old"
+    assert names(tmp_path) == ["x"]
+
+
+def test_atomic_file_survives_kill(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"old")
+    code = (
+        "import os, signal, sys, pathlib; from qbe.files import atomic_file\n"
+        "with atomic_file(pathlib.Path(sys.argv[1])) as stream:\n"
+        "    stream.write(b'half'); stream.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "x")], check=False)
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
+def test_atomic_file_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "file" / "x", tmp_path / "file" / "deeper" / "x"):
+        with pytest.raises(OutputError, match=r"cannot write .*; choose an output below a folder"):
+            files.write_text(target, "")
+    with pytest.raises(OutputError, match="Is a directory; choose a file, not a folder"):
+        files.write_text(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (errno.EROFS, "choose a folder that can be written"),
+        (errno.EACCES, "choose a folder that you may write"),
+    ],
+)
+def test_atomic_file_in_a_read_only_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, hint: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code), str(tmp_path / "x.partial"))
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    with pytest.raises(OutputError, match=hint):
+        files.write_text(tmp_path / "x", "")
+
+
+def test_atomic_file_on_a_full_disk(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*x: No space left on device; free some space"),
+        files.atomic_file(tmp_path / "x"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert names(tmp_path) == []
+
+
+def test_atomic_file_lets_troubles_with_other_files_pass(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), files.atomic_file(tmp_path / "x"):
+        (tmp_path / "absent").read_bytes()
+    assert names(tmp_path) == []
+
+
+def test_atomic_file_keeps_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "x")
+    files.write_text(tmp_path / "link", "abc")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "x").read_text() == "abc"
+    assert names(tmp_path / "real") == ["x"]
+
+
+def test_atomic_file_writes_to_a_pipe_directly() -> None:
+    code = (
+        "from pathlib import Path; from qbe.files import write_text; write_text(Path('/dev/stdout'), 'abc')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "abc"
+    assert Path("/dev/null").is_char_device()
+    files.write_text(Path("/dev/null"), "abc")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.fixture(params=["exchange", "no exchange"])
+def exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "no exchange":
+        monkeypatch.setattr(files, "_exchange", lambda first, second: False)
+
+
+def directory(path: Path, content: str) -> Path:
+    (path / "sub").mkdir(parents=True)
+    (path / "sub" / "x").write_text(content)
+    return path
+
+
+@pytest.mark.usefixtures("exchange")
+def test_publish_directory(tmp_path: Path) -> None:
+    target = tmp_path / "index"
+    files.publish_directory(directory(tmp_path / "staged", "first"), target)
+    assert (target / "sub" / "x").read_text() == "first"
+    files.publish_directory(directory(tmp_path / "staged", "second"), target)
+    assert (target / "sub" / "x").read_text() == "second"
+    assert names(tmp_path) == ["index"]
+
+
+def test_publish_directory_leaves_a_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "index").write_text("mine")
+    with pytest.raises(OutputError, match="it is a file"):
+        files.publish_directory(directory(tmp_path / "staged", "first"), tmp_path / "index")
+    assert (tmp_path / "index").read_text() == "mine"
+
+
+def test_lock_across_processes(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from qbe.files import lock\n"
+        "with lock(pathlib.Path(sys.argv[1])) as held: print(held, flush=True); sys.stdin.readline()\n"
+    )
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(tmp_path / "x.lock")]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with start() as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with files.lock(tmp_path / "x.lock") as held:
+            assert not held
+        holder.kill()
+    with files.lock(tmp_path / "x.lock") as held:
+        assert held
+        with files.lock(tmp_path / "x.lock") as again:
+            assert not again
+    with files.lock(tmp_path / "x.lock") as held:
+        assert held
+
+
+def test_lock_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot write"), files.lock(tmp_path / "file" / "x"):
+        pass
+
+
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBE_CACHE", "/a/b")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert files.cache_folder() == Path("/a/b")
+    monkeypatch.delenv("QBE_CACHE")
+    assert files.cache_folder() == Path("/c/qbe")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert files.cache_folder() == Path.home() / ".cache" / "qbe"

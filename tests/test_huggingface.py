@@ -1,0 +1,178 @@
+"""Hugging Face datasets as corpora, all of them local."""
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbe.corpus import read_corpus
+from qbe.corpus.huggingface import DatasetName, parse_name
+from qbe.errors import CorpusError, MissingDependencyError, UsageError
+from qbe.types import Facet, Paper, Sentence
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "paper_id": "a",
+        "title": "One",
+        "abstract": ["First.", "Second."],
+        "pred_labels": ["objective_label", "method_label"],
+        "metadata": {"year": 1999, "seen": datetime.date(2020, 1, 2)},
+        "unused": 1.5,
+    },
+    {
+        "paper_id": "b",
+        "title": "Two",
+        "abstract": ["Third."],
+        "pred_labels": None,
+        "metadata": None,
+        "unused": None,
+    },
+]
+EXPECTED = [
+    Paper(
+        "a",
+        "One",
+        (Sentence("First.", Facet.BACKGROUND), Sentence("Second.", Facet.METHOD)),
+        labelled=True,
+        metadata={"year": 1999, "seen": "2020-01-02"},
+    ),
+    Paper("b", "Two", (Sentence("Third."),)),
+]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders: one and splits (save_to_disk), parquet, columns, labels, twice."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    root = tmp_path_factory.mktemp("hf")
+    rows = datasets.Dataset.from_list(ROWS)
+    rows.with_format("numpy").save_to_disk(root / "one")
+    datasets.DatasetDict(train=rows, test=rows.select([1])).save_to_disk(root / "splits")
+    for name in ("parquet", "columns", "labels", "twice"):
+        (root / name).mkdir()
+    rows.select([0]).to_parquet(root / "parquet" / "part-0.parquet")
+    rows.select([1]).to_parquet(root / "parquet" / "part-1.parquet")
+    renamed = datasets.Dataset.from_list([{"id": 3, "name": "Three", "summary": "It is. It was."}])
+    renamed.to_parquet(root / "columns" / "x.parquet")
+    names = datasets.ClassLabel(names=["method", "result"])
+    coded = rows.select([0]).remove_columns(["pred_labels", "metadata"]).add_column("labels", [[1, 0]])
+    coded.cast_column("labels", datasets.List(names)).to_parquet(root / "labels" / "x.parquet")
+    rows.to_parquet(root / "twice" / "x.parquet")
+    rows.to_parquet(root / "twice" / "y.parquet")
+    (root / "broken").mkdir()
+    (root / "broken" / "x.parquet").write_bytes((root / "twice" / "x.parquet").read_bytes()[:-50])
+    (root / "empty").mkdir()
+    return root
+
+
+@pytest.mark.parametrize(
+    "name", ["{}/one", "hf:{}/one", "{}/parquet", "hf:{}/parquet", "hf:{}/splits::train"]
+)
+def test_local_folders(saved: Path, name: str) -> None:
+    assert list(read_corpus([name.format(saved)])) == EXPECTED
+
+
+def test_the_split_that_is_asked_for(saved: Path) -> None:
+    assert [paper.paper_id for paper in read_corpus([f"hf:{saved}/splits::test"])] == ["b"]
+    assert len(list(read_corpus([f"hf:{saved}/parquet::train"]))) == 2
+
+
+def test_columns_of_other_names(saved: Path) -> None:
+    source = f"hf:{saved}/columns?paper_id=id&title=name&abstract=summary"
+    (paper,) = read_corpus([source], lambda text: text.split(". "))
+    assert paper == Paper("3", "Three", (Sentence("It is"), Sentence("It was.")))
+
+
+def test_labels_kept_as_numbers(saved: Path) -> None:
+    (paper,) = read_corpus([f"hf:{saved}/labels?pred_labels=labels"])
+    assert [sentence.facet for sentence in paper.sentences] == [Facet.RESULT, Facet.METHOD]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hf:{}/splits", "expected the name of a split, found train, test; write hf:NAME:CONFIG:SPLIT"),
+        ("hf:{}/splits::dev", "expected a split called dev, found train, test"),
+        ("hf:{}/one::dev", "expected a split called dev, found a dataset without splits"),
+        (
+            "{}/columns",
+            "expected a column 'paper_id' for paper_id, found id, name, summary; name yours: hf:NAME.paper",
+        ),
+        ("hf:{}/one?metadata=meta", "expected a column 'meta' for metadata, found paper_id"),
+        ("hf:{}/columns?paper_id=id&title=name&abstract=summary", "row 1: expected a list of sentences"),
+        (
+            "hf:{}/columns?paper_id=id&title=name&abstract=id",
+            "row 1: expected a list of sentences or a string",
+        ),
+        ("{}/twice", "row 3: expected each paper_id once, found 'a' again .first as paper 1"),
+        ("{}/broken", "cannot read hf:.*broken"),
+        ("{}/empty", "cannot read hf:.*empty"),
+    ],
+)
+def test_unfit_datasets(saved: Path, name: str, message: str) -> None:
+    with pytest.raises(CorpusError, match=message) as caught:
+        list(read_corpus([name.format(saved)]))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_that_cannot_be_reached() -> None:
+    pytest.importorskip("datasets")
+    code = (
+        "import os; os.environ['HF_HUB_OFFLINE'] = '1'\n"
+        "from qbe.corpus import read_corpus\n"
+        "try: list(read_corpus(['hf:nobody/nothing']))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.startswith("CorpusError cannot read hf:nobody/nothing: ConnectionError: ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(
+        MissingDependencyError, match="hf:a/b needs the package datasets; pip install datasets"
+    ):
+        list(read_corpus(["hf:a/b"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a/b", DatasetName("a/b", None, None, {})),
+        ("a/b:c", DatasetName("a/b", "c", None, {})),
+        ("a/b:c:d", DatasetName("a/b", "c", "d", {})),
+        (
+            "a/b::d?title=name&abstract=x%20y",
+            DatasetName("a/b", None, "d", {"title": "name", "abstract": "x y"}),
+        ),
+    ],
+)
+def test_names(name: str, expected: DatasetName) -> None:
+    assert parse_name(name) == expected
+
+
+def test_a_folder_with_colons_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a:b?c"
+    folder.mkdir()
+    assert parse_name(str(folder)) == DatasetName(str(folder), None, None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", r"hf:: expected NAME\[:CONFIG\]\[:SPLIT\]"),
+        ("a:b:c:d", "expected NAME"),
+        ("a?title", "expected NAME"),
+        ("a?title=", "expected NAME"),
+        ("a?name=x", "expected paper_id, title, abstract, pred_labels, metadata before '=', found 'name'"),
+    ],
+)
+def test_malformed_names(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_name(name)

@@ -1,0 +1,170 @@
+"""Run, qrels, topics and pools files."""
+
+import math
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbe import trec
+from qbe.errors import FileFormatError, OutputError, UsageError
+from qbe.trec import Judgment
+from qbe.types import Facet, Hit, Run, Topic
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, max_value=1e30, min_value=-1e30)
+WORD = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=8)
+
+
+def single(value: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def test_format_run_exactly() -> None:
+    run = Run("bm25", {"7_method": (Hit("a", 2.5), Hit("b", 0.1)), "8_result": (Hit("c", -1.0),)})
+    assert trec.format_run(run) == (
+        "7_method Q0 a 1 2.5 bm25\n7_method Q0 b 2 0.100000001 bm25\n8_result Q0 c 1 -1 bm25\n"
+    )
+
+
+@pytest.mark.parametrize("tag", ["", "my run", "a\tb", " x"])
+def test_format_run_refuses_a_tag_that_is_not_one_word(tag: str) -> None:
+    with pytest.raises(UsageError, match="run tag of one word"):
+        trec.format_run(Run(tag, {}))
+
+
+def test_ties_are_moved_to_the_next_single_precision_number() -> None:
+    # The spacing of single-precision numbers just below 1 is 2**-24, just above it 2**-23.
+    assert list(trec.strictly_decreasing([1.0, 1.0, 1.0])) == [1.0, 1 - 2**-24, 1 - 2**-23]
+    assert list(trec.strictly_decreasing([1 + 2**-23, 1 + 2**-40])) == [1 + 2**-23, 1.0]
+    assert list(trec.strictly_decreasing([0.0, 0.0, 0.0])) == [0.0, -(2**-149), -(2**-148)]
+    assert list(trec.strictly_decreasing([2**-149, 2**-149])) == [2**-149, 0.0]
+
+
+@pytest.mark.parametrize(
+    "scores", [[math.inf], [math.nan], [-math.inf], [1e39], [-3.4028234663852886e38] * 2]
+)
+def test_scores_that_single_precision_cannot_hold(scores: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite in single precision"):
+        list(trec.strictly_decreasing(scores))
+
+
+@given(st.lists(FINITE, max_size=40))
+def test_strictly_decreasing_in_single_precision_as_printed(scores: list[float]) -> None:
+    scores.sort(reverse=True)
+    values = list(trec.strictly_decreasing(scores))
+    printed = [single(float(f"{value:.9g}")) for value in values]
+    assert printed == values
+    assert all(first > second for first, second in pairwise(values))
+    assert all(value <= single(score) for value, score in zip(values, scores, strict=True))
+
+
+@given(st.dictionaries(WORD, st.lists(WORD, unique=True, min_size=1, max_size=5), max_size=4), st.data())
+def test_run_round_trip(tmp_path_factory: pytest.TempPathFactory, docids: dict, data: st.DataObject) -> None:
+    rankings = {}
+    for query_id, ids in docids.items():
+        scores = data.draw(st.lists(FINITE, min_size=len(ids), max_size=len(ids)).map(sorted))
+        exact = trec.strictly_decreasing(reversed(scores))
+        rankings[query_id] = tuple(Hit(docid, score) for docid, score in zip(ids, exact, strict=True))
+    path = tmp_path_factory.getbasetemp() / "round-trip.trec"
+    path.write_text(trec.format_run(Run("t", rankings)))
+    again = trec.read_run(path).rankings
+    assert {
+        query_id: tuple(hit._replace(score=single(hit.score)) for hit in hits)
+        for query_id, hits in again.items()
+    } == rankings
+
+
+def test_read_run_orders_as_trec_eval_does(tmp_path: Path) -> None:
+    path = tmp_path / "x.trec"
+    # The ranks say otherwise; 2 and 2.0000000001 are one number in single precision.
+    path.write_text("q Q0 a 1 2.0000000001 t\nq Q0 b 2 2 t\nq Q0 c 3 3 t\n\n")
+    assert [hit.docid for hit in trec.read_run(path).rankings["q"]] == ["c", "b", "a"]
+
+
+def test_read_run_orders_as_pytrec_eval_does() -> None:
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    evaluator = pytrec_eval.RelevanceEvaluator({"q": {"a": 0, "b": 1}}, {"recip_rank"})
+    assert evaluator.evaluate({"q": {"a": 2.0000000001, "b": 2.0}})["q"]["recip_rank"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q Q0 a 1 2\n", "line 1: expected query_id Q0 docid rank score tag"),
+        ("q Q0 a 1 2 t\nq Q0 b 2 x t\n", "line 2: expected a number as score, found 'x'"),
+        ("q Q0 a 1 nan t\n", "line 1: expected a finite number as score"),
+        ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", "line 2: expected each document once in a query"),
+    ],
+)
+def test_broken_runs(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "x.trec"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=message):
+        trec.read_run(path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"cannot read .*absent.*: No such file or directory; check"):
+        trec.read_run(tmp_path / "absent")
+    latin = tmp_path / "latin.tsv"
+    latin.write_bytes(b"query_id\tpaper_id\tfacet\ncaf\xe9_method\tcaf\xe9\tmethod\n")
+    with pytest.raises(FileFormatError, match="line 2: expected UTF-8 text, found byte 0xe9"):
+        trec.read_topics(latin)
+
+
+def test_qrels_exactly_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "x.qrels"
+    trec.write_qrels(path, [Judgment("q_method", "a", 0), Judgment("q_method", "b", 3)])
+    assert path.read_text() == "q_method 0 a 0\nq_method 0 b 3\n"
+    assert trec.read_qrels(path) == {"q_method": {"a": 0, "b": 3}}
+
+
+def test_topics_exactly_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "topics.tsv"
+    topics = [Topic("7_method", "7", Facet.METHOD), Topic("7_result", "7", Facet.RESULT)]
+    trec.write_topics(path, topics)
+    assert path.read_text() == "query_id\tpaper_id\tfacet\n7_method\t7\tmethod\n7_result\t7\tresult\n"
+    assert trec.read_topics(path) == topics
+
+
+def test_pools_exactly_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "pools.tsv"
+    trec.write_pools(path, {"7_method": ["b", "a"], "8_result": ["c"]})
+    assert path.read_text() == "query_id\tpaper_id\n7_method\tb\n7_method\ta\n8_result\tc\n"
+    with path.open("a") as stream:
+        stream.write("\r\n7_method\tb\r\n")
+    assert trec.read_pools(path) == {"7_method": ["b", "a"], "8_result": ["c"]}
+
+
+HEADER = "query_id\tpaper_id\tfacet\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: expected a header line <query_id> <paper_id> <facet>"),
+        ("7_method\t7\tmethod\n", "line 1: expected a header line"),
+        (HEADER + "7_method 7 method\n", "line 2: expected 3 tab-separated fields"),
+        (HEADER + "7_method\t\tmethod\n", "line 2: expected 3 tab-separated fields without white space"),
+        (HEADER + "7 method\t7\tmethod\n", "line 2: expected 3 tab-separated fields without white space"),
+        (HEADER + "7_x\t7\tother\n", "line 2: expected background, method or result as facet, found 'other'"),
+        (
+            HEADER + "7_m\t7\tmethod\n7_m\t7\tmethod\n",
+            "line 3: expected each query_id once, found '7_m again'",
+        ),
+    ],
+)
+def test_broken_topics(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "topics.tsv"
+    path.write_text(text)
+    with pytest.raises(FileFormatError, match=message):
+        trec.read_topics(path)
+
+
+def test_an_output_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="not below a file"):
+        trec.write_run(tmp_path / "file" / "run.trec", Run("t", {}))
