@@ -43,6 +43,7 @@ def java_class(name: str) -> Any:
 
 def _set_up(autoclass: Any) -> None:
     """What holds for the whole life of the machine: quiet logs, and queries of any number of terms."""
+    autoclass("java.util.logging.LogManager").getLogManager().reset()
     level = autoclass("org.apache.logging.log4j.Level")
     autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
