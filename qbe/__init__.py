@@ -1,1 +1,33 @@
-"""qbe: find papers like this one, for its problem, its method or its findings."""
+"""qbe: find papers like this one, for its problem, its method or its findings.
+
+The names of the public interface are loaded when first used, so that importing qbe costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qbe.index.index import Index
+    from qbe.search.searcher import Searcher
+    from qbe.types import Facet, Hit, Paper, Query, Run, Sentence
+
+_HOMES = {
+    "Facet": "qbe.types",
+    "Hit": "qbe.types",
+    "Index": "qbe.index.index",
+    "Paper": "qbe.types",
+    "Query": "qbe.types",
+    "Run": "qbe.types",
+    "Searcher": "qbe.search.searcher",
+    "Sentence": "qbe.types",
+}
+
+__all__ = ["Facet", "Hit", "Index", "Paper", "Query", "Run", "Searcher", "Sentence"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'qbe' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,114 @@
+"""Search by contextual sentence vectors: FAISS finds candidates, stored vectors give the exact score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import UsageError
+from qbe.index.index import Index
+from qbe.index.papers import FACET_CODES
+from qbe.search.matching import MATCHES, best_per_paper, gather, restrict
+from qbe.search.selection import selected_positions
+from qbe.types import Facet, Hit, Match, Query
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+NEAREST = 2000
+"""Sentences that FAISS brings for each query sentence, at the least."""
+
+
+class QueryVectors:
+    """The vectors of a query: its chosen sentences (n, dimension) and its whole paper (dimension,)."""
+
+    def __init__(self, index: Index, query: Query) -> None:
+        """Stored vectors serve a paper of the index; any other is encoded, which loads the encoder."""
+        positions = list(selected_positions(query))
+        row = index.papers.find(query.paper.paper_id)
+        if row is not None and index.papers[row] == query.paper:
+            first = int(index.layout.starts[row])
+            self.sentences: Floats = index.sentence_vectors[[first + p for p in positions]].astype(np.float32)
+            self.whole: Floats = index.whole_vectors[row].astype(np.float32)
+        else:
+            vectors = index.encoder.encode_paper(query.paper)
+            self.sentences, self.whole = vectors.sentences[positions], vectors.whole
+
+
+class DenseSearcher:
+    """Ranks papers by how well their sentences match those of the query."""
+
+    def __init__(self, index: Index, match: str = "mean-max") -> None:
+        """``match`` is one of MATCHES; raises UsageError for another."""
+        if match not in MATCHES:
+            raise UsageError(f"expected a match of {', '.join(MATCHES)}, found {match!r}")
+        self._index = index
+        self._match = MATCHES[match]
+
+    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
+        """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
+        vectors = QueryVectors(self._index, query)
+        rows = self.candidates(vectors, hits) if pool is None else self.rows(pool)
+        return best_hits([self._index.papers.ids[row] for row in rows], self.scores(vectors, rows), hits)
+
+    def search_rows(self, vectors: QueryVectors, papers: int) -> Ints:
+        """Rows of the best papers of the whole index."""
+        rows = self.candidates(vectors, papers)
+        best: Ints = rows[np.argsort(-self.scores(vectors, rows), kind="stable")[:papers]]
+        return best
+
+    def rows(self, docids: Sequence[str]) -> Ints:
+        """Rows of papers given by id."""
+        return np.array([self._index.papers.row(docid) for docid in docids], dtype=np.int64)
+
+    def candidates(self, vectors: QueryVectors, papers: int) -> Ints:
+        """Rows, ascending, of the papers that hold the sentences nearest to each query sentence."""
+        nearest = self._index.neighbours.nearest(vectors.sentences, max(NEAREST, 2 * papers))
+        sentences = np.unique(nearest)
+        found: Ints = np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
+        return found
+
+    def scores(self, vectors: QueryVectors, rows: Ints, facet: Facet | None = None) -> Floats:
+        """Exact scores (papers,); with a facet only the candidates' sentences of that facet count,
+        except for papers that have none, whose sentences all count.
+        """
+        if not len(rows):
+            return np.zeros(0, np.float32)
+        candidates = gather(rows, self._index.layout.starts)
+        similarities = vectors.sentences @ self._sentences(candidates.rows).T
+        if facet is not None:
+            keep = self._index.layout.facets[candidates.rows] == FACET_CODES.index(facet)
+            similarities = restrict(similarities, candidates.starts, keep)
+        return self._match(best_per_paper(similarities, candidates.starts))
+
+    def whole_scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
+        """Similarities (papers,) of the whole-paper vectors."""
+        scores: Floats = self._index.whole_vectors[rows].astype(np.float32) @ vectors.whole
+        return scores
+
+    def _sentences(self, rows: Ints) -> Floats:
+        return self._index.sentence_vectors[rows].astype(np.float32)
+
+    def matches(self, query: Query, docids: Sequence[str]) -> list[tuple[Match, ...]]:
+        """For each paper and each query sentence the paper's closest sentence, best pair first."""
+        vectors = QueryVectors(self._index, query)
+        positions = selected_positions(query)
+        found = []
+        for row in self.rows(docids):
+            first, last = self._index.layout.starts[row : row + 2]
+            similarities = vectors.sentences @ self._sentences(np.arange(first, last)).T
+            closest = similarities.argmax(axis=1)
+            pairs = [
+                Match(position, int(best), float(similarities[i, best]))
+                for i, (position, best) in enumerate(zip(positions, closest, strict=True))
+            ]
+            found.append(tuple(sorted(pairs, key=lambda pair: -pair.score)))
+        return found
+
+
+def best_hits(docids: Sequence[str], scores: Floats, hits: int) -> list[Hit]:
+    """The best papers by score, ties by id."""
+    order = sorted(range(len(docids)), key=lambda i: (-scores[i], docids[i]))
+    return [Hit(docids[i], float(scores[i])) for i in order[:hits]]

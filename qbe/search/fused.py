@@ -1,0 +1,72 @@
+"""The fused first stage: BM25, sentence vectors, sentence vectors of the facet, whole-paper vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import UsageError
+from qbe.index.index import Index
+from qbe.search.bm25 import BM25Searcher
+from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
+from qbe.search.fusion import EQUAL_WEIGHTS, FUSIONS
+from qbe.types import Hit, Query
+
+Floats = NDArray[np.float64]
+
+
+class FusedSearcher:
+    """Gathers the candidates of BM25 and of the sentence vectors, scores each in every way, and fuses.
+
+    Every component is computed for every candidate, so that none is punished for the list it missed.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        bm25: BM25Searcher,
+        dense: DenseSearcher,
+        fusion: str = "weighted",
+        weights: Mapping[str, float] = EQUAL_WEIGHTS,
+        depth: int = 1000,
+    ) -> None:
+        """``fusion`` is one of FUSIONS; ``weights`` names components ``bm25``, ``sentences`` (all of a
+        candidate), ``facet`` (its sentences of the query's facet) and ``whole``; ``depth`` is the number
+        of papers each side brings. Raises UsageError for other names and for weights that are all 0.
+        """
+        if fusion not in FUSIONS:
+            raise UsageError(f"expected a fusion of {', '.join(FUSIONS)}, found {fusion!r}")
+        unknown = set(weights) - set(EQUAL_WEIGHTS)
+        if unknown or not any(weights.values()) or min(weights.values()) < 0:
+            raise UsageError(
+                f"expected weights of 0 or more, not all 0, of {', '.join(EQUAL_WEIGHTS)}, "
+                f"found {dict(weights)}"
+            )
+        self._index, self._bm25, self._dense = index, bm25, dense
+        self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
+
+    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
+        """The best hits, ties by id, out of a pool or of both sides' candidates."""
+        vectors = QueryVectors(self._index, query)
+        if pool is None:
+            lexical = {hit.docid: hit.score for hit in self._bm25.search(query, max(hits, self._depth))}
+            near = self._dense.search_rows(vectors, max(hits, self._depth))
+            rows = np.union1d(near, self._dense.rows(list(lexical)))
+        else:
+            lexical = {}
+            rows = self._dense.rows(pool)
+        docids = [self._index.papers.ids[row] for row in rows]
+        missing = [docid for docid in docids if docid not in lexical]
+        if missing:
+            lexical |= {hit.docid: hit.score for hit in self._bm25.search(query, len(missing), missing)}
+        components = {
+            "bm25": np.array([lexical[docid] for docid in docids], dtype=np.float64),
+            "sentences": self._dense.scores(vectors, rows).astype(np.float64),
+            "whole": self._dense.whole_scores(vectors, rows).astype(np.float64),
+        }
+        if query.facet is not None:
+            components["facet"] = self._dense.scores(vectors, rows, query.facet).astype(np.float64)
+        fused = self._fuse(components, self._weights).astype(np.float32)
+        return best_hits(docids, fused, hits)

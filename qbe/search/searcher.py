@@ -1,0 +1,108 @@
+"""The searcher that users call: one first stage over one index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from qbe.errors import PaperNotFoundError, UsageError
+from qbe.index.index import Index
+from qbe.search.fusion import EQUAL_WEIGHTS
+from qbe.types import Hit, Query
+
+FIRST_STAGES = ("bm25", "dense", "fused")
+
+
+class FirstStage(Protocol):
+    """What every first stage offers."""
+
+    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
+        """The best ``hits`` papers out of the whole index, or every paper of a pool, best first."""
+
+
+class Searcher:
+    """Searches an index for papers like a query's.
+
+    The query paper itself is never among the hits.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        first_stage: str = "fused",
+        *,
+        bm25_query: str = "title+facet",
+        match: str = "mean-max",
+        fusion: str = "weighted",
+        weights: Mapping[str, float] = EQUAL_WEIGHTS,
+        depth: int = 1000,
+    ) -> None:
+        """Open a first stage: ``bm25``, ``dense`` or ``fused``; the options belong to its parts.
+
+        Raises UsageError for an unknown name or option, IndexFormatError when the index was built
+        without what the stage needs.
+        """
+        self._index = index
+        self._stage = _open(index, first_stage, bm25_query, match, fusion, weights, depth)
+
+    def search(
+        self, query: Query, hits: int = 10, pool: Sequence[str] | None = None, *, matches: bool = True
+    ) -> list[Hit]:
+        """The best hits, best first.
+
+        With a pool its papers are ranked (up to ``hits`` of them), else the whole index. ``matches``
+        adds the pairs of closest sentences to each hit, where the index has vectors.
+
+        Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
+        facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
+        """
+        if hits < 1:
+            raise UsageError(f"expected at least 1 hit, found {hits}")
+        own = query.paper.paper_id
+        if pool is not None:
+            pool = [docid for docid in dict.fromkeys(pool) if docid != own]
+            _check_pool(self._index, query, pool)
+        found = [hit for hit in self._stage.search(query, hits + 1, pool) if hit.docid != own][:hits]
+        if not matches or self._index.manifest.dense is None:
+            return found
+        from qbe.search.dense import DenseSearcher
+
+        pairs = DenseSearcher(self._index).matches(query, [hit.docid for hit in found])
+        return [hit._replace(matches=pair) for hit, pair in zip(found, pairs, strict=True)]
+
+
+def _open(
+    index: Index,
+    first_stage: str,
+    bm25_query: str,
+    match: str,
+    fusion: str,
+    weights: Mapping[str, float],
+    depth: int,
+) -> FirstStage:
+    if first_stage not in FIRST_STAGES:
+        raise UsageError(f"expected a first stage of {', '.join(FIRST_STAGES)}, found {first_stage!r}")
+    if first_stage == "dense":
+        from qbe.search.dense import DenseSearcher
+
+        return DenseSearcher(index, match)
+    from qbe.search.bm25 import BM25Searcher
+
+    if first_stage == "bm25":
+        return BM25Searcher(index, bm25_query)
+    from qbe.search.dense import DenseSearcher
+    from qbe.search.fused import FusedSearcher
+
+    dense = DenseSearcher(index, match)
+    index.sentence_vectors  # noqa: B018  (an index without vectors is refused before the JVM starts)
+    return FusedSearcher(index, BM25Searcher(index, bm25_query), dense, fusion, weights, depth)
+
+
+def _check_pool(index: Index, query: Query, pool: Sequence[str]) -> None:
+    missing = [docid for docid in pool if index.papers.find(docid) is None]
+    if missing:
+        raise PaperNotFoundError(
+            f"expected the pool of {query.query_id} to name papers of the index, found {len(missing)} of "
+            f"{len(pool)} that it lacks, such as {missing[0]}; "
+            "build the index from the collection of the pool"
+        )
