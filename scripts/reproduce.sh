@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The main job: collection, index, runs of every first stage and facet, table.
+# CSFCube where it can be had ($QBE_DATA/csfcube, or downloaded), else the embedded sample.
+set -euo pipefail
+
+if python -m qbe.datasets csfcube --output qrels; then
+    name=csfcube published=--published
+else
+    name=sample published=
+    python -m qbe.datasets sample --output qrels
+    echo "CSFCube could not be had: what follows is the embedded sample, which demonstrates and proves nothing."
+fi
+
+python -m qbe.index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
+
+for stage in bm25 dense fused; do
+    for facet in background method result; do
+        python -m qbe.search --index "indexes/$name" --topics qrels/topics.tsv --pool qrels/pools.tsv \
+            --facet "$facet" --first-stage "$stage" --output "runs/$name.$stage.$facet.trec"
+    done
+done
+
+python -m qbe.evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
+    --run runs/"$name".{bm25,dense,fused}.*.trec --baseline runs/"$name".bm25.*.trec $published \
+    --output runs/report.json
