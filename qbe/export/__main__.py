@@ -10,7 +10,7 @@ from qbe import _cli
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    parser = argparse.ArgumentParser(prog="qbe.export", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qbe.export", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     encoder = commands.add_parser("encoder", help="a sentence encoder of the BERT family")
     encoder.add_argument(

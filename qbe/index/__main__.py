@@ -18,7 +18,7 @@ from qbe.types import Paper
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = argparse.ArgumentParser(
-        prog="qbe.index",
+        prog="python -m qbe.index",
         description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
         "in FAISS, the papers, and a manifest. It appears at --output whole or not at all.",
     )
@@ -89,9 +89,13 @@ def main(argv: list[str]) -> None:
         threads=threads,
     )
     started = time.monotonic()
-    manifest = build_index(
-        options.output, settings, overwrite=options.overwrite, resume=options.resume, progress=Bars()
-    )
+    try:
+        manifest = build_index(
+            options.output, settings, overwrite=options.overwrite, resume=options.resume, progress=Bars()
+        )
+    except KeyboardInterrupt:
+        print("interrupted; --resume goes on with what is finished", file=sys.stderr)
+        raise
     counts, size = manifest.corpus, sum(entry["bytes"] for entry in manifest.files.values())
     print(
         f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels), "

@@ -24,7 +24,7 @@ RUN_HITS = 1000
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = argparse.ArgumentParser(
-        prog="qbe.search",
+        prog="python -m qbe.search",
         description="Find papers like a paper, for its problem (background), its method or its findings "
         "(result), or by sentences picked by hand, or by its whole abstract.",
     )
