@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
-from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.errors import IndexBuildError, IndexFormatError, OutputError
 from qbe.files import lock, output_error, publish_directory, sync_tree, write_text
 from qbe.index.manifest import (
     FORMAT_VERSION,
@@ -98,12 +99,13 @@ def build_index(
     Resuming a build that had ended gives its manifest. ``overwrite`` replaces an index (the old one
     serves until the new one is whole) and discards an unfinished build.
 
-    Raises IndexBuildError when the target exists, another process builds it, an unfinished build is
-    in the way or there is none to resume; CorpusError for a corpus that cannot be read; ModelError,
+    Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is
+    in the way or is one of other inputs; CorpusError for a corpus that cannot be read; ModelError,
     JavaError and OutputError for what the stages need.
     """
-    staging = output.with_name(f".{output.name}.building")
-    with lock(output.with_name(f".{output.name}.lock")) as alone:
+    output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
+    staging = output.parent / f".{output.name}.building"
+    with lock(output.parent / f".{output.name}.lock") as alone:
         if not alone:
             raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
         try:
@@ -112,8 +114,10 @@ def build_index(
                 _discard_stale(staging, overwrite, resume)
                 finished = _build(output, staging, settings, progress or Silent())
             return finished
-        except OSError as error:
-            raise output_error(staging, error) from error
+        except (OSError, OutputError) as error:
+            reason = output_error(staging, error) if isinstance(error, OSError) else error
+            kept = "; what is finished is kept: go on with --resume" if (staging / STATE).exists() else ""
+            raise OutputError(f"{reason}{kept}") from error
         finally:
             if not (staging / STATE).exists():  # nothing worth resuming
                 shutil.rmtree(staging, ignore_errors=True)
@@ -131,14 +135,15 @@ def _check_target(
         raise IndexBuildError(
             f"expected no such path, or an index, at {output}: {error}; choose another --output, or remove it"
         ) from error
+    (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
     if overwrite:
         return None
-    if resume and not (staging / STATE).exists() and manifest.settings == _comparable(settings):
+    unfinished = (staging / STATE).exists()
+    if resume and not unfinished and manifest.settings == _comparable(settings):
         log.info("the build of %s had ended; nothing is left to do", output)
         return manifest
-    raise IndexBuildError(
-        f"{output} is an index already; choose another --output, or replace it with --overwrite"
-    )
+    advice = "go on replacing it with --overwrite --resume" if unfinished else "replace it with --overwrite"
+    raise IndexBuildError(f"{output} is an index already; choose another --output, or {advice}")
 
 
 def _discard_stale(staging: Path, overwrite: bool, resume: bool) -> None:
@@ -220,6 +225,8 @@ def _unfinished(staging: Path, inputs: dict[str, Any]) -> dict[str, Any] | None:
             f"expected the corpus and settings of the unfinished build in {staging}, found other {changed}; "
             "repeat the command as it was, or discard that build with --overwrite alone"
         )
+    for partial in staging.glob(".*.partial"):  # a file that was being written when the build was killed
+        partial.unlink()
     log.info("going on with the unfinished build in %s", staging)
     return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -29,10 +30,9 @@ def write_vectors(folder: Path, store: PaperStore, encoder: Encoder, advance: Ca
     dimension), float16. Shards that an interrupted call has finished are kept; ``advance`` is told how
     many more papers are done.
     """
-    shards = folder / SHARDS
-    shards.mkdir(exist_ok=True)
+    (folder / SHARDS).mkdir(exist_ok=True)
     for first in range(0, len(store), SHARD_PAPERS):
-        path = shards / f"{first:010d}.npy"
+        path = _shard(folder, first)
         count = min(SHARD_PAPERS, len(store) - first)
         if path.exists():
             advance(count)
@@ -44,24 +44,40 @@ def write_vectors(folder: Path, store: PaperStore, encoder: Encoder, advance: Ca
             wholes.append(vectors.whole.astype(np.float16)[None])
             advance(1)
         with atomic_file(path) as stream:
-            np.save(stream, np.concatenate(rows + wholes))
+            shard = np.concatenate(rows + wholes)
+            stream.write(_npy_header(shard.shape) + shard.tobytes())
     _join(folder, store, encoder.dimension)
 
 
 def _join(folder: Path, store: PaperStore, dimension: int) -> None:
+    """Shards into whole files, by plain writes: on a full disk they fail, where a memory map would kill."""
     starts = store.layout().starts
-    shape = (int(starts[-1]), dimension)
-    sentences = np.lib.format.open_memmap(folder / SENTENCES, "w+", np.float16, shape)
-    whole = np.lib.format.open_memmap(folder / WHOLE, "w+", np.float16, (len(store), dimension))
-    for first in range(0, len(store), SHARD_PAPERS):
-        last = min(first + SHARD_PAPERS, len(store))
-        shard = np.load(folder / SHARDS / f"{first:010d}.npy")
-        count = int(starts[last] - starts[first])
-        sentences[starts[first] : starts[last]] = shard[:count]
-        whole[first:last] = shard[count:]
-    sentences.flush()
-    whole.flush()
+    with (folder / SENTENCES).open("wb") as sentences, (folder / WHOLE).open("wb") as whole:
+        sentences.write(_npy_header((int(starts[-1]), dimension)))
+        whole.write(_npy_header((len(store), dimension)))
+        for first in range(0, len(store), SHARD_PAPERS):
+            last = min(first + SHARD_PAPERS, len(store))
+            shard = np.load(_shard(folder, first))
+            count = int(starts[last] - starts[first])
+            sentences.write(shard[:count].tobytes())
+            whole.write(shard[count:].tobytes())
     shutil.rmtree(folder / SHARDS)
+
+
+def _shard(folder: Path, first: int) -> Path:
+    return folder / SHARDS / f"{first:010d}.npy"
+
+
+def _npy_header(shape: tuple[int, ...]) -> bytes:
+    """The header of a ``.npy`` file of half-precision numbers."""
+    header = io.BytesIO()
+    description = {
+        "descr": np.lib.format.dtype_to_descr(np.dtype(np.float16)),
+        "fortran_order": False,
+        "shape": shape,
+    }
+    np.lib.format.write_array_header_1_0(header, description)
+    return header.getvalue()
 
 
 def read_vectors(folder: Path) -> tuple[Half, Half]:
