@@ -45,7 +45,7 @@ def _set_up(autoclass: Any) -> None:
     """What holds for the whole life of the machine: quiet logs, and queries of any number of terms."""
     autoclass("java.util.logging.LogManager").getLogManager().reset()
     level = autoclass("org.apache.logging.log4j.Level")
-    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)
+    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.OFF)
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
 
 
@@ -62,11 +62,10 @@ def lucene_version() -> str:
 
 
 def java_message(error: Exception) -> str:
-    """The innermost cause of a Java exception, in one line."""
-    cause = getattr(error, "__javaexception__", None)
-    while cause is not None and cause.getCause() is not None:
-        cause = cause.getCause()
-    return str(cause.toString()) if cause is not None else str(error)
+    """What a Java exception says, in one line and without its stack."""
+    name = str(getattr(error, "classname", None) or type(error).__name__).rpartition(".")[2]
+    text = str(getattr(error, "innermessage", None) or error)
+    return f"{name}: {' '.join(text.split())[:200]}"
 
 
 def _start_machine() -> None:

@@ -39,7 +39,7 @@ class IndexFormatError(QbeError):
 
 
 class IndexBuildError(QbeError):
-    """An index that cannot be built: the target exists, another build holds it, nothing to resume."""
+    """An index that cannot be built: the target exists, another build holds it or is unfinished."""
 
 
 class EncoderMismatchError(QbeError):

@@ -1,6 +1,8 @@
 """Fixtures shared by all tests."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,3 +15,52 @@ def qbe_data() -> Path:
     if not folder:
         pytest.skip("skipped: QBE_DATA is not set")
     return Path(folder).resolve()
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory) -> Path:
+    """A folder with the embedded sample: corpus.jsonl, topics.tsv, pools.tsv, ..."""
+    from qbe.datasets.embedded import copy_sample
+
+    folder = tmp_path_factory.mktemp("sample")
+    copy_sample(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def papers(sample):
+    """The papers of the sample, in order."""
+    from qbe.corpus import read_jsonl
+
+    return list(read_jsonl(sample / "corpus.jsonl"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory, papers) -> Path:
+    """A model folder as Hugging Face lays it out: a BERT of 16 dimensions with random weights."""
+    from support.tiny import write_model
+
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
+    write_model(folder, (text for paper in papers for text in (paper.title, paper.abstract)))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory, tiny_model) -> Path:
+    """The tiny model, exported by the command line."""
+    folder = tmp_path_factory.mktemp("exported") / "tiny"
+    command = [sys.executable, "-m", "qbe.export", "encoder", "--model", tiny_model, "--output", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
+    """The sample, indexed with the tiny encoder: postings and vectors."""
+    from qbe.index.build import BuildSettings, build_index
+
+    folder = tmp_path_factory.mktemp("indexes") / "sample"
+    build_index(folder, BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder)))
+    return folder

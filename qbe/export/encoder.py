@@ -13,7 +13,7 @@ import numpy as np
 
 from qbe.errors import MissingDependencyError, ModelError
 from qbe.files import publish_directory, sha256
-from qbe.models.encoder_files import PRECISIONS, EncoderCard, model_file, write_card
+from qbe.models.encoder_files import PRECISIONS, EncoderCard, check_source, model_file, write_card
 from qbe.models.session import open_session
 
 FP32_MAX_DIFFERENCE = 1e-3
@@ -40,11 +40,12 @@ def export_encoder(folder: Path, name: str, source: str, destination: Path) -> E
     all. Only safetensors weights are read and no code of the model's is run. Raises ModelError when
     the model cannot be loaded or a parity check fails, MissingDependencyError without torch.
     """
-    model = _load(folder)
+    check_source(folder)
     destination.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     staged.chmod(0o755)
     try:
+        model = _load(folder)
         shutil.copyfile(folder / "tokenizer.json", staged / "tokenizer.json")
         fp32 = staged / model_file("fp32")
         _to_onnx(model, fp32)
@@ -88,6 +89,19 @@ def _load(folder: Path) -> Any:
     return model.eval().float()
 
 
+def _tokenizer(folder: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"{path}: expected a tokenizer of the tokenizers package, found: {reason}"
+        ) from error
+
+
 def _to_onnx(model: Any, path: Path) -> None:
     import torch
 
@@ -128,10 +142,9 @@ def _quantize(fp32: Path, int8: Path) -> None:
 def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
     """Compare both ONNX models with the original on texts of different length, alone and batched."""
     import torch
-    from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
+    tokenizer = _tokenizer(folder)
+    tokenizer.enable_truncation(int(model.config.max_position_embeddings))
     tokenizer.enable_padding()
     sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
     differences: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}

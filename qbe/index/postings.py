@@ -52,18 +52,20 @@ def write_postings(
         _jvm.java_class("io.anserini.index.IndexCollection")(arguments).run()
         statistics = _statistics(folder / LUCENE)
     except Exception as error:
-        raise IndexBuildError(
-            f"Lucene cannot index into {folder / LUCENE}: {_jvm.java_message(error)}"
-        ) from error
+        raise _unfinished(folder, count, _jvm.java_message(error)) from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     if statistics["documents"] != count:
-        raise IndexBuildError(
-            f"expected {count} documents in {folder / LUCENE}, found {statistics['documents']}; "
-            "check the disk's free space and build again"
-        )
+        raise _unfinished(folder, count, f"{statistics['documents']} documents")
     settings = {"k1": K1, "b": B, "positions": positions, "docvectors": docvectors}
     return {"version": _jvm.lucene_version(), **settings, **statistics}
+
+
+def _unfinished(folder: Path, count: int, found: str) -> IndexBuildError:
+    return IndexBuildError(
+        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {found}; check the disk's free "
+        "space and build again"
+    )
 
 
 def _write_input(folder: Path, papers: Iterable[Paper]) -> int:

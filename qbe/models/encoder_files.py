@@ -152,13 +152,18 @@ def _destination(name: str, weights_sha256: str) -> Path:
     return cache_folder() / "encoders" / f"{name}-{weights_sha256[:12]}"
 
 
-def _export(folder: Path, name: str, source: str) -> Path:
+def check_source(folder: Path) -> None:
+    """Raise ModelError when a folder lacks one of the files that an export reads."""
     missing = [file for file in SOURCE_FILES if not (folder / file).is_file()]
     if missing:
         raise ModelError(
             f"{folder}: expected an exported encoder ({CARD}) or a model with {', '.join(SOURCE_FILES)}, "
-            f"found no {', '.join(missing)}; check --encoder"
+            f"found no {', '.join(missing)}; give another folder"
         )
+
+
+def _export(folder: Path, name: str, source: str) -> Path:
+    check_source(folder)
     destination = _destination(name, sha256(folder / "model.safetensors"))
     with lock(destination.with_name(destination.name + ".lock")) as alone:
         if (destination / CARD).is_file():
