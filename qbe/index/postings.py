@@ -47,7 +47,6 @@ def write_postings(
     arguments.storePositions = positions
     arguments.storeDocvectors = docvectors
     arguments.optimize = True
-    arguments.quiet = True
     try:
         _jvm.java_class("io.anserini.index.IndexCollection")(arguments).run()
         statistics = _statistics(folder / LUCENE)
@@ -63,8 +62,8 @@ def write_postings(
 
 def _unfinished(folder: Path, count: int, found: str) -> IndexBuildError:
     return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {found}; check the disk's free "
-        "space and build again"
+        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {found}; check the "
+        "disk's free space and build again"
     )
 
 
