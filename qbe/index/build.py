@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
+from qbe import _jvm
 from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError
@@ -165,6 +166,8 @@ def _build(output: Path, staging: Path, settings: BuildSettings, progress: Progr
     inputs = {"settings": _comparable(settings), "sources": _sources(settings.corpus), "encoder": identity}
     state = _unfinished(staging, inputs)
     if state is None:
+        if settings.bm25:
+            _jvm.java_class("io.anserini.index.IndexCollection")  # no Java: told before the corpus is read
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         papers = progress.papers(read_corpus(settings.corpus, split_sentences))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder
     from qbe.index.neighbours import Neighbours
     from qbe.index.vectors import Half
+    from qbe.models.encoder_files import EncoderFiles
 
 
 class Index:
@@ -28,7 +29,8 @@ class Index:
         """Open the index in ``folder``.
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. Raises IndexFormatError for a folder that is no sound index.
+        that one. Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for
+        another encoder than the index's.
         """
         self.folder = Path(folder)
         self.manifest: Manifest = read_manifest(self.folder)
@@ -36,6 +38,8 @@ class Index:
         self.threads = threads
         self._encoder_name = encoder
         self._lucene: Any = None
+        if encoder is not None and self.manifest.dense is not None:
+            self._encoder_files  # noqa: B018  (another encoder is refused now, even if it is never asked)
 
     def __enter__(self) -> Index:
         return self
@@ -95,6 +99,11 @@ class Index:
         Raises EncoderMismatchError when the one at hand has other weights or another precision.
         """
         from qbe.encode.encoder import Encoder
+
+        return Encoder(self._encoder_files, self.threads)
+
+    @cached_property
+    def _encoder_files(self) -> EncoderFiles:
         from qbe.models.encoder_files import resolve_encoder
 
         self._need("dense")
@@ -108,7 +117,7 @@ class Index:
                 f"found {files.card.name} ({files.card.weights_sha256[:12]}); give the encoder it was built "
                 "with as --encoder, or build the index again"
             )
-        return Encoder(files, self.threads)
+        return files
 
     @property
     def lucene(self) -> Any:
@@ -118,8 +127,9 @@ class Index:
 
             self._need("lucene")
             assert self.manifest.lucene is not None
+            simple_searcher = _jvm.java_class("io.anserini.search.SimpleSearcher")
             try:
-                searcher = _jvm.java_class("io.anserini.search.SimpleSearcher")(str(self.folder / "lucene"))
+                searcher = simple_searcher(str(self.folder / "lucene"))
             except Exception as error:
                 raise IndexFormatError(
                     f"{self.folder / 'lucene'}: expected a Lucene index, found {_jvm.java_message(error)}; "

@@ -109,7 +109,7 @@ def main(argv: list[str]) -> None:
     from qbe.trec import read_pools
 
     names = list(EQUAL_WEIGHTS)
-    weights = parse_weights(options.weights, names) if options.weights else EQUAL_WEIGHTS
+    weights = parse_weights(options.weights, names) if options.weights is not None else EQUAL_WEIGHTS
     pools = read_pools(options.pool) if options.pool else None
     with Index(options.index, options.encoder, threads) as index:
         queries = list(_queries(options, index))
@@ -134,7 +134,7 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(f"expected --depth of at least 1, found {options.depth}")
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
-    if options.sentences and options.topics:
+    if options.sentences is not None and options.topics:
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
@@ -147,7 +147,7 @@ def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Q
     if options.topics:
         yield from queries_from_topics(index, options.topics, facet)
         return
-    positions = parse_positions(options.sentences) if options.sentences else None
+    positions = parse_positions(options.sentences) if options.sentences is not None else None
     if options.paper is not None:
         paper = index.paper(options.paper)
     elif options.paper_file is not None:

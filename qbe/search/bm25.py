@@ -43,7 +43,8 @@ class BM25Searcher:
             found = self._lucene.search(bag, hits)
         else:
             found = self._lucene.search(_within(bag, pool), len(pool))
-        return [Hit(document.docid, document.score) for document in found][:hits]
+        # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
+        return [Hit(document.docid, max(document.score, 0.0)) for document in found][:hits]
 
     def _bag(self, query: Query) -> Any:
         text = query_text(query, self._form)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
-from qbe.search.matching import MATCHES, best_per_paper, gather, restrict
+from qbe.search.matching import MATCHES, best_per_paper, gather, restrict, similarities
 from qbe.search.selection import selected_positions
 from qbe.types import Facet, Hit, Match, Query
 
@@ -50,7 +50,7 @@ class DenseSearcher:
     def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
         """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
         vectors = QueryVectors(self._index, query)
-        rows = self.candidates(vectors, hits) if pool is None else self.rows(pool)
+        rows = self.candidates(vectors, hits) if pool is None else np.unique(self.rows(pool))
         return best_hits([self._index.papers.ids[row] for row in rows], self.scores(vectors, rows), hits)
 
     def search_rows(self, vectors: QueryVectors, papers: int) -> Ints:
@@ -77,19 +77,15 @@ class DenseSearcher:
         if not len(rows):
             return np.zeros(0, np.float32)
         candidates = gather(rows, self._index.layout.starts)
-        similarities = vectors.sentences @ self._sentences(candidates.rows).T
+        products = similarities(vectors.sentences, self._index.sentence_vectors[candidates.rows])
         if facet is not None:
             keep = self._index.layout.facets[candidates.rows] == FACET_CODES.index(facet)
-            similarities = restrict(similarities, candidates.starts, keep)
-        return self._match(best_per_paper(similarities, candidates.starts))
+            products = restrict(products, candidates.starts, keep)
+        return self._match(best_per_paper(products, candidates.starts))
 
     def whole_scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
         """Similarities (papers,) of the whole-paper vectors."""
-        scores: Floats = self._index.whole_vectors[rows].astype(np.float32) @ vectors.whole
-        return scores
-
-    def _sentences(self, rows: Ints) -> Floats:
-        return self._index.sentence_vectors[rows].astype(np.float32)
+        return similarities(vectors.whole[None], self._index.whole_vectors[rows])[0]
 
     def matches(self, query: Query, docids: Sequence[str]) -> list[tuple[Match, ...]]:
         """For each paper and each query sentence the paper's closest sentence, best pair first."""
@@ -98,10 +94,10 @@ class DenseSearcher:
         found = []
         for row in self.rows(docids):
             first, last = self._index.layout.starts[row : row + 2]
-            similarities = vectors.sentences @ self._sentences(np.arange(first, last)).T
-            closest = similarities.argmax(axis=1)
+            products = similarities(vectors.sentences, self._index.sentence_vectors[first:last])
+            closest = products.argmax(axis=1)
             pairs = [
-                Match(position, int(best), float(similarities[i, best]))
+                Match(position, int(best), float(products[i, best]))
                 for i, (position, best) in enumerate(zip(positions, closest, strict=True))
             ]
             found.append(tuple(sorted(pairs, key=lambda pair: -pair.score)))

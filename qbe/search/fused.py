@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -39,24 +40,32 @@ class FusedSearcher:
         if fusion not in FUSIONS:
             raise UsageError(f"expected a fusion of {', '.join(FUSIONS)}, found {fusion!r}")
         unknown = set(weights) - set(EQUAL_WEIGHTS)
-        if unknown or not any(weights.values()) or min(weights.values()) < 0:
+        sound = all(math.isfinite(weight) and weight >= 0 for weight in weights.values())
+        if unknown or not any(weights.values()) or not sound:
             raise UsageError(
-                f"expected weights of 0 or more, not all 0, of {', '.join(EQUAL_WEIGHTS)}, "
+                f"expected finite weights of 0 or more, not all 0, of {', '.join(EQUAL_WEIGHTS)}, "
                 f"found {dict(weights)}"
             )
         self._index, self._bm25, self._dense = index, bm25, dense
         self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
 
     def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
-        """The best hits, ties by id, out of a pool or of both sides' candidates."""
+        """The best hits, ties by id, out of a pool or of both sides' candidates.
+
+        Raises UsageError where only the component ``facet`` has a weight and the query has no facet.
+        """
+        if query.facet is None and not any(w for name, w in self._weights.items() if name != "facet"):
+            raise UsageError("expected a facet, since only the component facet has a weight, found none")
         vectors = QueryVectors(self._index, query)
         if pool is None:
-            lexical = {hit.docid: hit.score for hit in self._bm25.search(query, max(hits, self._depth))}
-            near = self._dense.search_rows(vectors, max(hits, self._depth))
+            # One more than asked for: the query paper is among them, and left out in the end.
+            depth = min(max(hits, self._depth + 1), len(self._index))
+            lexical = {hit.docid: hit.score for hit in self._bm25.search(query, depth)}
+            near = self._dense.search_rows(vectors, depth)
             rows = np.union1d(near, self._dense.rows(list(lexical)))
         else:
             lexical = {}
-            rows = self._dense.rows(pool)
+            rows = np.unique(self._dense.rows(pool))
         docids = [self._index.papers.ids[row] for row in rows]
         missing = [docid for docid in docids if docid not in lexical]
         if missing:

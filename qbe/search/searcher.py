@@ -8,6 +8,7 @@ from typing import Protocol
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.search.fusion import EQUAL_WEIGHTS
+from qbe.search.selection import selected_positions
 from qbe.types import Hit, Query
 
 FIRST_STAGES = ("bm25", "dense", "fused")
@@ -58,10 +59,14 @@ class Searcher:
         """
         if hits < 1:
             raise UsageError(f"expected at least 1 hit, found {hits}")
+        selected_positions(query)  # a query without sentences is refused, whatever the stage reads of it
+        hits = min(hits, len(self._index))
         own = query.paper.paper_id
         if pool is not None:
             pool = [docid for docid in dict.fromkeys(pool) if docid != own]
             _check_pool(self._index, query, pool)
+            if not pool:
+                return []
         found = [hit for hit in self._stage.search(query, hits + 1, pool) if hit.docid != own][:hits]
         if not matches or self._index.manifest.dense is None:
             return found

@@ -1,0 +1,191 @@
+"""BM25 is Lucene's, as Pyserini searches it, and Lucene's is the formula."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from math import log
+from pathlib import Path
+
+import pytest
+
+from qbe.corpus import read_jsonl
+from qbe.index.build import BuildSettings, build_index
+from qbe.index.index import Index
+from qbe.index.postings import contents
+from qbe.search.bm25 import QUERY_FORMS, BM25Searcher, query_text
+from qbe.trec import read_pools, read_topics
+from qbe.types import Facet, Paper, Query, Sentence
+
+ROUNDING = 6e-5
+"""Anserini rounds scores to four places, and lowers each of several equal ones by a millionth."""
+
+
+class Collection:
+    """An index of ours, the same texts for Pyserini, and queries, each with its form."""
+
+    def __init__(self, folder: Path, corpus: Path, topics: Path, forms: Sequence[str]) -> None:
+        build_index(folder / "index", BuildSettings((str(corpus),), dense=False))
+        self.index = Index(folder / "index")
+        queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in read_topics(topics)]
+        queries = [query for query in queries if query.paper.positions(query.facet)]
+        self.queries = [(form, query) for query in queries for form in forms]
+        (folder / "documents").mkdir()
+        with (folder / "documents" / "documents.jsonl").open("w") as stream:
+            for paper in read_jsonl(corpus):
+                stream.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
+
+    def request(self, folder: Path) -> dict:
+        return {
+            "ours": str(folder / "index" / "lucene"),
+            "documents": str(folder / "documents"),
+            "index": str(folder / "pyserini"),
+            "queries": [query_text(query, form) for form, query in self.queries],
+        }
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory, sample) -> dict[str, Collection]:
+    """The sample, and CSFCube where it can be had, by name; their folders are made here."""
+    folder = tmp_path_factory.mktemp("bm25")
+    sources = {"sample": sample}
+    if os.environ.get("QBE_DATA"):
+        from qbe.datasets.csfcube import convert
+
+        sources["csfcube"] = folder / "source"
+        convert(Path(os.environ["QBE_DATA"]) / "csfcube", sources["csfcube"])
+    made = {}
+    for name, source in sources.items():
+        (folder / name).mkdir()
+        forms = QUERY_FORMS if name == "sample" else QUERY_FORMS[:1]  # a thousand hits each take a while
+        made[name] = Collection(folder / name, source / "corpus.jsonl", source / "topics.tsv", forms)
+    return made
+
+
+@pytest.fixture(scope="module")
+def reference(collections) -> dict[str, dict[str, list]]:
+    """What LuceneSearcher finds in our Lucene index, and in one made by Pyserini's own command line."""
+    request = {name: one.request(one.index.folder.parent) for name, one in collections.items()}
+    script = Path(__file__).parent / "support" / "lucene_reference.py"
+    command = [sys.executable, script]
+    done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check(name: str, collections: dict, reference: dict) -> None:
+    index, queries = collections[name].index, collections[name].queries
+    searchers = {form: BM25Searcher(index, form) for form in QUERY_FORMS}
+    for number, (form, query) in enumerate(queries):
+        found = [[hit.docid, hit.score] for hit in searchers[form].search(query, 1000)]
+        assert found
+        assert found == reference[name]["ours"][number]
+        assert found == reference[name]["pyserini"][number]
+    assert number >= 48
+
+
+def test_ranking_and_scores_are_those_of_lucene_searcher(collections, reference):
+    check("sample", collections, reference)
+
+
+def test_on_csfcube_too(qbe_data, collections, reference):
+    check("csfcube", collections, reference)
+
+
+def test_scores_in_a_pool_are_those_of_the_whole_index(collections, sample):
+    index = collections["sample"].index
+    searcher = BM25Searcher(index)
+    pools = read_pools(sample / "pools.tsv")
+    for topic in read_topics(sample / "topics.tsv"):
+        query = Query(index.paper(topic.paper_id), topic.facet)
+        whole = {hit.docid: hit.score for hit in searcher.search(query, len(index))}
+        ranked = searcher.search(query, 1000, pools[topic.query_id])
+        assert sorted(hit.docid for hit in ranked) == sorted(pools[topic.query_id])
+        for hit in ranked:
+            assert hit.score == pytest.approx(whole.get(hit.docid, 0.0), abs=ROUNDING)
+            assert hit.score >= 0
+
+
+def paper(paper_id: str, title: str, *sentences: str) -> Paper:
+    return Paper(paper_id, title, tuple(Sentence(text, Facet.METHOD) for text in sentences), labelled=True)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory) -> Index:
+    """Three documents of 2, 4 and 3 tokens; ``the`` is a stopword."""
+    folder = tmp_path_factory.mktemp("three")
+    records = [
+        {"paper_id": "d1", "title": "The cat", "abstract": ["Dog."]},
+        {"paper_id": "d2", "title": "Cat", "abstract": ["The cat, bird, fish."]},
+        {"paper_id": "d3", "title": "", "abstract": ["Fish.", "Bird bird!"]},
+    ]
+    (folder / "three.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    build_index(folder / "index", BuildSettings((str(folder / "three.jsonl"),), dense=False))
+    return Index(folder / "index")
+
+
+def score(*terms: tuple[int, int, int, int]) -> float:
+    """BM25 with k1 = 0.9 and b = 0.4 as Lucene has it, without the constant factor k1 + 1.
+
+    A term is (documents that have it, its frequency in the document, the document's length, its
+    frequency in the query); three documents, three tokens in the mean.
+    """
+    return sum(
+        weight * log(1 + (3 - df + 0.5) / (df + 0.5)) * tf / (tf + 0.9 * (0.6 + 0.4 * length / 3))
+        for df, tf, length, weight in terms
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("dog", {"d1": score((1, 1, 2, 1))}),
+        ("cat", {"d2": score((2, 2, 4, 1)), "d1": score((2, 1, 2, 1))}),
+        ("Cats and dogs", {"d1": score((2, 1, 2, 1), (1, 1, 2, 1)), "d2": score((2, 2, 4, 1))}),
+        (
+            "bird bird fish",
+            {"d3": score((2, 2, 3, 2), (2, 1, 3, 1)), "d2": score((2, 1, 4, 2), (2, 1, 4, 1))},
+        ),
+        ("the", {}),
+        ("🧬", {}),
+    ],
+)
+def test_scores_worked_by_hand(three, words, expected):
+    found = BM25Searcher(three, "facet").search(Query(paper("q", "", words), Facet.METHOD), 10)
+    assert [hit.docid for hit in found] == list(expected)
+    assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
+
+
+def test_first_value_in_figures(three):
+    """ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78."""
+    (hit,) = BM25Searcher(three, "facet").search(Query(paper("q", "", "dog"), Facet.METHOD), 10)
+    assert hit.score == pytest.approx(0.551028, abs=ROUNDING)
+
+
+def test_pools_keep_papers_without_a_common_word(three):
+    query = Query(paper("q", "", "dog"), Facet.METHOD)
+    found = BM25Searcher(three).search(query, 10, ["d3", "d2", "d1"])
+    assert [(hit.docid, hit.score > 0) for hit in found] == [("d1", True), ("d2", False), ("d3", False)]
+    assert [hit.score for hit in found[1:]] == [0.0, 0.0]
+    assert BM25Searcher(three).search(query, 2, ["d3", "d2", "d1"]) == found[:2]
+
+
+def test_a_query_may_have_any_number_of_terms(three):
+    words = " ".join(f"w{number}x" for number in range(3000))
+    few = BM25Searcher(three).search(Query(paper("q", "cat", "dog")), 10)
+    many = BM25Searcher(three).search(Query(paper("q", "cat", "dog", words)), 10)
+    assert many == few
+
+
+def test_query_forms():
+    query = Query(
+        Paper(
+            "q", "Title", (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.METHOD)), True
+        ),
+        Facet.METHOD,
+    )
+    assert query_text(query, "title+facet") == "Title A. C."
+    assert query_text(query, "facet") == "A. C."
+    assert query_text(query, "abstract") == "Title A. B. C."
+    assert query_text(Query(query.paper, positions=(2, 1)), "title+facet") == "Title C. B."

@@ -1,0 +1,207 @@
+"""Papers as windows of tokens, and windows as sentence vectors, against plain references."""
+
+import importlib.util
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tiny import MAX_TOKENS, token_states
+from tokenizers import Tokenizer
+
+from qbe.encode.encoder import Encoder
+from qbe.encode.windows import SpecialTokens, Window, windows
+from qbe.models.encoder_files import resolve_encoder
+from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.types import Paper, Sentence
+
+CLS, SEP, UNK = SPECIAL = SpecialTokens(2, 3, 1)
+
+
+def paper(title: str, *sentences: str) -> Paper:
+    return Paper("x", title, tuple(map(Sentence, sentences)))
+
+
+def layout(title: list[int], sentences: list[list[int]], max_tokens: int) -> list[Window]:
+    return list(windows(title, sentences, SPECIAL, max_tokens))
+
+
+def test_title_and_sentences_share_one_window():
+    (window,) = layout([10, 11], [[20], [30, 31, 32]], 9)
+    assert window == ([CLS, 10, 11, 20, 30, 31, 32, SEP], [(3, 4), (4, 7)])
+
+
+def test_a_full_window_is_not_split():
+    (window,) = layout([10], [[20, 21], [30, 31, 32]], 8)
+    assert window == ([CLS, 10, 20, 21, 30, 31, 32, SEP], [(2, 4), (4, 7)])
+
+
+def test_a_long_abstract_goes_on_behind_the_title_again():
+    first, second, third = layout([10], [[20, 21], [30, 31], [40, 41, 42], [50, 51]], 7)
+    assert first == ([CLS, 10, 20, 21, 30, 31, SEP], [(2, 4), (4, 6)])
+    assert second == ([CLS, 10, 40, 41, 42, SEP], [(2, 5)])
+    assert third == ([CLS, 10, 50, 51, SEP], [(2, 4)])
+
+
+def test_a_long_sentence_is_cut_to_what_the_title_leaves():
+    first, second = layout([10], [[20, 21, 22, 23, 24, 25], [30]], 6)
+    assert first == ([CLS, 10, 20, 21, 22, SEP], [(2, 5)])
+    assert second == ([CLS, 10, 30, SEP], [(2, 3)])
+
+
+def test_a_long_title_is_cut_to_a_quarter():
+    (window,) = layout([10, 11, 12, 13], [[20], [30, 31, 32]], 8)
+    assert window == ([CLS, 10, 11, 20, 30, 31, 32, SEP], [(3, 4), (4, 7)])
+
+
+def test_no_title_and_empty_sentences():
+    (window,) = layout([], [[], [20], []], 8)
+    assert window == ([CLS, UNK, 20, UNK, SEP], [(1, 2), (2, 3), (3, 4)])
+
+
+TOKENS = st.lists(st.integers(10, 99), max_size=14)
+
+
+@given(title=TOKENS, sentences=st.lists(TOKENS, min_size=1, max_size=12), max_tokens=st.integers(3, 24))
+def test_every_sentence_has_one_span_and_nothing_is_lost(title, sentences, max_tokens):
+    laid = layout(title, sentences, max_tokens)
+    head = [CLS, *title[: max_tokens // 4]]
+    room = max_tokens - len(head) - 1
+    spans = [window.ids[begin:end] for window in laid for begin, end in window.spans]
+    assert spans == [sentence[:room] or [UNK] for sentence in sentences]
+    for window in laid:
+        assert len(window.ids) <= max_tokens
+        assert window.ids[: len(head)] == head
+        assert window.ids[-1] == SEP
+        borders = [len(head), *itertools.chain.from_iterable(window.spans), len(window.ids) - 1]
+        assert borders[0::2] == borders[1::2]  # each span begins where the one before it ends
+    for window, following in itertools.pairwise(laid):
+        begin, end = following.spans[0]
+        assert len(window.ids) + end - begin > max_tokens  # it would not have fitted
+
+
+PAPERS = [
+    paper("A title", "One short sentence.", "And another, longer one, with words that are cut into pieces."),
+    paper("", "No title here."),
+    paper("Graphemes", "Ünïcödé, 数学 and 🧬 are [UNK] or pieces.", "🧬🧬", "\u200b", "x" * 300, "The end."),
+    paper("A long title " * 30, *(f"Sentence number {i} of a long abstract." for i in range(40))),
+]
+
+
+@pytest.fixture(scope="module", params=["fp32", "int8"])
+def encoder(request, tiny_encoder) -> Encoder:
+    return Encoder(resolve_encoder(str(tiny_encoder), request.param))
+
+
+@pytest.fixture(scope="module")
+def some(papers) -> list[Paper]:
+    return [*PAPERS, *papers[:40]]
+
+
+def reference(paper: Paper, tokenizer: Tokenizer, states, max_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors of the sentences and of the whole paper, from a function of ids to token states."""
+    title = tokenizer.encode(paper.title, add_special_tokens=False).ids
+    sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in paper.sentences]
+    special = SpecialTokens(*(tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[UNK]")))
+    vectors, everything = [], []
+    for window in windows(title, sentences, special, max_tokens):
+        output = states(window.ids)
+        vectors += [output[begin:end].mean(axis=0) for begin, end in window.spans]
+        everything.append(output)
+    means = np.array([*vectors, np.concatenate(everything).mean(axis=0)])
+    unit = means / np.linalg.norm(means, axis=1, keepdims=True)
+    return unit[:-1], unit[-1]
+
+
+def assert_close(vectors: np.ndarray, expected: np.ndarray, precision: str) -> None:
+    """Equal but for rounding: half precision below 1 has steps of at most 2 ** -11."""
+    if precision == "fp32":
+        np.testing.assert_allclose(vectors, expected, rtol=0, atol=2**-11)
+    else:
+        assert (vectors * expected).sum(axis=-1).min() > 0.97
+
+
+def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
+    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    for one in some:
+        sentences, whole = reference(one, tokenizer, lambda ids: token_states(tiny_model, ids), MAX_TOKENS)
+        vectors = encoder.encode_paper(one)
+        assert vectors.sentences.shape == (len(one.sentences), encoder.dimension) == (len(one.sentences), 16)
+        assert vectors.whole.shape == (16,)
+        assert_close(vectors.sentences, sentences, encoder.files.precision)
+        assert_close(vectors.whole, whole, encoder.files.precision)
+
+
+def test_vectors_are_single_precision_with_the_values_of_half(encoder):
+    for array in encoder.encode_paper(PAPERS[0]):
+        assert array.dtype == np.float32
+        assert (array.astype(np.float16) == array).all()
+
+
+def test_context_counts(encoder):
+    alone = encoder.encode_paper(paper("", "The same sentence.")).sentences[0]
+    among = encoder.encode_paper(paper("Retinas", "The same sentence.", "And a second one.")).sentences[0]
+    assert alone @ among < 0.9999
+
+
+def test_vectors_depend_on_neither_threads_nor_neighbours(encoder, some):
+    alone = [encoder.encode_paper(one) for one in some]
+    threaded = list(Encoder(encoder.files, threads=3).encode(iter(some)))
+    turned = list(encoder.encode(reversed(some)))[::-1]
+    for left, middle, right in zip(alone, threaded, turned, strict=True):
+        for arrays in zip(left, middle, right, strict=True):
+            assert (arrays[0] == arrays[1]).all()
+            assert (arrays[0] == arrays[2]).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_stream_is_read_a_little_ahead_only(tiny_encoder, threads):
+    encoder = Encoder(resolve_encoder(str(tiny_encoder)), threads)
+    stream = itertools.count()
+    vectors = encoder.encode(PAPERS[next(stream) % 2] for _ in itertools.repeat(None))
+    next(vectors)
+    vectors.close()
+    assert next(stream) <= 8 * threads
+
+
+def test_an_error_in_the_stream_comes_through(tiny_encoder):
+    def broken():
+        yield PAPERS[0]
+        raise ValueError("broken corpus")
+
+    for threads in (1, 2):
+        with pytest.raises(ValueError, match="broken corpus"):
+            list(Encoder(resolve_encoder(str(tiny_encoder)), threads).encode(broken()))
+
+
+@pytest.fixture(scope="module")
+def original():
+    """The default encoder's original weights in PyTorch: a function of token ids to states."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    entry = ENCODERS[DEFAULT_ENCODER]
+    folder = Path(importlib.util.find_spec(entry.package).origin).parent / entry.folder
+    model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, local_files_only=True).eval()
+
+    def states(ids: list[int]) -> np.ndarray:
+        with torch.inference_mode():
+            return model(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
+
+    return states
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_default_encoder_agrees_with_transformers(original, papers, precision):
+    encoder = Encoder.open(precision=precision)
+    assert (encoder.dimension, encoder.files.card.max_tokens) == (384, 512)
+    tokenizer = Tokenizer.from_file(str(encoder.files.tokenizer))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    long = paper("One paper after another", *(s.text for one in papers[10:18] for s in one.sentences))
+    for one in (papers[0], papers[77], long):
+        sentences, whole = reference(one, tokenizer, original, 512)
+        vectors = encoder.encode_paper(one)
+        assert_close(vectors.sentences, sentences, precision)
+        assert_close(vectors.whole, whole, precision)

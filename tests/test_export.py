@@ -1,0 +1,175 @@
+"""Exporting an encoder: parity with PyTorch, digests, refusals; whole or not at all."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from qbe.errors import ModelError, OutputError
+from qbe.export import encoder as export
+from qbe.files import sha256
+from qbe.models.encoder_files import CARD, read_card, resolve_encoder
+from qbe.models.session import open_session
+
+
+@pytest.fixture
+def model(tmp_path, tiny_model) -> Path:
+    """A copy of the tiny model, to be damaged."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
+    card = read_card(tiny_encoder)
+    assert (card.name, card.source, card.dimension, card.max_tokens) == (
+        "tiny-bert",
+        str(tiny_model),
+        16,
+        128,
+    )
+    assert card.weights_sha256 == sha256(tiny_model / "model.safetensors")
+    assert {path.name for path in tiny_encoder.iterdir()} == {CARD, *card.files}
+    assert card.files == {name: sha256(tiny_encoder / name) for name in card.files}
+    assert (tiny_encoder / "tokenizer.json").read_bytes() == (tiny_model / "tokenizer.json").read_bytes()
+    assert card.parity["fp32"]["max_abs_difference"] < 1e-4
+    assert card.parity["fp32"]["min_cosine"] > 1 - 1e-6
+    assert card.parity["int8"]["min_cosine"] > 0.99
+
+
+def test_models_take_and_give_what_is_documented(tiny_encoder):
+    for precision in ("fp32", "int8"):
+        session = open_session(tiny_encoder / f"model.{precision}.onnx")
+        inputs = [(i.name, i.type, i.shape) for i in session.get_inputs()]
+        assert inputs == [
+            (name, "tensor(int64)", ["batch", "tokens"]) for name in ("input_ids", "attention_mask")
+        ]
+        (output,) = session.get_outputs()
+        assert (output.name, output.type) == ("last_hidden_state", "tensor(float)")
+        assert output.shape[:2] == ["batch", "tokens"]
+
+
+def test_int8_model_holds_int8_weights_per_channel(tiny_encoder):
+    import onnx
+
+    model = onnx.load(tiny_encoder / "model.int8.onnx")
+    scales = {t.name: list(t.dims) for t in model.graph.initializer if t.name.endswith("_scale")}
+    weights = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT8]
+    assert len(weights) >= 12  # six matrices a layer
+    assert [32] in scales.values()
+    assert [16] in scales.values()
+
+
+def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeypatch):
+    # The two slow steps are stood in for; the real ones are tested through the exported fixture.
+    monkeypatch.setattr(
+        export,
+        "_load",
+        lambda _: SimpleNamespace(config=SimpleNamespace(hidden_size=16, max_position_embeddings=128)),
+    )
+    monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
+    monkeypatch.setattr(export, "_quantize", lambda _, path: path.write_bytes(b"int8"))
+    monkeypatch.setattr(export, "_parity", lambda *_: {})
+    destination = tmp_path / "out" / "tiny"
+    export.export_encoder(tiny_model, "first", "here", destination)
+    (destination / "stray").touch()
+    export.export_encoder(tiny_model, "second", "here", destination)
+    assert read_card(destination).name == "second"
+    assert not (destination / "stray").exists()
+    assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
+
+    def fail(*_):
+        raise ModelError("parity check: too far")
+
+    monkeypatch.setattr(export, "_parity", fail)
+    with pytest.raises(ModelError, match="parity"):
+        export.export_encoder(tiny_model, "third", "here", destination)
+    assert read_card(destination).name == "second"
+    assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
+
+
+@pytest.mark.parametrize(
+    ("constant", "value", "precision"),
+    [("FP32_MAX_DIFFERENCE", 1e-12, "fp32"), ("INT8_MIN_COSINE", 1.0, "int8")],
+)
+def test_parity_check_refuses_what_is_too_far(tmp_path, tiny_model, monkeypatch, constant, value, precision):
+    monkeypatch.setattr(export, constant, value)
+    with pytest.raises(ModelError, match=f"parity check: expected {precision}"):
+        export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_folder_without_one_of_the_files_is_refused(model, tmp_path, cache, name):
+    (model / name).unlink()
+    with pytest.raises(ModelError, match=f"found no {name}"):
+        export.export_encoder(model, "tiny", "here", tmp_path / "out")
+    with pytest.raises(ModelError, match=f"found no {name}"):
+        resolve_encoder(str(model))
+    assert not (tmp_path / "out").exists()
+    assert not cache.exists()
+
+
+def test_pickled_weights_are_never_loaded(model, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "exploded",))
+
+    import pickle
+
+    (model / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    truncate(model / "model.safetensors")
+    with pytest.raises(ModelError, match="expected a BERT-family model"):
+        export.export_encoder(model, "tiny", "here", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_no_code_of_the_model_is_run(model, tmp_path):
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "bomb", "auto_map": {"AutoConfig": "bomb.Config", "AutoModel": "bomb.Model"}}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "bomb.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'exploded')!r}).touch()\n")
+    with pytest.raises(ModelError, match="expected a BERT-family model"):
+        export.export_encoder(model, "tiny", "here", tmp_path / "out")
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json"])
+def test_damaged_source_is_one_line_and_leaves_nothing(model, tmp_path, name):
+    truncate(model / name)
+    with pytest.raises(ModelError) as caught:
+        export.export_encoder(model, "tiny", "here", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_command_line_refuses_an_output_below_a_file(tmp_path, tiny_model):
+    (tmp_path / "file").touch()
+    command = [
+        sys.executable,
+        "-m",
+        "qbe.export",
+        "encoder",
+        "--model",
+        tiny_model,
+        "--output",
+        tmp_path / "file" / "out",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == OutputError.exit_code
+    assert done.stderr.splitlines()[-1].startswith("qbe.export: cannot write ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,141 @@
+"""Fusion of scores: worked by hand in fractions, and what must hold for any scores."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbe.search.fusion import FUSIONS, reciprocal_rank, weighted_sum, z_normalize
+
+
+def array(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)
+
+
+def test_z_normalize():
+    # mean 5, variance (9 + 1 + 1 + 1 + 0 + 0 + 4 + 16) / 8 = 4
+    assert z_normalize(array(2, 4, 4, 4, 5, 5, 7, 9)).tolist() == [-1.5, -0.5, -0.5, -0.5, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 1e9, 0.1 + 0.2])
+def test_scores_that_do_not_differ_are_zero(value):
+    for count in (1, 2, 3, 7, 1000):
+        assert z_normalize(np.full(count, value)).tolist() == [0.0] * count
+    assert z_normalize(array()).tolist() == []
+
+
+COMPONENTS = {"bm25": array(9, 1, 5), "whole": array(0, 2, 1), "facet": array(4, 4, 4)}
+
+
+def test_weighted_sum():
+    # The first two normalize to (1, -1, 0) and (-1, 1, 0) times the root of 3/2, the third to 0.
+    root = (3 / 2) ** 0.5
+    for weights, expected in (
+        ({"bm25": 1, "whole": 1, "facet": 1}, (Fraction(0), Fraction(0), Fraction(0))),
+        ({"bm25": 2, "whole": 1, "facet": 0}, (Fraction(1, 3), Fraction(-1, 3), Fraction(0))),
+        ({"bm25": 2, "whole": 1, "facet": 1}, (Fraction(1, 4), Fraction(-1, 4), Fraction(0))),
+        ({"bm25": 1}, (Fraction(1), Fraction(-1), Fraction(0))),
+        ({"bm25": 1, "sentences": 7}, (Fraction(1), Fraction(-1), Fraction(0))),  # a component not there
+        ({}, (Fraction(0), Fraction(0), Fraction(0))),
+    ):
+        found = weighted_sum(COMPONENTS, weights)
+        np.testing.assert_allclose(found, [float(value) * root for value in expected], atol=1e-12)
+
+
+def test_reciprocal_rank():
+    # Ranks: 1, 3, 2; 3, 1, 2; and 1, 1, 1 for scores that do not differ.
+    first, second, third = (Fraction(1, 60 + rank) for rank in (1, 2, 3))
+    for weights, expected in (
+        ({"bm25": 1, "whole": 1}, (first + third, third + first, 2 * second)),
+        (
+            {"bm25": 2, "whole": 1, "facet": 3},
+            (5 * first + third, 4 * first + 2 * third, 3 * first + 3 * second),
+        ),
+        ({"whole": Fraction(1, 2)}, (third / 2, first / 2, second / 2)),
+        ({}, (Fraction(0),) * 3),
+    ):
+        floats = {name: float(weight) for name, weight in weights.items()}
+        np.testing.assert_allclose(
+            reciprocal_rank(COMPONENTS, floats), [float(v) for v in expected], rtol=1e-12
+        )
+    assert reciprocal_rank({"a": array(5, 7)}, {"a": 1.0}, k=0).tolist() == [1 / 2, 1]
+
+
+def test_equal_scores_share_the_best_of_their_ranks():
+    found = reciprocal_rank({"a": array(3, 5, 3, 1)}, {"a": 1.0})
+    assert found.tolist() == [1 / 62, 1 / 61, 1 / 62, 1 / 64]
+
+
+WHOLE = st.integers(-1000, 1000)
+
+
+@st.composite
+def components(draw):
+    """Up to four components of the same candidates, and a weight for each."""
+    count = draw(st.integers(1, 12))
+    names = ["bm25", "sentences", "facet", "whole"][: draw(st.integers(1, 4))]
+    scores = {name: array(*draw(st.lists(WHOLE, min_size=count, max_size=count))) for name in names}
+    return scores, {name: draw(st.integers(0, 8)) / 4 for name in names}
+
+
+@given(st.lists(WHOLE, min_size=1, max_size=30))
+def test_z_normalize_has_mean_0_and_deviation_1(values):
+    normalized = z_normalize(array(*values))
+    assert abs(normalized.mean()) < 1e-9
+    assert normalized.std() == pytest.approx(1.0 if len(set(values)) > 1 else 0.0)
+
+
+@given(components(), st.floats(0.01, 100), st.floats(-1000, 1000))
+def test_weighted_sum_does_not_see_the_scale_of_a_component(case, factor, shift):
+    scores, weights = case
+    rescaled = {**scores, "bm25": factor * scores["bm25"] + shift}
+    np.testing.assert_allclose(
+        weighted_sum(rescaled, weights), weighted_sum(scores, weights), rtol=1e-6, atol=1e-6
+    )
+
+
+@given(components(), st.floats(0.01, 100))
+def test_weighted_sum_does_not_see_the_scale_of_the_weights(case, factor):
+    scores, weights = case
+    scaled = {name: factor * weight for name, weight in weights.items()}
+    np.testing.assert_allclose(weighted_sum(scores, scaled), weighted_sum(scores, weights), atol=1e-9)
+
+
+@given(components())
+def test_reciprocal_rank_sees_the_order_alone(case):
+    scores, weights = case
+    cubed = {name: values**3 for name, values in scores.items()}
+    assert (reciprocal_rank(cubed, weights) == reciprocal_rank(scores, weights)).all()
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+@given(case=components(), data=st.data())
+def test_the_order_of_the_candidates_does_not_matter(name, case, data):
+    scores, weights = case
+    order = data.draw(st.permutations(range(len(scores["bm25"]))))
+    permuted = {component: values[order] for component, values in scores.items()}
+    fused = FUSIONS[name](scores, weights)
+    np.testing.assert_allclose(FUSIONS[name](permuted, weights), fused[order], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+@given(case=components())
+def test_the_order_of_the_components_does_not_matter(name, case):
+    scores, weights = case
+    fused = FUSIONS[name](scores, weights)
+    turned = FUSIONS[name](dict(reversed(scores.items())), weights)
+    np.testing.assert_allclose(turned, fused, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FUSIONS)
+@given(case=components())
+def test_a_candidate_better_everywhere_is_never_behind(name, case):
+    scores, weights = case
+    fused = FUSIONS[name](scores, weights)
+    rows = np.array(list(scores.values()))
+    for better in range(rows.shape[1]):
+        for worse in range(rows.shape[1]):
+            if (rows[:, better] >= rows[:, worse]).all():
+                assert fused[better] >= fused[worse] - 1e-12

@@ -1,0 +1,269 @@
+"""Indexes on disk: what they hold, how they are built and replaced, and how damage is told."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbe import _jvm
+from qbe.encode.encoder import Encoder
+from qbe.errors import (
+    CorpusError,
+    IndexBuildError,
+    IndexFormatError,
+    OutputError,
+    PaperNotFoundError,
+    UsageError,
+)
+from qbe.files import sha256
+from qbe.index.__main__ import main
+from qbe.index.build import BuildSettings, build_index
+from qbe.index.index import Index
+from qbe.index.manifest import FORMAT_VERSION
+from qbe.index.papers import FACET_CODES
+from qbe.models.encoder_files import CARD, resolve_encoder
+from qbe.search.searcher import Searcher
+from qbe.types import Query
+
+
+@pytest.fixture(scope="module")
+def settings(sample, tiny_encoder) -> BuildSettings:
+    return BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder))
+
+
+@pytest.fixture
+def small(tmp_path, sample, settings) -> BuildSettings:
+    """Settings for a quick build: twelve papers, dense only."""
+    corpus = tmp_path / "small.jsonl"
+    corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:12]))
+    return replace(settings, corpus=(str(corpus),), bm25=False)
+
+
+def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_encoder, papers):
+    record = json.loads((tiny_index / "manifest.json").read_text())
+    assert record["format_version"] == FORMAT_VERSION
+    assert record["settings"]["corpus"] == list(settings.corpus)
+    assert "threads" not in record["settings"]
+    sentences = sum(len(paper.sentences) for paper in papers)
+    digest = sha256(tiny_index / "papers.jsonl")
+    assert record["corpus"] == {"papers": 128, "labelled": 128, "sentences": sentences, "sha256": digest}
+    lucene = record["lucene"]
+    assert lucene.pop("tokens") > 5000
+    assert lucene == {
+        "version": _jvm.lucene_version(),
+        "k1": 0.9,
+        "b": 0.4,
+        "positions": False,
+        "docvectors": False,
+        "documents": 128,
+    }
+    weights = json.loads((tiny_encoder / CARD).read_text())["weights_sha256"]
+    assert record["dense"] == {
+        "encoder": {"name": "tiny-bert", "precision": "int8", "weights_sha256": weights},
+        "dimension": 16,
+        "similarity": "inner product",
+    }
+    files = [path for path in tiny_index.rglob("*") if path.is_file() and path.name != "manifest.json"]
+    assert record["files"].keys() == {path.relative_to(tiny_index).as_posix() for path in files}
+    for name, entry in record["files"].items():
+        assert entry["bytes"] == (tiny_index / name).stat().st_size
+        assert name.startswith("lucene/") or entry["sha256"] == sha256(tiny_index / name)
+
+
+def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
+    encoder = Encoder(resolve_encoder(str(tiny_encoder)))
+    with Index(tiny_index) as index:
+        assert len(index) == len(papers)
+        assert list(index.papers.read_from(0)) == papers
+        assert index.sentence_vectors.dtype == index.whole_vectors.dtype == np.float16
+        for row, (paper, vectors) in enumerate(zip(papers, encoder.encode(papers), strict=True)):
+            assert index.paper(paper.paper_id) == index.papers[row] == paper
+            first, last = index.layout.starts[row : row + 2]
+            facets = [FACET_CODES[code] for code in index.layout.facets[first:last]]
+            assert facets == [sentence.facet for sentence in paper.sentences]
+            assert (index.sentence_vectors[first:last] == vectors.sentences).all()
+            assert (index.whole_vectors[row] == vectors.whole).all()
+        with pytest.raises(PaperNotFoundError, match=r"one of the 128 papers .* found 's999'"):
+            index.paper("s999")
+
+
+def test_neighbours_are_exact(tiny_index):
+    index = Index(tiny_index)
+    vectors = index.sentence_vectors.astype(np.float32)
+    nearest = index.neighbours.nearest(vectors[:5], 20)
+    similarities = np.sort(vectors[:5] @ vectors.T, axis=1)[:, ::-1][:, :20]
+    found = np.take_along_axis(vectors[:5] @ vectors.T, nearest, axis=1)
+    np.testing.assert_allclose(found, similarities, atol=1e-6)
+    assert index.neighbours.nearest(vectors[:1], 10**6).shape == (1, len(vectors))
+
+
+def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
+    manifest = build_index(tmp_path / "again", replace(settings, threads=3))
+    first = Index(tiny_index).manifest
+    assert manifest.digest == first.digest
+    lucene = {name for name in first.files if name.startswith("lucene/")}
+    assert all(entry == first.files[name] for name, entry in manifest.files.items() if name not in lucene)
+
+
+def test_one_side_only(tmp_path, settings):
+    dense = build_index(tmp_path / "dense", replace(settings, bm25=False))
+    assert dense.lucene is None
+    assert not (tmp_path / "dense" / "lucene").exists()
+    bm25 = build_index(tmp_path / "bm25", replace(settings, dense=False, encoder="no such encoder"))
+    assert bm25.dense is None
+    assert not {"vectors.npy", "whole.npy", "faiss.index"} & bm25.files.keys()
+    for side, missing in (("dense", "bm25"), ("bm25", "dense")):
+        with Index(tmp_path / side) as index:
+            query = Query(index.paper("s001"))
+            assert len(Searcher(index, side).search(query, 3)) == 3
+            for stage in (missing, "fused"):
+                with pytest.raises(IndexFormatError, match=f"built with --{side}-only; choose another"):
+                    Searcher(index, stage).search(query, 3)
+
+
+def test_positions_and_docvectors_are_stored_on_demand(tmp_path, settings):
+    settings = replace(settings, dense=False, positions=True, docvectors=True)
+    manifest = build_index(tmp_path / "index", settings)
+    assert manifest.lucene["positions"]
+    assert manifest.lucene["docvectors"]
+    reader = _jvm.open_lucene(tmp_path / "index" / "lucene")
+    info = _jvm.java_class("org.apache.lucene.index.FieldInfos").getMergedFieldInfos(reader)
+    field = info.fieldInfo("contents")
+    assert field.hasVectors()
+    assert "POSITIONS" in field.getIndexOptions().toString()
+    reader.close()
+
+
+def test_an_index_is_replaced_only_when_told(tmp_path, small):
+    output = tmp_path / "index"
+    first = build_index(output, small)
+    with pytest.raises(IndexBuildError, match=r"is an index already; .* --overwrite"):
+        build_index(output, small)
+    with pytest.raises(IndexBuildError, match="is an index already"):
+        build_index(output, replace(small, precision="fp32"), resume=True)
+    assert build_index(output, small, resume=True) == first  # nothing left to do
+    second = build_index(output, replace(small, precision="fp32"), overwrite=True)
+    assert second.digest != first.digest
+    assert Index(output).manifest == second
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "small.jsonl"]
+
+
+def test_what_is_no_index_is_never_replaced(tmp_path, small):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1").write_text("precious")
+    (tmp_path / "file").write_text("precious")
+    for name in ("thesis", "file"):
+        with pytest.raises(IndexBuildError, match="expected no such path, or an index"):
+            build_index(tmp_path / name, small, overwrite=True)
+    assert (tmp_path / "thesis" / "chapter1").read_text() == (tmp_path / "file").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "small.jsonl", "thesis"]
+
+
+def test_an_empty_folder_a_link_and_the_current_folder_can_become_one(tmp_path, small, monkeypatch):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    manifest = build_index(tmp_path / "link", small)
+    assert (tmp_path / "link").is_symlink()
+    assert Index(folder).manifest == manifest
+    monkeypatch.chdir(folder)
+    assert build_index(Path(), small, overwrite=True) == manifest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link", "small.jsonl"]
+
+
+GOOD = '{"paper_id": "1", "title": "T", "abstract": ["One sentence."]}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"paper_id": "2", "title": "T", "abstract": ["One', r"line 2: .* malformed JSON"),
+        (GOOD, r"line 2: expected each paper_id once, found '1' again"),
+        ('{"paper_id": "2", "abstract": ["One."]}', "line 2: expected a string as title, found none"),
+        ('{"paper_id": "2", "title": "T"}', r"line 2: expected .* abstract, found none"),
+        ('{"paper_id": "2", "title": "T", "abstract": [" "]}', "line 2: .* found an empty one"),
+        ('{"paper_id": "2", "title": "T", "abstract": ["a\0b"]}', "line 2: .* NUL byte"),
+        (
+            '{"paper_id": "2", "title": "\udcff", "abstract": ["a"]}',
+            "line 2: expected UTF-8 text, found byte 0xff",
+        ),
+    ],
+)
+def test_a_broken_corpus_leaves_nothing_behind(tmp_path, small, line, message):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_bytes((GOOD + line).encode(errors="surrogateescape"))
+    broken = replace(small, corpus=(str(corpus),))
+    with pytest.raises(CorpusError, match=message):
+        build_index(tmp_path / "index", broken)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "small.jsonl"]
+    old = build_index(tmp_path / "index", small)
+    with pytest.raises(CorpusError, match=message):
+        build_index(tmp_path / "index", broken, overwrite=True)
+    assert Index(tmp_path / "index").manifest == old
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "small.jsonl"]
+
+
+def test_an_output_that_cannot_be_written(tmp_path, small):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="choose an output below a folder, not below a file"):
+        build_index(tmp_path / "file" / "index", small)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "small.jsonl"]
+
+
+@pytest.mark.parametrize("kilobytes", [4, 12, 80])
+def test_a_full_disk_is_told_and_resumed(tmp_path, settings, tiny_index, kilobytes):
+    """A limit on the size of files stands in for a full disk."""
+    output = tmp_path / "index"
+    command = [sys.executable, "-m", "qbe.index", "--corpus", *settings.corpus, "--output", output]
+    command += ["--encoder", settings.encoder, "--dense-only"]
+    limited = ["bash", "-c", f'ulimit -f {kilobytes}; exec "$@"', "bash", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "File too large" in done.stderr
+    assert not output.exists()
+    manifest = build_index(output, replace(settings, bm25=False), resume=True)
+    same = {name: entry for name, entry in Index(tiny_index).manifest.files.items() if "sha256" in entry}
+    assert manifest.files == same
+
+
+def test_ids_of_all_kinds_are_found(tmp_path, small):
+    ids = [
+        "1",
+        "http://arxiv.org/abs/cs/0101001",
+        "quote\"'\\",
+        "dütür",
+        "数学",
+        "🧬",
+        "a_method",
+        "*:?~^[]",
+        "x" * 512,
+    ]
+    corpus = tmp_path / "ids.jsonl"
+    corpus.write_text("".join(GOOD.replace('"1"', json.dumps(one)) for one in ids))
+    build_index(tmp_path / "index", replace(small, corpus=(str(corpus),), bm25=True))
+    with Index(tmp_path / "index") as index:
+        for stage in ("bm25", "dense", "fused"):
+            for pool in (None, ids):
+                found = Searcher(index, stage).search(Query(index.paper("1")), 20, pool)
+                assert [hit.docid for hit in found] == sorted(ids[1:])  # all score alike
+
+
+def test_command_line_sums_up(tmp_path, small, capsys):
+    arguments = ["--corpus", *small.corpus, "--output", str(tmp_path / "index"), "--dense-only"]
+    main([*arguments, "--encoder", small.encoder])
+    manifest = Index(tmp_path / "index").manifest
+    line = capsys.readouterr().out
+    assert line.startswith(f"{tmp_path / 'index'}: 12 papers (12 with facet labels), ")
+    assert line.endswith(f"digest {manifest.digest[:12]}\n")
+
+
+@pytest.mark.parametrize("wrong", [["--threads", "0"], ["--bm25-only", "--encoder", "x"]])
+def test_command_line_refuses(tmp_path, wrong):
+    with pytest.raises(UsageError):
+        main(["--corpus", "absent.jsonl", "--output", str(tmp_path / "index"), *wrong])
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,115 @@
+"""Damaged indexes, and indexes of another encoder, are told in one line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from qbe.errors import EncoderMismatchError, IndexFormatError
+from qbe.index.index import Index
+from qbe.models.encoder_files import CARD
+from qbe.search.searcher import Searcher
+from qbe.types import Paper, Query, Sentence
+
+OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
+
+
+@pytest.fixture
+def copy(tmp_path, tiny_index) -> Path:
+    """A copy of the sample's index, to be damaged."""
+    return Path(shutil.copytree(tiny_index, tmp_path / "copy"))
+
+
+FILES = [
+    "papers.jsonl",
+    "papers.ids",
+    "papers.offsets.npy",
+    "sentences.npy",
+    "facets.npy",
+    "vectors.npy",
+    "whole.npy",
+    "faiss.index",
+    "lucene/segments_1",
+]
+
+
+def test_the_list_of_files_is_complete(tiny_index):
+    files = Index(tiny_index).manifest.files
+    assert {name for name in files if not name.startswith("lucene/")} | {"lucene/segments_1"} == set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_truncated_or_missing_file_is_told(copy, name):
+    path = copy / name
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        stream.truncate(size - 1)
+    with pytest.raises(
+        IndexFormatError, match=rf"{path.name}: expected {size} bytes, found {size - 1} bytes;"
+    ):
+        Index(copy)
+    path.unlink()
+    with pytest.raises(IndexFormatError, match=rf"{path.name}: expected {size} bytes, found no file"):
+        Index(copy)
+
+
+@pytest.mark.parametrize(("name", "stage"), [("faiss.index", "dense"), ("lucene/segments_1", "bm25")])
+def test_overwritten_bytes_are_told_when_they_are_read(copy, name, stage):
+    path = copy / name
+    path.write_bytes(bytes(path.stat().st_size))
+    with Index(copy) as index, pytest.raises(IndexFormatError, match="damaged: build it again") as caught:
+        Searcher(index, stage).search(Query(index.paper("s001")))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_no_index(tmp_path, copy):
+    for folder in (tmp_path, tmp_path / "absent", copy / "papers.jsonl"):
+        with pytest.raises(IndexFormatError, match=r"expected an index with .* python -m qbe\.index"):
+            Index(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"format_version": 1}', "\udcff"])
+def test_a_damaged_manifest_is_told(copy, text):
+    (copy / "manifest.json").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(IndexFormatError, match=r"manifest\.json: expected a manifest, .* again"):
+        Index(copy)
+
+
+def test_another_format_version_is_told(copy):
+    record = json.loads((copy / "manifest.json").read_text())
+    record |= {"format_version": 99, "new": "field"}
+    (copy / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(IndexFormatError, match="expected an index of format 1, found format 99"):
+        Index(copy)
+
+
+@pytest.fixture
+def other(tmp_path, tiny_encoder) -> Path:
+    """An encoder that says it has other weights."""
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
+    card = json.loads((folder / CARD).read_text())
+    (folder / CARD).write_text(json.dumps(card | {"name": "other", "weights_sha256": "f" * 64}))
+    return folder
+
+
+def test_another_encoder_is_refused_at_once(tiny_index, other):
+    with pytest.raises(EncoderMismatchError, match=r"the encoder tiny-bert .* found other \(f{12}\)"):
+        Index(tiny_index, encoder=str(other))
+
+
+def test_an_encoder_that_was_exchanged_since_is_refused(copy, other):
+    record = json.loads((copy / "manifest.json").read_text())
+    record["settings"]["encoder"] = str(other)
+    (copy / "manifest.json").write_text(json.dumps(record))
+    index = Index(copy)
+    assert Searcher(index, "dense").search(Query(index.paper("s001")))  # stored vectors serve it
+    with pytest.raises(EncoderMismatchError):
+        Searcher(index, "dense").search(OUTSIDE)
+
+
+def test_the_encoder_may_have_moved(copy, tiny_encoder):
+    record = json.loads((copy / "manifest.json").read_text())
+    record["settings"]["encoder"] = "/nowhere/to/be/found"
+    (copy / "manifest.json").write_text(json.dumps(record))
+    assert len(Searcher(Index(copy, encoder=str(tiny_encoder)), "dense").search(OUTSIDE)) == 10

@@ -1,0 +1,221 @@
+"""A build that is killed leaves the old index or none, and goes on to the same digest."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
+
+from qbe.errors import IndexBuildError
+from qbe.files import sha256
+from qbe.index import vectors
+from qbe.index.build import STATE, BuildSettings, build_index
+from qbe.index.index import Index
+from qbe.search.searcher import Searcher
+from qbe.types import Query
+
+SCRIPT = Path(__file__).parent / "support" / "killed_build.py"
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(vectors, "SHARD_PAPERS", SHARD_PAPERS)
+
+
+@pytest.fixture(scope="module")
+def settings(sample, tiny_encoder) -> BuildSettings:
+    return BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder))
+
+
+@pytest.fixture(scope="module")
+def old_settings(tmp_path_factory, sample, settings) -> BuildSettings:
+    """The first twenty papers, dense only."""
+    corpus = tmp_path_factory.mktemp("old") / "old.jsonl"
+    corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:20]))
+    return replace(settings, corpus=(str(corpus),), bm25=False)
+
+
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory, settings) -> dict[bool, str]:
+    """Digests of builds that nothing interrupted, with and without postings."""
+    folder = tmp_path_factory.mktemp("whole")
+    return {
+        bm25: build_index(folder / f"index-{bm25}", replace(settings, bm25=bm25)).digest
+        for bm25 in (True, False)
+    }
+
+
+def start(
+    moment: str, output: Path, settings: BuildSettings, *options: str, name: str = "KILL"
+) -> subprocess.Popen:
+    command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
+    command += ["--encoder", settings.encoder, "--threads", "2", *options]
+    if not settings.bm25:
+        command.append("--dense-only")
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def kill(moment: str, output: Path, settings: BuildSettings, *options: str) -> None:
+    process = start(moment, output, settings, *options)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, errors
+
+
+def works(folder: Path, papers: int) -> None:
+    """The index opens, and searching it finds papers."""
+    with Index(folder) as index:
+        assert len(index) == papers
+        stages = ["dense"] if index.manifest.lucene is None else ["dense", "bm25", "fused"]
+        for stage in stages:
+            assert len(Searcher(index, stage).search(Query(index.paper("s001")), 5)) == 5
+
+
+# Moments before and inside Lucene need postings; the others do without them where they can: it is quicker.
+FRESH = [
+    ("papers begun", False),
+    ("papers written, not noted", False),
+    ("papers noted", True),
+    (LUCENE, True),
+    ("lucene ended", True),
+    ("lucene ended, not noted", True),
+    ("second shard begun", False),
+    ("vectors begun", True),
+    ("vectors written", False),
+    ("manifest written", False),
+    ("put in place", True),
+]
+
+
+@pytest.mark.parametrize(("moment", "bm25"), FRESH)
+def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, settings, digests, moment, bm25):
+    settings = replace(settings, bm25=bm25)
+    output = tmp_path / "index"
+    kill(moment, output, settings)
+    assert not output.exists()
+    manifest = build_index(output, settings, resume=True)
+    assert manifest.digest == digests[bm25]
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+    files = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
+    assert files == {"manifest.json", *manifest.files}
+    works(output, 128)
+
+
+@pytest.mark.parametrize("moment", ["papers begun", "second shard begun", "manifest written"])
+def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_settings, digests, moment):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    old = build_index(output, old_settings)
+    kill(moment, output, settings, "--overwrite")
+    assert Index(output).manifest == old
+    again = "--overwrite --resume" if moment != "papers begun" else "replace it with --overwrite$"
+    with pytest.raises(IndexBuildError, match=f"is an index already; .*{again}"):
+        build_index(output, settings, resume=True)
+    works(output, 20)
+    assert all(sha256(output / name) == entry["sha256"] for name, entry in old.files.items())
+    assert build_index(output, settings, overwrite=True, resume=True).digest == digests[False]
+    works(output, 128)
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_killed_after_the_exchange_the_new_index_stands(tmp_path, settings, old_settings, digests):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    build_index(output, old_settings)
+    kill("old index exchanged", output, settings, "--overwrite")
+    works(output, 128)
+    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_killed_at_its_very_end_the_index_stands(tmp_path, settings, digests):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    kill("state left", output, settings)
+    works(output, 128)
+    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert not (output / STATE).exists()
+
+
+def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end(
+    tmp_path, settings, old_settings, digests
+):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    kill("state left", output, old_settings)
+    kill("old index exchanged", output, settings, "--overwrite")
+    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    kill("second shard begun", output, settings)
+    kill("vectors begun", output, settings, "--resume")
+    kill("manifest written", output, settings, "--resume")
+    kill("put in place", output, settings, "--resume")
+    assert build_index(output, settings, resume=True).digest == digests[False]
+
+
+def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    kill("second shard begun", output, settings)
+    encoded = []
+    from qbe.encode.encoder import Encoder
+
+    encode = Encoder.encode_paper
+    monkeypatch.setattr(
+        Encoder, "encode_paper", lambda self, paper: encoded.append(paper) or encode(self, paper)
+    )
+    build_index(output, settings, resume=True)
+    assert len(encoded) == 128 - SHARD_PAPERS
+
+
+def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digests):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    kill("vectors begun", output, settings)
+    with pytest.raises(IndexBuildError, match=r"unfinished build .* --resume, or discard it"):
+        build_index(output, settings)
+    other = replace(settings, precision="fp32")
+    with pytest.raises(IndexBuildError, match="found other settings, encoder; repeat the command as it was"):
+        build_index(output, other, resume=True)
+    with pytest.raises(IndexBuildError, match="found other settings"):
+        build_index(output, replace(settings, bm25=True), resume=True)
+    assert build_index(output, replace(settings, threads=2), resume=True).digest == digests[False]
+
+
+def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
+    settings, output = replace(settings, corpus=(str(corpus),), bm25=False), tmp_path / "index"
+    kill("vectors begun", output, settings)
+    corpus.write_text(corpus.read_text() + "\n")
+    with pytest.raises(IndexBuildError, match="found other sources"):
+        build_index(output, settings, resume=True)
+    assert build_index(output, settings, overwrite=True).digest == digests[False]
+
+
+def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
+    settings, output = replace(settings, bm25=False), tmp_path / "index"
+    process = start("second shard begun", output, settings, name="STOP")
+    try:
+        deadline = time.monotonic() + 60
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for options in ({}, {"resume": True}, {"overwrite": True}):
+            with pytest.raises(IndexBuildError, match="being built by another process"):
+                build_index(output, settings, **options)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(60) == 0
+        works(output, 128)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+
+
+def test_moments_are_all_tried():
+    tried = {moment for moment, _ in FRESH} | {"old index exchanged", "state left"}
+    assert tried == {*MOMENTS, LUCENE}

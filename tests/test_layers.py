@@ -1,0 +1,106 @@
+"""The house plan, kept: rooms import downwards only, and what has one door is used through it."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import qbe
+
+ROOT = Path(qbe.__file__).parent
+
+BASE = {"types", "errors", "files"}
+MAY_IMPORT = {
+    "types": set(),
+    "errors": set(),
+    "files": {"errors"},
+    "_jvm": {"errors"},
+    "_cli": {"errors", "files"},
+    "trec": BASE,
+    "corpus": {"types", "errors"},
+    "text": {"types", "errors", "corpus"},
+    "models": BASE,
+    "export": {"errors", "files", "models"},
+    "encode": BASE | {"text", "models"},
+    "index": BASE | {"corpus", "text", "models", "encode", "_jvm"},
+    "search": BASE | {"trec", "corpus", "text", "index", "_jvm"},
+    "evaluate": BASE | {"trec"},
+    "datasets": BASE | {"trec", "corpus"},
+}
+"""Room -> rooms it may import, itself apart. ``__main__`` files may also import ``_cli``."""
+
+ONE_DOOR = {
+    "jnius": {"_jvm"},
+    "jnius_config": {"_jvm"},
+    "pyserini": {"_jvm"},
+    "torch": {"export", "train"},
+    "transformers": {"export", "train"},
+    "onnx": {"export", "train"},
+    "faiss": {"index"},
+    "tqdm": {"_cli", "index"},
+}
+"""Package -> rooms that may import it."""
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def name(file: Path) -> str:
+    return ".".join(("qbe", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else "qbe"
+
+
+MODULES = {name(file) for file in FILES}
+ROOMS = [file for file in FILES if file != ROOT / "__init__.py"]
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Modules that a file imports anywhere, in functions and for type checking too."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}: a relative import"
+            yield from (
+                f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in MODULES else node.module
+                for alias in node.names
+            )
+
+
+@pytest.mark.parametrize("file", ROOMS, ids=name)
+def test_imports_go_downwards(file):
+    own = room(name(file))
+    allowed = MAY_IMPORT[own] | {own} | ({"_cli"} if file.name == "__main__.py" else set())
+    for module in imports(file):
+        package = module.partition(".")[0]
+        if package == "qbe":
+            assert room(module) in allowed, f"{name(file)} imports {module}"
+        if package in ONE_DOOR:
+            assert own in ONE_DOOR[package], f"{name(file)} imports {module}"
+
+
+def test_rooms_have_an_order():
+    assert {room(name(file)) for file in ROOMS} <= MAY_IMPORT.keys()
+    TopologicalSorter(MAY_IMPORT).prepare()
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {
+        name(file): {module for module in imports(file) if module.startswith("qbe.")} - {name(file)}
+        for file in ROOMS
+    }
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_libraries_do_not_print(file):
+    if file.name == "__main__.py" or file.stem == "_cli":
+        return
+    calls = (
+        node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+    )
+    assert not [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]

@@ -1,0 +1,95 @@
+"""Scores of candidates from sentence similarities: worked by hand, and against slow loops."""
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbe.search.matching import MATCHES, best_per_paper, gather, mean_max, restrict, similarities, single_max
+
+# Three papers of two, one and three sentences; two query sentences.
+STARTS = np.array([0, 2, 3])
+SIMILARITIES = np.array([[1, 3, 2, 0, 5, 4], [2, 1, 8, 6, 7, 0]], dtype=np.float32) / 8
+
+
+def test_best_per_paper():
+    assert (best_per_paper(SIMILARITIES, STARTS) == np.array([[3, 2, 5], [2, 8, 7]]) / 8).all()
+
+
+def test_mean_max_and_max():
+    best = best_per_paper(SIMILARITIES, STARTS)
+    assert mean_max(best).tolist() == [5 / 16, 10 / 16, 12 / 16]
+    assert single_max(best).tolist() == [3 / 8, 8 / 8, 7 / 8]
+    assert {"mean-max": mean_max, "max": single_max} == MATCHES
+
+
+def test_similarities_are_exact():
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((9000, 24))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    queries = vectors[::4000].astype(np.float32)
+    found = similarities(queries, vectors)
+    assert found.dtype == np.float32
+    for i, query in enumerate(queries.astype(float)):
+        for j in range(0, 9000, 500):
+            assert found[i, j] == np.float32(math.fsum(query * vectors[j].astype(float)))
+    backwards = similarities(queries[:, ::-1], vectors[::-1, ::-1])  # another order of summation
+    assert (backwards == found[:, ::-1]).all()
+    assert similarities(queries, vectors[:0]).shape == (3, 0)
+
+
+def test_restrict_keeps_all_of_a_paper_that_would_keep_none():
+    keep = np.array([False, True, False, True, False, True])
+    restricted = restrict(SIMILARITIES, STARTS, keep)
+    assert restricted.dtype == np.float32
+    assert (best_per_paper(restricted, STARTS) == np.array([[3, 2, 4], [1, 8, 6]]) / 8).all()
+    assert np.isneginf(restricted[:, [0, 4]]).all()
+    assert (restrict(SIMILARITIES, STARTS, np.zeros(6, bool)) == SIMILARITIES).all()
+    assert (restrict(SIMILARITIES, STARTS, np.ones(6, bool)) == SIMILARITIES).all()
+
+
+def test_gather():
+    starts = np.array([0, 2, 3, 6])
+    candidates = gather(np.array([2, 0]), starts)
+    assert candidates.rows.tolist() == [3, 4, 5, 0, 1]
+    assert candidates.starts.tolist() == [0, 3]
+    assert gather(np.array([1]), starts).rows.tolist() == [2]
+
+
+@st.composite
+def collections(draw):
+    """Sentences of each paper of an index, some of its papers, similarities to them, and which to keep."""
+    counts = draw(st.lists(st.integers(1, 5), min_size=1, max_size=8))
+    papers = draw(st.lists(st.integers(0, len(counts) - 1), min_size=1, unique=True))
+    sentences = sum(counts[paper] for paper in papers)
+    queries = draw(st.integers(1, 4))
+    values = draw(st.lists(st.integers(-8, 8), min_size=queries * sentences, max_size=queries * sentences))
+    keep = draw(st.lists(st.booleans(), min_size=sentences, max_size=sentences))
+    similarities = np.array(values, np.float32).reshape(queries, sentences) / 8
+    return counts, papers, similarities, np.array(keep)
+
+
+@given(collections())
+def test_against_slow_loops(collection):
+    counts, papers, similarities, keep = collection
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    candidates = gather(np.array(papers), starts)
+    assert candidates.rows.tolist() == [
+        row for paper in papers for row in range(starts[paper], starts[paper + 1])
+    ]
+    column, best, kept = 0, [], []
+    for number, paper in enumerate(papers):
+        assert candidates.starts[number] == column
+        columns = range(column, column + counts[paper])
+        chosen = [c for c in columns if keep[c]] or list(columns)
+        best.append([max(row[c] for c in columns) for row in similarities])
+        kept.append([max(row[c] for c in chosen) for row in similarities])
+        column += counts[paper]
+    found = best_per_paper(similarities, candidates.starts)
+    assert found.T.tolist() == best
+    assert (
+        best_per_paper(restrict(similarities, candidates.starts, keep), candidates.starts).T.tolist() == kept
+    )
+    np.testing.assert_allclose(mean_max(found), [sum(row) / len(row) for row in best], rtol=1e-6)
+    assert single_max(found).tolist() == [max(row) for row in best]

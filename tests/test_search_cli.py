@@ -1,0 +1,236 @@
+"""``python -m qbe.search``: sources of queries, forms of output, errors, exit codes."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe.errors import (
+    CorpusError,
+    FacetNotFoundError,
+    FileFormatError,
+    OutputError,
+    PaperNotFoundError,
+    UsageError,
+)
+from qbe.index.index import Index
+from qbe.search.__main__ import main
+from qbe.search.searcher import Searcher
+from qbe.trec import read_run, read_topics
+from qbe.types import Facet, Query
+
+
+@pytest.fixture
+def search(tiny_index, capsys):
+    """Run the command in this process; gives what it printed."""
+
+    def run(*arguments: object) -> str:
+        main(["--index", str(tiny_index), *map(str, arguments)])
+        return capsys.readouterr().out
+
+    return run
+
+
+def command(*arguments: object, **options) -> subprocess.CompletedProcess:
+    """Run the command as a user does."""
+    line = [sys.executable, "-m", "qbe.search", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, **options)
+
+
+@pytest.fixture
+def paper_file(tmp_path, papers) -> Path:
+    path = tmp_path / "paper.json"
+    one = papers[23]
+    record = {"title": one.title, "abstract": [s.text for s in one.sentences]}
+    record["pred_labels"] = [f"{sentence.facet or 'other'}_label" for sentence in one.sentences]
+    path.write_text(json.dumps(record))
+    return path
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_topics_make_a_run(search, sample, tmp_path, stage, tiny_index):
+    output = tmp_path / "new" / "run.trec"
+    arguments = ("--topics", sample / "topics.tsv", "--first-stage", stage, "--hits", 20)
+    assert search(*arguments, "--output", output) == ""
+    run = read_run(output)
+    assert run.tag == f"qbe-{stage}"
+    topics = read_topics(sample / "topics.tsv")
+    assert list(run.rankings) == [topic.query_id for topic in topics]
+    with Index(tiny_index) as index:
+        searcher = Searcher(index, stage)
+        for topic in topics:
+            hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 20)
+            assert [hit.docid for hit in run.rankings[topic.query_id]] == [hit.docid for hit in hits]
+    written = output.read_bytes()
+    assert search(*arguments).encode() == written
+    search(*arguments, "--threads", 3, "--output", output)
+    assert output.read_bytes() == written
+
+
+def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
+    pools = {}
+    for line in (sample / "pools.tsv").read_text().splitlines()[1:]:
+        query_id, paper_id = line.split("\t")
+        pools.setdefault(query_id, set()).add(paper_id)
+    arguments = ("--topics", sample / "topics.tsv", "--facet", "method", "--pool", sample / "pools.tsv")
+    search(*arguments, "--run-tag", "mine", "--output", tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert run.tag == "mine"
+    assert list(run.rankings) == [query_id for query_id in pools if query_id.endswith("_method")]
+    assert {query_id: {hit.docid for hit in hits} for query_id, hits in run.rankings.items()} == {
+        query_id: pools[query_id] for query_id in run.rankings
+    }
+
+
+def test_two_processes_write_the_same_bytes(tiny_index, sample, tmp_path):
+    for name, threads in (("one", "1"), ("two", "2")):
+        arguments = ("--topics", sample / "topics.tsv", "--threads", threads, "--output", tmp_path / name)
+        done = command("--index", tiny_index, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert (tmp_path / "one").read_bytes().count(b"\n") == 24 * 127
+
+
+def test_json_tells_of_matched_sentences(search, tiny_index):
+    (line,) = search("--paper", "s024", "--facet", "method", "--format", "json", "--hits", 3).splitlines()
+    record = json.loads(line)
+    assert (record["query_id"], record["paper_id"], record["facet"]) == ("s024_method", "s024", "method")
+    assert [hit["rank"] for hit in record["hits"]] == [1, 2, 3]
+    with Index(tiny_index) as index:
+        found = Searcher(index).search(Query(index.paper("s024"), Facet.METHOD), 3)
+        for hit, expected in zip(record["hits"], found, strict=True):
+            paper = index.paper(expected.docid)
+            assert (hit["docid"], hit["score"]) == (expected.docid, expected.score)
+            assert (hit["title"], hit["year"]) == (paper.title, paper.year)
+            for match, pair in zip(hit["matches"], expected.matches, strict=True):
+                assert match["sentence"] == paper.sentences[pair.position].text
+                assert match["facet"] == str(paper.sentences[pair.position].facet)
+                assert match["query_sentence"] == index.paper("s024").sentences[pair.query_position].text
+
+
+def unwrapped(text: str) -> str:
+    """The text without white space: lines are also broken behind hyphens."""
+    return "".join(text.split())
+
+
+def test_table_is_for_people(search, papers):
+    text = search("--paper", "s024", "--facet", "method", "--format", "table")
+    assert text.startswith(f"Papers like “{papers[23].title}”, for its method:")
+    blocks = text.strip().split("\n\n")[1:]
+    assert len(blocks) == 10
+    for rank, block in enumerate(blocks, start=1):
+        first = block.splitlines()[0]
+        assert first.split()[0] == str(rank)
+        assert float(first.split()[1])
+        paper = next(paper for paper in papers if f"[{paper.paper_id}]" in block)
+        assert unwrapped(f"{paper.title} ({paper.year})") in unwrapped(block)
+        assert any(unwrapped(f"{s.facet}: {s.text}") in unwrapped(block) for s in paper.sentences)
+    assert "by its abstract:" in search("--paper", "s024", "--format", "table")
+    assert "by sentences 3, 0:" in " ".join(
+        search("--paper", "s024", "--sentences", "3,0", "--format", "table").split()
+    )
+
+
+def test_a_table_without_hits_says_so(search):
+    text = search("--text", "🧬 the", "--first-stage", "bm25", "--format", "table")
+    assert text.endswith("No paper was found.\n")
+    assert search("--text", "🧬 the", "--first-stage", "bm25") == ""
+
+
+def test_every_source_finds_the_same(search, paper_file, papers, monkeypatch):
+    def ranking(*arguments: object) -> list[str]:
+        return [line.split()[2] for line in search(*arguments, "--hits", 9).splitlines()]
+
+    for options in ((), ("--facet", "method"), ("--sentences", "0,2")):
+        inside = ranking("--paper", "s024", *options)
+        outside = ranking("--paper-file", paper_file, *options)
+        assert outside == ["s024", *inside][:9]
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(paper_file.open("rb")))
+        assert ranking("--paper-file", "-", *options) == outside
+    assert ranking("--text", papers[23].abstract, "--title", papers[23].title)[0] == "s024"
+    assert search("--text", papers[23].abstract).startswith("query Q0 s024 1 ")
+
+
+REFUSED = [
+    (["--paper", "s001", "--hits", "0"], UsageError, "expected --hits of at least 1, found 0"),
+    (["--paper", "s001", "--depth", "0"], UsageError, "expected --depth of at least 1, found 0"),
+    (["--paper", "s001", "--threads", "0"], UsageError, "expected --threads of at least 1, found 0"),
+    (["--paper", "s001", "--title", "T"], UsageError, "--title goes with --text"),
+    (["--paper", "s001", "--run-tag", "a b"], UsageError, "expected a --run-tag of one word"),
+    (["--paper", "s001", "--run-tag", ""], UsageError, "expected a --run-tag of one word"),
+    (["--topics", "topics.tsv", "--sentences", "0"], UsageError, "--sentences picks from one paper"),
+    (["--paper", "s001", "--sentences", "0,x"], UsageError, "expected sentence positions such as 0,3"),
+    (["--paper", "s001", "--sentences", ""], UsageError, "expected sentence positions such as 0,3"),
+    (["--paper", "s001", "--sentences", "0,9"], UsageError, r"from 0 to 4 .* found 9"),
+    (["--paper", "s001", "--weights", "bm25"], UsageError, "expected weights such as"),
+    (["--paper", "s001", "--weights", "bert=1"], UsageError, "expected weights such as"),
+    (["--paper", "s001", "--weights", "bm25=nan"], UsageError, "expected finite weights"),
+    (["--paper", "s001", "--weights", ""], UsageError, "expected weights such as"),
+    (
+        ["--paper", "s001", "--pool", "pools.tsv"],
+        UsageError,
+        "expected a pool for each query, found none for s001",
+    ),
+    (["--paper", "s999"], PaperNotFoundError, "found 's999'"),
+    (["--text", " "], CorpusError, "--text: expected an abstract, found an empty one"),
+    (["--text", "Some words.", "--facet", "method"], FacetNotFoundError, "found no facet labels"),
+    (["--paper-file", "absent.json"], CorpusError, "absent.json"),
+    (["--topics", "absent.tsv"], FileFormatError, "cannot read absent.tsv"),
+    (["--topics", "pools.tsv"], FileFormatError, "pools.tsv, line 1: expected a header line"),
+    (["--paper", "s001", "--output", "file/run.trec"], OutputError, "not below a file"),
+    (["--paper", "s001", "--output", "."], OutputError, "cannot write ."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
+def test_what_is_refused(search, sample, tmp_path, monkeypatch, arguments, error, message):
+    monkeypatch.chdir(tmp_path)
+    for name in ("topics.tsv", "pools.tsv"):
+        (tmp_path / name).write_bytes((sample / name).read_bytes())
+    (tmp_path / "file").touch()
+    with pytest.raises(error, match=message) as caught:
+        search(*arguments)
+    assert caught.value.exit_code == (2 if error is UsageError else 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pools.tsv", "topics.tsv"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--index", "x"],
+        ["--paper", "s001"],
+        ["--index", "x", "--paper", "1", "--text", "2"],
+        ["--index", "x", "--paper", "1", "--facet", "objective"],
+        ["--index", "x", "--paper", "1", "--facet", "method", "--sentences", "0"],
+        ["--index", "x", "--paper", "1", "--first-stage", "splade"],
+        ["--index", "x", "--paper", "1", "--hits", "many"],
+    ],
+)
+def test_wrong_options_end_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("python -m qbe.search: error: ")
+
+
+def test_errors_are_one_line_with_the_right_exit_code(tmp_path, tiny_index):
+    for index, options, code in (
+        (tiny_index, ("--paper", "s001", "--hits", "-3"), 2),
+        (tmp_path / "absent", ("--paper", "s001"), 1),
+        (tiny_index, ("--paper-file", tmp_path), 1),
+    ):
+        done = command("--index", index, *options)
+        assert (done.returncode, done.stdout) == (code, "")
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("qbe.search: ")
+
+
+def test_a_reader_that_goes_away_is_no_error(tiny_index, sample):
+    line = f"{sys.executable} -m qbe.search --index {tiny_index} --topics {sample}/topics.tsv | head -1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""

@@ -1,0 +1,213 @@
+"""What every first stage promises, whatever it is made of."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
+from qbe.index.index import Index
+from qbe.search.searcher import Searcher
+from qbe.trec import read_pools
+from qbe.types import Facet, Paper, Query, Sentence
+
+STAGES = {
+    "bm25": ("bm25", {}),
+    "bm25 facet": ("bm25", {"bm25_query": "facet"}),
+    "bm25 abstract": ("bm25", {"bm25_query": "abstract"}),
+    "dense mean-max": ("dense", {"match": "mean-max"}),
+    "dense max": ("dense", {"match": "max"}),
+    "fused weighted": ("fused", {"fusion": "weighted"}),
+    "fused rrf": ("fused", {"fusion": "rrf"}),
+    "fused shallow": ("fused", {"depth": 3, "weights": {"bm25": 1.0, "facet": 0.5, "sentences": 0.5}}),
+}
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index):
+    with Index(tiny_index) as index:
+        yield index
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def stage(request):
+    return STAGES[request.param]
+
+
+@pytest.fixture(scope="module")
+def searcher(index, stage) -> Searcher:
+    return Searcher(index, stage[0], **stage[1])
+
+
+@pytest.fixture(scope="module")
+def queries(index) -> list[Query]:
+    """A query by each facet, by the whole abstract, by positions, and from outside the index."""
+    one = index.paper("s024")
+    outside = Paper(
+        "outside",
+        "Ranking code by what it does",
+        (
+            Sentence("Developers search for code.", Facet.BACKGROUND),
+            Sentence("We train a network on graphs."),
+        ),
+        labelled=True,
+    )
+    return [*(Query(one, facet) for facet in (*Facet, None)), Query(one, positions=(3, 0)), Query(outside)]
+
+
+def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
+    for query in queries:
+        for hits in (1, 7, 1000, 10**12):
+            found = searcher.search(query, hits)
+            assert 0 < len(found) <= min(hits, 128)
+            assert all(math.isfinite(hit.score) for hit in found)
+            assert sorted(found, key=lambda hit: (-hit.score, hit.docid)) == found
+            assert len({hit.docid for hit in found}) == len(found)
+            assert query.paper.paper_id not in {hit.docid for hit in found}
+
+
+def test_fewer_hits_are_the_first_of_more(searcher, stage, queries):
+    more = stage[1].get("depth", 30)
+    for query in queries:
+        assert searcher.search(query, 2) == searcher.search(query, more)[:2]
+
+
+def test_a_pool_is_ranked_whole(searcher, index, queries):
+    pool = [f"s{number:03}" for number in range(20, 60)]
+    for query in queries:
+        found = searcher.search(query, 1000, [*pool, *pool])
+        assert {hit.docid for hit in found} == set(pool) - {query.paper.paper_id}
+        assert len(found) == len(set(pool) - {query.paper.paper_id})
+        assert sorted(found, key=lambda hit: (-hit.score, hit.docid)) == found
+        assert searcher.search(query, 1000, pool[::-1]) == found
+        assert searcher.search(query, 3, pool) == found[:3]
+        assert searcher.search(query, 3, [query.paper.paper_id, "s001"]) == searcher.search(
+            query, 3, ["s001"]
+        )
+
+
+def test_a_pool_may_be_empty(searcher, queries):
+    assert searcher.search(queries[0], 5, []) == []
+    assert searcher.search(queries[0], 5, [queries[0].paper.paper_id]) == []
+
+
+def test_the_sample_pools_are_ranked_whole(searcher, index, sample):
+    pools = read_pools(sample / "pools.tsv")
+    for query_id, pool in list(pools.items())[::4]:
+        paper_id, _, facet = query_id.rpartition("_")
+        found = searcher.search(Query(index.paper(paper_id), Facet(facet)), 1000, pool, matches=False)
+        assert sorted(hit.docid for hit in found) == sorted(pool)
+
+
+def test_the_same_twice_and_with_other_threads(searcher, stage, tiny_index, queries):
+    with Index(tiny_index, threads=3) as threaded:
+        again = Searcher(threaded, stage[0], **stage[1])
+        for query in queries:
+            found = searcher.search(query, 50)
+            assert searcher.search(query, 50) == found
+            assert again.search(query, 50) == found
+
+
+def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, index):
+    paper = index.paper("s024")
+    found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)
+    assert found[0].docid == "s024"
+
+
+def test_matches_name_the_closest_sentences(searcher, index, queries):
+    for query in queries:
+        for hit in searcher.search(query, 5):
+            positions = query.positions or query.paper.positions(query.facet)
+            assert sorted(match.query_position for match in hit.matches) == sorted(positions)
+            assert [m.score for m in hit.matches] == sorted((m.score for m in hit.matches), reverse=True)
+            count = len(index.paper(hit.docid).sentences)
+            assert all(0 <= match.position < count for match in hit.matches)
+        plain = searcher.search(query, 5, matches=False)
+        assert plain == [hit._replace(matches=()) for hit in searcher.search(query, 5)]
+
+
+def test_a_pool_that_names_unknown_papers_is_refused(searcher, queries):
+    with pytest.raises(PaperNotFoundError, match=r"found 2 of 3 that it lacks, such as nowhere"):
+        searcher.search(queries[0], 5, ["s001", "nowhere", "s998"])
+
+
+def test_a_facet_without_sentences_is_refused(searcher):
+    labelled = Paper("x", "T", (Sentence("A", Facet.METHOD), Sentence("B")), labelled=True)
+    with pytest.raises(FacetNotFoundError, match=r"labelled result, found only method; choose another facet"):
+        searcher.search(Query(labelled, Facet.RESULT), 5)
+    nothing = Paper("x", "T", (Sentence("B"),), labelled=True)
+    with pytest.raises(FacetNotFoundError, match="found only other"):
+        searcher.search(Query(nothing, Facet.RESULT), 5)
+
+
+def test_a_facet_of_an_unlabelled_paper_is_refused(searcher):
+    unlabelled = Paper("x", "T", (Sentence("Networks."), Sentence("Photographs.")))
+    with pytest.raises(FacetNotFoundError, match=r"found no facet labels; search with its whole abstract"):
+        searcher.search(Query(unlabelled, Facet.METHOD), 5)
+    assert searcher.search(Query(unlabelled), 5)
+    assert searcher.search(Query(unlabelled, positions=(0, 1)), 5)
+
+
+@pytest.mark.parametrize(
+    ("positions", "found"), [((5,), "5"), ((0, -1, 7), "-1, 7"), ((), "none"), ((10**20,), "1" + 20 * "0")]
+)
+def test_positions_out_of_range_are_refused(searcher, index, positions, found):
+    assert len(index.paper("s001").sentences) == 5
+    with pytest.raises(UsageError, match=rf"from 0 to 4 \(paper s001 has 5 sentences\), found {found}$"):
+        searcher.search(Query(index.paper("s001"), positions=positions), 5)
+
+
+def test_a_facet_with_positions_is_refused(searcher, index):
+    with pytest.raises(UsageError, match="found both"):
+        searcher.search(Query(index.paper("s001"), Facet.METHOD, (0,)), 5)
+
+
+def test_repeated_positions_count_once(searcher, index):
+    paper = index.paper("s001")
+    once, twice = (searcher.search(Query(paper, positions=p), 9) for p in ((2, 1), (2, 1, 2, 2)))
+    assert once == twice
+
+
+@pytest.mark.parametrize("hits", [0, -1])
+def test_less_than_one_hit_is_refused(searcher, queries, hits):
+    with pytest.raises(UsageError, match=f"expected at least 1 hit, found {hits}"):
+        searcher.search(queries[0], hits)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["🧬", "retina 🧬 数学 \U00010348", "the of and", '?! \\ + - && || ( ) { } [ ] ^ " ~ * ? :', "x " * 3000],
+)
+def test_any_text_can_be_asked(searcher, text):
+    query = Query(Paper("outside", text.strip(), (Sentence(text.strip()),)))
+    pool = ["s001", "s003", "s002"]
+    for found in (searcher.search(query, 5), searcher.search(query, 5, pool)):
+        assert all(math.isfinite(hit.score) for hit in found)
+    assert sorted(hit.docid for hit in found) == sorted(pool)
+
+
+@pytest.mark.parametrize(
+    ("stage", "options"),
+    [
+        ("colbert", {}),
+        ("bm25", {"bm25_query": "words"}),
+        ("dense", {"match": "median"}),
+        ("fused", {"fusion": "borda"}),
+        ("fused", {"weights": {"bm25": -1.0}}),
+        ("fused", {"weights": {"bm25": 0.0}}),
+        ("fused", {"weights": {}}),
+        ("fused", {"weights": {"bm25": math.nan}}),
+        ("fused", {"weights": {"whole": math.inf}}),
+        ("fused", {"weights": {"colbert": 1.0}}),
+    ],
+)
+def test_unknown_options_are_refused(index, queries, stage, options):
+    with pytest.raises(UsageError, match=r"expected .*, found "):
+        Searcher(index, stage, **options).search(queries[0])
+
+
+def test_weights_of_the_facet_alone_need_a_facet(index, queries):
+    searcher = Searcher(index, "fused", weights={"facet": 1.0})
+    assert searcher.search(queries[0])
+    with pytest.raises(UsageError, match="expected a facet, since only the component facet has a weight"):
+        searcher.search(queries[3])

@@ -1,0 +1,90 @@
+"""What is not loaded: help, usage errors and importing are light, searching needs no PyTorch."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
+HEAVY |= {
+    "datasets",
+    "ir_measures",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "huggingface_hub",
+    "syntok",
+    "tqdm",
+    "sklearn",
+}
+COMMANDS = ("index", "search", "evaluate", "datasets", "export")
+
+
+def loaded(*arguments: object) -> tuple[int, set[str]]:
+    """The exit code of a Python command, and the top-level modules that it imported."""
+    command = [sys.executable, "-X", "importtime", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, set(re.findall(r"^import time: .*\| +(\w+)", done.stderr, re.MULTILINE))
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code, modules = loaded("-c", "import qbe; qbe.Facet, qbe.Query, qbe.Run")
+    assert code == 0
+    assert "qbe" in modules
+    assert not modules & HEAVY
+
+
+def test_the_public_names_are_all_there():
+    import qbe
+
+    for name in qbe.__all__:
+        assert getattr(qbe, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Colbert'"):
+        qbe.Colbert  # noqa: B018
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_light(command):
+    code, modules = loaded("-m", f"qbe.{command}", "--help")
+    assert code == 0
+    assert "argparse" in modules
+    assert not modules & HEAVY
+
+
+USAGE_ERRORS = {
+    "index": ["--corpus", "x", "--output", "y", "--threads", "0"],
+    "index without output": ["--corpus", "x"],
+    "search": ["--index", "x", "--paper", "1", "--hits", "0"],
+    "search without index": ["--paper", "1"],
+    "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
+    "evaluate without run": ["--qrels", "x"],
+    "datasets": ["nosuch", "--output", "x"],
+    "export": ["encoder", "--model", "x"],
+}
+
+
+@pytest.mark.parametrize("case", USAGE_ERRORS)
+def test_usage_errors_are_light(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, modules = loaded("-m", f"qbe.{case.partition(' ')[0]}", *USAGE_ERRORS[case])
+    assert code == 2
+    assert not modules & HEAVY
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "absent"),
+    [
+        (["--paper", "s001"], {"onnxruntime", "tokenizers"}),
+        (["--paper", "s001", "--facet", "method", "--format", "table"], {"onnxruntime", "tokenizers"}),
+        (["--text", "One sentence. And another."], set()),
+        (["--paper", "s001", "--first-stage", "dense"], {"jnius", "pyserini", "onnxruntime", "tokenizers"}),
+    ],
+)
+def test_searching_needs_no_pytorch(tiny_index, options, absent):
+    code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
+    assert code == 0
+    assert {"numpy", "faiss"} <= modules
+    assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy"} | absent)
