@@ -87,7 +87,7 @@ FRESH = [
     ("vectors begun", True),
     ("vectors written", False),
     ("manifest written", False),
-    ("put in place", True),
+    ("put in place", False),
 ]
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,7 +89,8 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
 def test_two_processes_write_the_same_bytes(tiny_index, sample, tmp_path):
     for name, threads in (("one", "1"), ("two", "2")):
         arguments = ("--topics", sample / "topics.tsv", "--threads", threads, "--output", tmp_path / name)
-        done = command("--index", tiny_index, *arguments)
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads}
+        done = command("--index", tiny_index, *arguments, env=environment)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert (tmp_path / "one").read_bytes().count(b"\n") == 24 * 127
