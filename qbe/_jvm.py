@@ -53,7 +53,7 @@ def silence() -> None:
 
 def open_lucene(folder: Path) -> Any:
     """A Lucene ``DirectoryReader`` on an index folder; the caller closes it."""
-    path = java_class("java.nio.file.Paths").get(str(folder))
+    path = java_class("java.nio.file.Paths").get(str(folder.absolute()))
     directory = java_class("org.apache.lucene.store.FSDirectory").open(path)
     return java_class("org.apache.lucene.index.DirectoryReader").open(directory)
 

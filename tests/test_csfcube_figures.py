@@ -54,7 +54,8 @@ def test_figures(collection, stage, tmp_path):
     qrels = {}
     for facet in ("background", "method", "result"):
         qrels |= read_qrels(collection.folder / f"csfcube.{facet}.qrels")
-    result = csfcube_protocol(qrels, read_run(tmp_path / "run.trec"), load_folds(collection.folder / "folds.json"))
+    folds = load_folds(collection.folder / "folds.json")
+    result = csfcube_protocol(qrels, read_run(tmp_path / "run.trec"), folds)
     for scope, floor in FLOORS[stage].items():
         assert 100 * result.figures["NDCG%20"][scope] >= floor
     if stage == "fused":

@@ -45,7 +45,10 @@ def test_every_option_in_the_readme_exists(command: str) -> None:
     if command in ("datasets", "export"):  # their options belong to subcommands
         name = "csfcube" if command == "datasets" else "encoder"
         text += subprocess.run(
-            [sys.executable, "-m", f"qbe.{command}", name, "--help"], capture_output=True, text=True, check=True
+            [sys.executable, "-m", f"qbe.{command}", name, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
     used = re.findall(rf"python -m qbe\.{command}(.*)", README)
     options = {option for line in used for option in re.findall(r"--[a-z0-9-]+", line)}

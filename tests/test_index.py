@@ -91,6 +91,14 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
             index.paper("s999")
 
 
+def test_a_relative_path_follows_the_current_folder(tiny_index, monkeypatch):
+    with Index(tiny_index) as index:
+        expected = Searcher(index, "bm25").search(Query(index.paper("s001")))  # Java runs from here on
+    monkeypatch.chdir(tiny_index.parent)
+    with Index(tiny_index.name) as index:
+        assert Searcher(index, "bm25").search(Query(index.paper("s001"))) == expected
+
+
 def test_neighbours_are_exact(tiny_index):
     index = Index(tiny_index)
     vectors = index.sentence_vectors.astype(np.float32)

@@ -129,7 +129,8 @@ class Index:
             assert self.manifest.lucene is not None
             simple_searcher = _jvm.java_class("io.anserini.search.SimpleSearcher")
             try:
-                searcher = simple_searcher(str(self.folder / "lucene"))
+                # Java knows only the folder it was started in, not the current one.
+                searcher = simple_searcher(str((self.folder / "lucene").absolute()))
             except Exception as error:
                 raise IndexFormatError(
                     f"{self.folder / 'lucene'}: expected a Lucene index, found {_jvm.java_message(error)}; "

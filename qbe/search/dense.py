@@ -85,7 +85,8 @@ class DenseSearcher:
 
     def whole_scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
         """Similarities (papers,) of the whole-paper vectors."""
-        return similarities(vectors.whole[None], self._index.whole_vectors[rows])[0]
+        scores: Floats = similarities(vectors.whole[None], self._index.whole_vectors[rows])[0]
+        return scores
 
     def matches(self, query: Query, docids: Sequence[str]) -> list[tuple[Match, ...]]:
         """For each paper and each query sentence the paper's closest sentence, best pair first."""
