@@ -59,7 +59,8 @@ def tiny_encoder(tmp_path_factory, tiny_model) -> Path:
 @pytest.fixture(scope="session")
 def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
-    from qbe.index.build import BuildSettings, build_index
+    from qbe.index.build import build_index
+    from qbe.index.settings import BuildSettings
 
     folder = tmp_path_factory.mktemp("indexes") / "sample"
     build_index(folder, BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder)))

@@ -21,10 +21,11 @@ from qbe.errors import (
 )
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.build import BuildSettings, build_index
+from qbe.index.build import build_index
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
+from qbe.index.settings import BuildSettings
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.search.searcher import Searcher
 from qbe.types import Query

@@ -14,8 +14,10 @@ from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 from qbe.errors import IndexBuildError
 from qbe.files import sha256
 from qbe.index import vectors
-from qbe.index.build import STATE, BuildSettings, build_index
+from qbe.index.build import build_index
 from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.index.unfinished import STATE
 from qbe.search.searcher import Searcher
 from qbe.types import Query
 

@@ -75,7 +75,8 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     if options.bm25_only and options.encoder:
         raise UsageError("--encoder is of no use with --bm25-only; drop one of them")
-    from qbe.index.build import BuildSettings, build_index
+    from qbe.index.build import build_index
+    from qbe.index.settings import BuildSettings
     from qbe.models.registry import DEFAULT_ENCODER
 
     settings = BuildSettings(

@@ -1,0 +1,37 @@
+"""How a build tells of its progress."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from qbe.types import Paper
+
+
+class Progress(Protocol):
+    """How a build tells of its progress; the command line shows bars, a library stays silent."""
+
+    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
+        """Pass the corpus through while it is read."""
+
+    def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        """A context that gives a function to call with the number of papers just encoded."""
+
+    def stage(self, name: str) -> None:
+        """A stage without steps begins."""
+
+
+class Silent:
+    """Progress that is not shown."""
+
+    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
+        """Pass the corpus through."""
+        return iter(papers)
+
+    def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:  # noqa: ARG002
+        """A function that does nothing."""
+        return contextlib.nullcontext(lambda _: None)
+
+    def stage(self, name: str) -> None:
+        """Nothing is shown."""
