@@ -1,6 +1,7 @@
 """A build that is killed leaves the old index or none, and goes on to the same digest."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -195,6 +196,18 @@ def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sampl
     with pytest.raises(IndexBuildError, match="found other sources"):
         build_index(output, settings, resume=True)
     assert build_index(output, settings, overwrite=True).digest == digests[False]
+
+
+def test_resuming_what_has_ended_is_done_unless_the_corpus_changed(tmp_path, settings, sample):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
+    own = replace(settings, corpus=(str(corpus),), bm25=False)
+    built = build_index(tmp_path / "index", own)
+    assert build_index(tmp_path / "index", own, resume=True) == built
+    later = (tmp_path / "index" / "manifest.json").stat().st_mtime_ns + 1
+    os.utime(corpus, ns=(later, later))
+    with pytest.raises(IndexBuildError, match="is an index already"):
+        build_index(tmp_path / "index", own, resume=True)
 
 
 def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
