@@ -93,8 +93,9 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
         stages["query vectors, encoded"] = functools.partial(QueryVectors, index, outside)
         stages["FAISS candidates"] = functools.partial(dense.candidates, vectors, hits)
     stages["BM25"] = functools.partial(bm25.search, query, hits, pool)
-    stages["exact scores, all sentences"] = functools.partial(dense.scores, vectors, rows)
-    stages["exact scores, facet"] = functools.partial(dense.scores, vectors, rows, query.facet)
+    stages["exact scores"] = functools.partial(dense.scores, vectors, rows)
+    facets = [None, query.facet]
+    stages["exact scores, all and facet"] = functools.partial(dense.scores_within, vectors, rows, facets)
     stages["exact scores, whole papers"] = functools.partial(dense.whole_scores, vectors, rows)
     stages["fusion"] = functools.partial(weighted_sum, scores, EQUAL_WEIGHTS)
     stages[f"matches of {TABLE_HITS} hits"] = functools.partial(dense.matches, query, docids[:TABLE_HITS])

@@ -20,6 +20,9 @@ def run(program: str, main: Callable[[list[str]], None]) -> None:
     0 when it returns, 2 for usage errors, 1 for all other expected failures, each with one line on
     standard error; 130 when interrupted. An unexpected exception keeps its traceback: it is a bug.
     """
+    # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
+    # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     logger = logging.getLogger("qbe")
     logger.addHandler(logging.StreamHandler(sys.stderr))
     logger.setLevel(logging.INFO)

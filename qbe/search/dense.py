@@ -70,18 +70,28 @@ class DenseSearcher:
         found: Ints = np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
         return found
 
-    def scores(self, vectors: QueryVectors, rows: Ints, facet: Facet | None = None) -> Floats:
-        """Exact scores (papers,); with a facet only the candidates' sentences of that facet count,
-        except for papers that have none, whose sentences all count.
+    def scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
+        """Exact scores (papers,) of papers given by row, over all their sentences."""
+        return self.scores_within(vectors, rows, [None])[0]
+
+    def scores_within(
+        self, vectors: QueryVectors, rows: Ints, facets: Sequence[Facet | None]
+    ) -> list[Floats]:
+        """Exact scores (papers,) for each facet: only the candidates' sentences of that facet count, except
+        for papers that have none, whose sentences all count; for None they all do.
         """
         if not len(rows):
-            return np.zeros(0, np.float32)
+            return [np.zeros(0, np.float32) for _ in facets]
         candidates = gather(rows, self._index.layout.starts)
         products = similarities(vectors.sentences, self._index.sentence_vectors[candidates.rows])
-        if facet is not None:
-            keep = self._index.layout.facets[candidates.rows] == FACET_CODES.index(facet)
-            products = restrict(products, candidates.starts, keep)
-        return self._match(best_per_paper(products, candidates.starts))
+        scores = []
+        for facet in facets:
+            counted = products
+            if facet is not None:
+                keep = self._index.layout.facets[candidates.rows] == FACET_CODES.index(facet)
+                counted = restrict(products, candidates.starts, keep)
+            scores.append(self._match(best_per_paper(counted, candidates.starts)))
+        return scores
 
     def whole_scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
         """Similarities (papers,) of the whole-paper vectors."""
@@ -105,7 +115,10 @@ class DenseSearcher:
         return found
 
 
-def best_hits(docids: Sequence[str], scores: Floats, hits: int) -> list[Hit]:
+def best_hits(docids: Sequence[str], scores: NDArray[np.floating], hits: int) -> list[Hit]:
     """The best papers by score, ties by id."""
-    order = sorted(range(len(docids)), key=lambda i: (-scores[i], docids[i]))
-    return [Hit(docids[i], float(scores[i])) for i in order[:hits]]
+    chosen = np.arange(len(scores))
+    if hits < len(scores):  # only those that reach the last place are worth sorting, ties with it included
+        chosen = np.flatnonzero(scores >= np.partition(scores, -hits)[-hits])
+    found = [Hit(docids[i], score) for i, score in zip(chosen.tolist(), scores[chosen].tolist(), strict=True)]
+    return sorted(found, key=lambda hit: (-hit.score, hit.docid))[:hits]

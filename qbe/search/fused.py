@@ -70,12 +70,13 @@ class FusedSearcher:
         missing = [docid for docid in docids if docid not in lexical]
         if missing:
             lexical |= {hit.docid: hit.score for hit in self._bm25.search(query, len(missing), missing)}
-        components = {
-            "bm25": np.array([lexical[docid] for docid in docids], dtype=np.float64),
-            "sentences": self._dense.scores(vectors, rows).astype(np.float64),
-            "whole": self._dense.whole_scores(vectors, rows).astype(np.float64),
-        }
-        if query.facet is not None:
-            components["facet"] = self._dense.scores(vectors, rows, query.facet).astype(np.float64)
+        facets = [None] if query.facet is None else [None, query.facet]
+        scores = [
+            np.array([lexical[docid] for docid in docids]),
+            self._dense.whole_scores(vectors, rows),
+            *self._dense.scores_within(vectors, rows, facets),
+        ]
+        names = ("bm25", "whole", "sentences", "facet")
+        components = {name: score.astype(np.float64) for name, score in zip(names, scores, strict=False)}
         fused = self._fuse(components, self._weights).astype(np.float32)
         return best_hits(docids, fused, hits)
