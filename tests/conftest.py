@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,19 @@ def tiny_model(tmp_path_factory, papers) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
     write_model(folder, (text for paper in papers for text in (paper.title, paper.abstract)))
     return folder
+
+
+@pytest.fixture
+def model(tmp_path, tiny_model) -> Path:
+    """A copy of the tiny model, to be damaged."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.damage import truncate
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
@@ -18,26 +19,9 @@ from qbe.models.session import open_session
 
 
 @pytest.fixture
-def model(tmp_path, tiny_model) -> Path:
-    """A copy of the tiny model, to be damaged."""
-    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
-
-
-@pytest.fixture
 def exported(tmp_path, tiny_encoder) -> Path:
     """A copy of the export, to be damaged."""
     return Path(shutil.copytree(tiny_encoder, tmp_path / "exported"))
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch) -> Path:
-    """An empty cache folder."""
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.int8.onnx"])

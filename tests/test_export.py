@@ -1,36 +1,19 @@
 """Exporting an encoder: parity with PyTorch, digests, refusals; whole or not at all."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.damage import truncate
 
 from qbe.errors import ModelError, OutputError
 from qbe.export import encoder as export
 from qbe.files import sha256
 from qbe.models.encoder_files import CARD, read_card, resolve_encoder
 from qbe.models.session import open_session
-
-
-@pytest.fixture
-def model(tmp_path, tiny_model) -> Path:
-    """A copy of the tiny model, to be damaged."""
-    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch) -> Path:
-    """An empty cache folder."""
-    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
