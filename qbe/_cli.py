@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -57,6 +58,18 @@ def progress(items: Iterable[T], description: str, unit: str, total: int | None 
     from tqdm import tqdm
 
     yield from tqdm(items, desc=description, unit=f" {unit}", total=total, dynamic_ncols=True)
+
+
+@contextlib.contextmanager
+def counter(description: str, unit: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A function to call with the number of items just done; it moves a bar, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=description, unit=f" {unit}", dynamic_ncols=True) as bar:
+        yield bar.update
 
 
 def available_threads() -> int:

@@ -59,7 +59,7 @@ def open_lucene(folder: Path) -> Any:
 
 
 def lucene_version() -> str:
-    """The version of the Lucene in Anserini's jar, such as ``10.3.0``."""
+    """The version of the Lucene in Anserini's jar, such as ``9.9.1``."""
     return str(java_class("org.apache.lucene.util.Version").LATEST.toString())
 
 

@@ -39,7 +39,7 @@ ONE_DOOR = {
     "transformers": {"export", "train"},
     "onnx": {"export", "train"},
     "faiss": {"index"},
-    "tqdm": {"_cli", "index"},
+    "tqdm": {"_cli"},
 }
 """Package -> rooms that may import it."""
 

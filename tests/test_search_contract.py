@@ -211,3 +211,12 @@ def test_weights_of_the_facet_alone_need_a_facet(index, queries):
     assert searcher.search(queries[0])
     with pytest.raises(UsageError, match="expected a facet, since only the component facet has a weight"):
         searcher.search(queries[3])
+
+
+def test_a_query_from_outside_is_encoded_once(searcher, index, queries, monkeypatch):
+    encoded = []
+    encode = index.encoder.encode_paper
+    monkeypatch.setattr(index.encoder, "encode_paper", lambda paper: encoded.append(paper) or encode(paper))
+    query = replace(queries[-1])  # another object than the one that other tests have asked
+    assert searcher.search(query, 3)[0].matches
+    assert encoded == [query.paper]

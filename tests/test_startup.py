@@ -88,3 +88,18 @@ def test_searching_needs_no_pytorch(tiny_index, options, absent):
     assert code == 0
     assert {"numpy", "faiss"} <= modules
     assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy"} | absent)
+
+
+def test_choices_of_search_are_those_of_its_modules():
+    """They are written out in the command line, which may not load the modules for its help."""
+    from qbe.search.__main__ import parser
+    from qbe.search.bm25 import QUERY_FORMS
+    from qbe.search.fusion import FUSIONS
+    from qbe.search.matching import MATCHES
+    from qbe.search.searcher import FIRST_STAGES
+
+    choices = {action.dest: action.choices for action in parser()._actions}
+    assert choices["first_stage"] == FIRST_STAGES
+    assert choices["bm25_query"] == QUERY_FORMS
+    assert choices["match"] == tuple(MATCHES)
+    assert choices["fusion"] == tuple(FUSIONS)

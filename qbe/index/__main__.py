@@ -55,15 +55,8 @@ class Bars:
     def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         return _cli.progress(papers, "reading", "papers")
 
-    @contextlib.contextmanager
-    def encoding(self, total: int) -> Iterator[Callable[[int], Any]]:
-        if not sys.stderr.isatty():
-            yield lambda _: None
-            return
-        from tqdm import tqdm
-
-        with tqdm(total=total, desc="encoding", unit=" papers", dynamic_ncols=True) as bar:
-            yield bar.update
+    def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        return _cli.counter("encoding", "papers", total)
 
     def stage(self, name: str) -> None:
         if sys.stderr.isatty():

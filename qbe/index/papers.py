@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import paper_to_record, parse_paper
 from qbe.errors import PaperNotFoundError
 from qbe.types import Facet, Paper
@@ -50,7 +51,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     codes = {facet: code for code, facet in enumerate(FACET_CODES)}
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
-            line = json.dumps(paper_to_record(paper), ensure_ascii=False).encode() + b"\n"
+            line = dump_record(paper_to_record(paper))
             records.write(line)
             ids.write(paper.paper_id + "\n")
             offsets.append(offsets[-1] + len(line))

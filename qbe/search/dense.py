@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.papers import FACET_CODES
-from qbe.search.matching import MATCHES, best_per_paper, gather, restrict, similarities
+from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict, similarities
 from qbe.search.selection import selected_positions
 from qbe.types import Facet, Hit, Match, Query
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 NEAREST = 2000
 """Sentences that FAISS brings for each query sentence, at the least."""
@@ -46,10 +43,18 @@ class DenseSearcher:
             raise UsageError(f"expected a match of {', '.join(MATCHES)}, found {match!r}")
         self._index = index
         self._match = MATCHES[match]
+        self._last: tuple[Query, QueryVectors] | None = None
+
+    def vectors(self, query: Query) -> QueryVectors:
+        """The vectors of a query; the last one's are kept, since ranking and matches both need them."""
+        last = self._last  # read once, so that threads that share a searcher cannot swap their queries
+        if last is None or last[0] is not query:
+            self._last = last = query, QueryVectors(self._index, query)
+        return last[1]
 
     def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
         """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
-        vectors = QueryVectors(self._index, query)
+        vectors = self.vectors(query)
         rows = self.candidates(vectors, hits) if pool is None else np.unique(self.rows(pool))
         return best_hits([self._index.papers.ids[row] for row in rows], self.scores(vectors, rows), hits)
 
@@ -100,7 +105,7 @@ class DenseSearcher:
 
     def matches(self, query: Query, docids: Sequence[str]) -> list[tuple[Match, ...]]:
         """For each paper and each query sentence the paper's closest sentence, best pair first."""
-        vectors = QueryVectors(self._index, query)
+        vectors = self.vectors(query)
         positions = selected_positions(query)
         found = []
         for row in self.rows(docids):

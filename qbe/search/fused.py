@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.search.bm25 import BM25Searcher
-from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
+from qbe.search.dense import DenseSearcher, best_hits
 from qbe.search.fusion import EQUAL_WEIGHTS, FUSIONS
 from qbe.types import Hit, Query
 
@@ -56,7 +56,7 @@ class FusedSearcher:
         """
         if query.facet is None and not any(w for name, w in self._weights.items() if name != "facet"):
             raise UsageError("expected a facet, since only the component facet has a weight, found none")
-        vectors = QueryVectors(self._index, query)
+        vectors = self._dense.vectors(query)
         if pool is None:
             # One more than asked for: the query paper is among them, and left out in the end.
             depth = min(max(hits, self._depth + 1), len(self._index))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.search.fusion import EQUAL_WEIGHTS
 from qbe.search.selection import selected_positions
 from qbe.types import Hit, Query
+
+if TYPE_CHECKING:
+    from qbe.search.dense import DenseSearcher
 
 FIRST_STAGES = ("bm25", "dense", "fused")
 
@@ -44,7 +47,8 @@ class Searcher:
         without what the stage needs.
         """
         self._index = index
-        self._stage = _open(index, first_stage, bm25_query, match, fusion, weights, depth)
+        self._dense = _open_dense(index, first_stage, match)
+        self._stage = _open(index, first_stage, self._dense, bm25_query, fusion, weights, depth)
 
     def search(
         self, query: Query, hits: int = 10, pool: Sequence[str] | None = None, *, matches: bool = True
@@ -68,39 +72,47 @@ class Searcher:
             if not pool:
                 return []
         found = [hit for hit in self._stage.search(query, hits + 1, pool) if hit.docid != own][:hits]
-        if not matches or self._index.manifest.dense is None:
+        if not matches or self._dense is None:
             return found
-        from qbe.search.dense import DenseSearcher
-
-        pairs = DenseSearcher(self._index).matches(query, [hit.docid for hit in found])
+        pairs = self._dense.matches(query, [hit.docid for hit in found])
         return [hit._replace(matches=pair) for hit, pair in zip(found, pairs, strict=True)]
+
+
+def _open_dense(index: Index, first_stage: str, match: str) -> DenseSearcher | None:
+    """The searcher of the index's vectors; None where it has none, which only bm25 can do without.
+
+    An index without the vectors that a stage needs is refused here, before the virtual machine starts.
+    """
+    if first_stage not in FIRST_STAGES:
+        raise UsageError(f"expected a first stage of {', '.join(FIRST_STAGES)}, found {first_stage!r}")
+    if index.manifest.dense is None and first_stage == "bm25":
+        return None
+    from qbe.search.dense import DenseSearcher
+
+    dense = DenseSearcher(index, match)
+    index.sentence_vectors  # noqa: B018  (raises where there are none)
+    return dense
 
 
 def _open(
     index: Index,
     first_stage: str,
+    dense: DenseSearcher | None,
     bm25_query: str,
-    match: str,
     fusion: str,
     weights: Mapping[str, float],
     depth: int,
 ) -> FirstStage:
-    if first_stage not in FIRST_STAGES:
-        raise UsageError(f"expected a first stage of {', '.join(FIRST_STAGES)}, found {first_stage!r}")
-    if first_stage == "dense":
-        from qbe.search.dense import DenseSearcher
-
-        return DenseSearcher(index, match)
+    if first_stage == "dense" and dense is not None:
+        return dense
     from qbe.search.bm25 import BM25Searcher
 
-    if first_stage == "bm25":
-        return BM25Searcher(index, bm25_query)
-    from qbe.search.dense import DenseSearcher
+    bm25 = BM25Searcher(index, bm25_query)
+    if first_stage == "bm25" or dense is None:
+        return bm25
     from qbe.search.fused import FusedSearcher
 
-    dense = DenseSearcher(index, match)
-    index.sentence_vectors  # noqa: B018  (an index without vectors is refused before the JVM starts)
-    return FusedSearcher(index, BM25Searcher(index, bm25_query), dense, fusion, weights, depth)
+    return FusedSearcher(index, bm25, dense, fusion, weights, depth)
 
 
 def _check_pool(index: Index, query: Query, pool: Sequence[str]) -> None:
