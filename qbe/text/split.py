@@ -1,15 +1,165 @@
-"""Sentence splitting of abstracts that come as one string."""
+"""Sentence splitting of scientific English, with offsets into the text.
+
+Rules over the places where a sentence may end, made for abstracts: abbreviations, initials, formulas,
+lists, headings, and full stops without a space after them. A rule looks at no more than the words beside
+such a place, so the time is linear in the length of any text.
+"""
+
+# ruff: noqa: RUF001 (the typographic characters below are meant)
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
+from qbe.text.abbreviations import BEGINNINGS, EXCLAIMED, HEADINGS, LEADING, NUMBERED, OFTEN_INNER
+from qbe.text.formulas import FORMULA_ENDS, formulas
+
+_CLOSERS = r"""["'”’»)\]}」』）】]"""
+
+_STOP = re.compile(
+    rf"""(?P<full>[。！？｡]++{_CLOSERS}*+)       # full stops of Chinese and Japanese: no space follows
+    | (?<![.!?…؟۔।])(?P<marks>[.!?…؟۔।]++){_CLOSERS}*+
+      (?:\s[”’»]++(?=\s))?+                       # a quotation mark set apart
+      (?:\[\d[\d,\ –-]{{0,30}}+\])?+               # a citation set behind the full stop
+      (?=\s|\$|\\[)\]]|[A-Z])                     # white space, the end of a formula, or no space at all
+    """,
+    re.VERBOSE,
+)
+
+_NEXT = re.compile(
+    r"""\s*+
+    (?P<item>\(?(?:[ivx]{1,4}|[a-z]|\d{1,2})\))?+  # (a), ii), 3)
+    ["'“‘«»(\[{*•·–—\s-]*+
+    (?P<word>(?:\S\w{0,15})?+)(?P<after>.?)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ATTACHED = re.compile(r"[A-Z][a-z]*+(?=[\s,])")
+_CONTINUED = frozenset(",;:.!?)]}")
+
+_LOWER_NAME = re.compile(r"[a-z]{1,3}[A-Z]|[a-z]-\w")
+"""Words that stay in lower case where a sentence begins: iOS, eBay, k-means."""
+
+_PLAIN = re.compile(r"(?<![\w.-])[a-z]{5,}\Z")
+"""A word too long for most abbreviations: a full stop behind it is one, even before a lower-case word."""
+
+_TOKEN = re.compile(r"[\w.-]*\Z")
+_DOTTED = re.compile(r"[^\W\d_](?:\.-?[^\W\d_])+\Z")
+_ENUMERATOR = re.compile(r"(?:\d{1,2}|[ivx]{1,4}|[a-zA-Z])\Z")
+_NUMBER = re.compile(r"[IVX]+\Z|[B-Z]\d*\Z|A\d+\Z")
+"""Numbers without a digit at their head: Sec. IV, App. B, Table A1."""
+
+_NO_WORD = re.compile(r"[./@\\:#]|^\w\Z")
+"""An address, a path or a dotted name; a single letter."""
+
+_WINDOW = 24
+"""Characters looked at before a full stop: more than the longest abbreviation has."""
+
+_HEADING = 40
+"""Characters of the longest heading."""
+
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, without the white space around them.
+    """The sentences of a text, in order, without the white space around them."""
+    return [text[start:end] for start, end in split_spans(text)]
 
-    Uses syntok, which was written for running text with abbreviations and citations.
+
+def split_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text stand: offsets (start, end), end exclusive.
+
+    Spans ascend, do not overlap, neither begin nor end with white space, and hold every other character.
+    Any string is accepted, NUL and lone surrogates included; the time is linear in its length.
     """
-    from syntok import segmenter
+    spans = []
+    start = 0
+    for end in (*_ends(text), len(text)):
+        sentence = text[start:end]
+        begin = end - len(sentence.lstrip())
+        if begin < end:
+            spans.append((begin, start + len(sentence.rstrip())))
+        start = end
+    return spans
 
-    sentences = (sentence for paragraph in segmenter.analyze(text) for sentence in paragraph)
-    texts = ("".join(token.spacing + token.value for token in sentence).strip() for sentence in sentences)
-    return [sentence for sentence in texts if sentence]
+
+def _ends(text: str) -> Iterator[int]:
+    """Offsets behind the last character of each sentence; behind that of the last one perhaps."""
+    spans = formulas(text)
+    formula = next(spans, None)
+    start = 0
+    for stop in _STOP.finditer(text):
+        end = stop.end()
+        while formula and formula[1] <= stop.start():
+            formula = next(spans, None)
+        if formula and formula[0] < end:
+            # A formula holds no end, but a full stop as its last character ends a sentence behind it.
+            if text[end : formula[1]].lstrip() not in FORMULA_ENDS:
+                continue
+            end = formula[1]
+        if stop["full"] or _is_end(text, start, stop.start(), stop["marks"], end):
+            yield end
+            start = end
+
+
+def _is_end(text: str, start: int, stop: int, marks: str, end: int) -> bool:
+    """Whether the marks at ``stop`` end the sentence begun at ``start``; what follows stands at ``end``."""
+    window = text[max(start, stop - _WINDOW) : stop]
+    if not window.strip():
+        return False  # marks alone are no sentence
+    if not text[end : end + 1].isspace():
+        return _lacks_space(text, window, end)
+    following = _NEXT.match(text, end)
+    assert following is not None
+    word, after = following["word"], following["after"]
+    if not word or word[0] in _CONTINUED:
+        return False
+    if word[0].islower() and not following["item"] and not _LOWER_NAME.match(text, following.start("word")):
+        plain = _PLAIN.search(window)
+        return text[stop:end] == "." and plain is not None and plain[0] not in LEADING
+    begins = (word in BEGINNINGS and after != ".") or (word.endswith("ly") and after == ",")
+    if marks == ".":
+        return _is_full_stop(text, start, stop, window, word, begins)
+    if marks == "!":
+        return begins or window.rpartition(" ")[2] not in EXCLAIMED
+    if not marks.strip(".…"):
+        return begins or not window.endswith((" ", ","))  # "1, 2, ..., n" goes on
+    return True
+
+
+def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begins: bool) -> bool:
+    """Whether a full stop before white space ends a sentence: it may belong to an abbreviation or a number.
+
+    ``word`` follows it; ``begins``: it is a word that sentences begin with.
+    """
+    found = _TOKEN.search(window)
+    token = found[0].lstrip(".-") if found else ""
+    lower = token[:1].lower() + token[1:]
+    if lower in LEADING or window.endswith(("i. e", "e. g")):
+        return False
+    if lower in NUMBERED and (not word[0].isalpha() or _NUMBER.match(word)):
+        return False
+    if token in OFTEN_INNER or _DOTTED.match(token) or (len(token) == 1 and token.isupper()):
+        return begins
+    if token == "etc":
+        return not word[0].isdigit()
+    if _ENUMERATOR.match(token):
+        before = window[: -len(token)].rstrip()
+        return bool(before) and before[-1] not in ":;,"
+    return stop - start > _HEADING or not _is_heading(text[start:stop])
+
+
+def _is_heading(sentence: str) -> bool:
+    words = sentence.lower().replace("/", " ").replace("&", " ").split()
+    return bool(words) and all(word in HEADINGS or word == "and" for word in words)
+
+
+def _lacks_space(text: str, window: str, end: int) -> bool:
+    """Whether a sentence begins at ``end``, right behind the marks of the one before: "model.We show"."""
+    following = _ATTACHED.match(text, end)
+    chunk = window.rpartition(" ")[2].lstrip("(\"'")
+    if not following or _NO_WORD.search(chunk):
+        return False
+    if following[0] in BEGINNINGS:
+        return not chunk.isdecimal()
+    # Otherwise a plain word on either side: no file name ("notes.Txt"), no product ("Node.JS").
+    return len(following[0]) > 3 and len(chunk) > 2 and chunk.isalpha() and chunk.islower()

@@ -1,0 +1,207 @@
+"""Sentence splitting: each phenomenon by example, offsets, any text at all, and time linear in its length."""
+
+# ruff: noqa: RUF001 (the typographic and foreign characters below are meant)
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchmarks.boundaries import checked, score
+from qbe.text.split import split_sentences, split_spans
+
+# "|" stands where one sentence ends and the next begins; the white space around it belongs to the text.
+EXAMPLES = {
+    "plain": "We propose a model. |It is small. |Is it fast? |It is!",
+    "one sentence": "We propose a model",
+    "e.g. and i.e.": "Tasks, e.g. Parsing, are hard (i.e. NP-hard, cf. Smith). |We show, e.g., one.",
+    "e. g. set apart": "Many tasks, e. g. POS tagging, i. e. Labelling, are solved. |We go on.",
+    "et al.": "Smith et al. (2019) and Jones et al. [3] agree. |Lee et al. Proposed nets. |See Wu et al. "
+    "|We differ.",
+    "etc.": "We test nets, trees, etc. |Nets win. |Trees, etc. are slow (nets, etc.) in practice.",
+    "before a number": (
+        "See Fig. 3, Eq. (2), Sec. IV, App. B, Table A1 and No. 5. |The answer is no. |We stop."
+    ),
+    "before a command": r"By Thm. \ref{a} and Eq. $(1)$ it holds. |\textbf{Next} we test.",
+    "vs., resp., w.r.t., a.k.a.": "Nets vs. Trees, a.k.a. Forests, w.r.t. Speed, resp. Size. |They win.",
+    "titles and places": "Dr. Grey of the U.S. Navy has a Ph.D. Thesis. |It is made in the U.S. |We cite it.",
+    "approx.": "It takes approx. 5 s. |That is long.",
+    "initials": "As J. R. Smith and D. Jones showed. |It has type C. |We extend B. Jay.",
+    "journals": "See [A. Bee, Phys. Rev. E 96 (2017)]. |SIAM J. Comput. 2004 has it.",
+    "decimals": "It gains 1.5 points, to 98.7. |Version 2.0.1 is out. |In 4.0. |Taking 7 is .5 too many.",
+    "years and units": "This was in 2014. |5G came later. |It runs at 48 Hz. |Users like it.",
+    "formula at the end": (
+        r"We need $O(n \log n)$. |It follows that $x = 1.$ |So $y$ is \(a. B\). "
+        r"|\[x. Y\] holds."
+    ),
+    "no end inside a formula": (
+        "Let $\\forall x. P(x)$ and $[n] = \\{1, 2, ... N\\}$ and $$a. B$$ hold. |Then stop."
+    ),
+    "prices": "It costs $5. |We show that $10 is too much. |We pay $20. |Then $30 is fine.",
+    "one sign too many": "It is n$ steps. |This holds. |We show it is $m$. |The rest follows.",
+    "an escaped sign": r"It costs \$5. |We show that \$10 is too much.",
+    "commands": r"We use \emph{nets.} |We cite \cite{smith.Jones}. |It is {\em new}. |{\bf Nets} win.",
+    "a citation behind": "This is known.[12] |We extend it.[3, 4] |Good.",
+    "items": (
+        "It (1) is small, (2) is fast; and (iii) works. |(1) It is small. |(ii) we show speed. |3) Done."
+    ),
+    "enumeration": (
+        "Our steps: 1. Parse the text; 2. Tag it. |Both work. |1. First they run. |2. Then they stop."
+    ),
+    "bullets": "We have two results. |* A bound is shown. |- The bound is tight. |• It is new.",
+    "headings": (
+        "Background: Nets are big. |Methods: We prune. |Results. They shrink. |Materials and Methods. None."
+    ),
+    "missing space": (
+        "We propose a model.|We show it works. |It is fast (very).|It is small. |It is new .|It is ours."
+    ),
+    "missing space, plain words": "All errors are discussed.|Cloud computing is next, too.",
+    "names with full stops": (
+        "See example.com, notes.Txt, Node.JS, Asp.Net, a.Bc, java.lang.String and v1.2.Beta."
+    ),
+    "address": "Code is at https://example.com/a.b?q=C.d and www.Example.Com/X. |We thank all.",
+    "abbreviated with closing bracket": "Others (nets, forests, etc.) |We differ.",
+    "ellipsis": (
+        "We ask... |It answers. |For i = 1, ..., N it holds. |And so … |The end ... of it. |Values 1, ... N."
+    ),
+    "quotes": (
+        "They call it \"small.\" |We call it 'big.' |Is it ``new?'' |“Yes.” |He asks “why?” in vain. "
+        "|«Si.» |No."
+    ),
+    "a quotation mark apart": "This is “one-shot learning. ” |We improve it.",
+    "brackets": "It works (see below). |(It also fails.) |[Both happen.] |We know.",
+    "question inside": 'The question "is it new?" remains. |Why? |We ask (why?).',
+    "exclamation": "It works! |Yahoo! Answers is a site. |Stop!! |Go?! |Well.",
+    "in lower case": (
+        "It runs on phones. |iOS is fine. |k-means is too. "
+        "|mRNA binds vs. tRNA. but this has no sentence. |and so (approx. half) on."
+    ),
+    "non-ASCII capitals": "We prune. |Étude is a name. |Über nets. |Ωmega wins. |Ž. Novák agrees.",
+    "Chinese": "我们提出模型。|它很快！|真的吗？|「是的。」|好。",
+    "Arabic, Hindi": "هل هو سريع؟ |نعم هو سريع. |यह तेज़ है। |हम दिखाते हैं।",
+    "marks alone": "... We begin. . . |We go on. ?!",
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_phenomenon(name: str) -> None:
+    parts = EXAMPLES[name].split("|")
+    assert split_sentences("".join(parts)) == [part.strip() for part in parts if part.strip()]
+
+
+def check_spans(text: str) -> None:
+    spans = split_spans(text)
+    assert all(start < end for start, end in spans)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    assert all(text[start:end] == text[start:end].strip() for start, end in spans)
+    assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
+    assert split_sentences(text) == [text[start:end] for start, end in spans]
+
+
+PIECES = st.sampled_from(
+    [
+        *" \n\t\0\u2028aZ7.!?…。؟$\\()[]{}\"'”»,;:-*\ud800",
+        "e.g.",
+        "We",
+        "The",
+        "et al.",
+        "\\(",
+        "\\)",
+        "$$",
+        "Fig. ",
+        "a.B",
+    ]
+)
+
+
+@given(st.one_of(st.text(), st.lists(PIECES).map("".join)))
+@example("")
+@example(" \n ")
+@example("\0.\0 A")
+@example("\ud800. \udfff We")
+@example("שלום. |עולם! We".replace("|", ""))
+def test_spans_hold_all_but_white_space_whatever_the_text(text: str) -> None:
+    check_spans(text)
+
+
+@given(st.lists(st.sampled_from(["We show it.", "It is new!", "Is it so?", "The model is $x$."]), min_size=1))
+def test_joined_sentences_are_found_again(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences)) == sentences
+    assert split_sentences("".join(sentences)) == sentences
+
+
+def test_offsets_point_into_the_text_as_given() -> None:
+    assert split_spans("  We prune.\n\tIt shrinks.  ") == [(2, 11), (13, 24)]
+    assert split_spans(" ") == split_spans("") == []
+
+
+MILLION = 1_000_000
+HOSTILE = {
+    "punctuation": ".,;:!?-()[]{}'\"",
+    "opening brackets": "(",
+    "closing brackets": ".)))))))))",
+    "full stops": ".",
+    "full stops set apart": ". ",
+    "full stops without an end": "x" + "." * 98 + "x",
+    "dotted letters": "a.b.c.d.",
+    "dotted capitals": "A.B.C.D.",
+    "initials": "A. ",
+    "dollars": "$",
+    "dollars and words": "$a ",
+    "opened formulas": "\\(",
+    "formulas": "$x. Y$ ",
+    "backslashes": "\\",
+    "citations": ".[1,2,",
+    "one word": "x",
+    "white space": " ",
+    "white space and full stops": ".               ",
+    "right to left": "\u202eשלום עולם. ",
+    "digits": "1. ",
+    "NUL": "\0",
+    "lone surrogates": "\ud800. ",
+    "ideographic": "。",
+    "sentences": "We show that it is so. ",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_time_is_linear_in_the_length(name: str) -> None:
+    """Eight times the text takes about eight times the time; a million characters, seconds at most."""
+    piece = HOSTILE[name]
+
+    def seconds(length: int) -> float:
+        text = (piece * (length // len(piece) + 1))[:length]
+        begin = time.process_time()
+        split_spans(text)
+        return time.process_time() - begin
+
+    short, long = min(seconds(MILLION // 8) for _ in range(3)), seconds(MILLION)
+    assert long < 5
+    assert long < 0.2 or long < 24 * short
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_keeps_every_character(name: str) -> None:
+    check_spans((HOSTILE[name] * 1000)[:3000])
+
+
+@pytest.mark.parametrize("head, tail", [("x", ""), (".", "x"), ("$", "x"), ("We show (", " It is")])
+def test_a_long_run_and_another_end(head: str, tail: str) -> None:
+    for run in (".", " ", ")", "'", "(", "[", "$", "-", "\\("):
+        text = head + run * (MILLION // len(run)) + tail
+        begin = time.process_time()
+        split_spans(text)
+        assert time.process_time() - begin < 5
+
+
+def test_ten_thousand_sentences() -> None:
+    sentences = [f"Sentence {number} shows result {number}.5 of run {number}." for number in range(10_000)]
+    assert split_sentences(" ".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize("part, expected", [("dev", (211, 0, 0)), ("test", (163, 4, 0))])
+def test_hand_checked_boundaries(qbe_data, part: str, expected: tuple[int, int, int]) -> None:
+    """Right, wrong and missed, exactly: a change of the rules shows itself here."""
+    assert score(split_sentences, checked(qbe_data, part)) == expected
