@@ -35,4 +35,4 @@ tests: install
 	$(BIN)/pytest
 
 clean:
-	rm -rf $(VENV) indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl
+	rm -rf $(VENV) indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

@@ -40,18 +40,57 @@ _FACET_OF_LABEL: Mapping[str, Facet | None] = {
 }
 
 
+class FacetProbabilities(NamedTuple):
+    """Probabilities of the five labels of CSAbstruct (Cohan et al., 2019) for one sentence; they sum to 1."""
+
+    background: float
+    objective: float
+    method: float
+    result: float
+    other: float
+
+    @property
+    def label(self) -> str:
+        """The likeliest label, chosen facet first, so that it always agrees with `facet`.
+
+        Of background with objective, method, result and other the most probable (the first of equals);
+        within the first, the more probable of the two.
+        """
+        shares = (self.background + self.objective, self.method, self.result, self.other)
+        best = shares.index(max(shares))
+        if best > 0:
+            return self._fields[best + 1]
+        return "background" if self.background >= self.objective else "objective"
+
+    @property
+    def facet(self) -> Facet | None:
+        """The facet of `label`: None where that is ``other``."""
+        return _FACET_OF_LABEL[self.label]
+
+    def of(self, facet: Facet) -> float:
+        """The probability of a facet; BACKGROUND is background and objective together."""
+        if facet is Facet.BACKGROUND:
+            return self.background + self.objective
+        return self.method if facet is Facet.METHOD else self.result
+
+
 class Sentence(NamedTuple):
-    """One sentence of an abstract and its facet (None: no label, or labelled ``other``)."""
+    """One sentence of an abstract and its facet (None: no label, or labelled ``other``).
+
+    ``probabilities`` are there where a tagger predicted the facet, and None where it was given.
+    """
 
     text: str
     facet: Facet | None = None
+    probabilities: FacetProbabilities | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
     """A paper: its id, title, and abstract as sentences.
 
-    ``labelled`` tells a paper whose sentences carry facets from one that was never tagged.
+    ``labelled`` tells a paper whose sentences carry facets, given or predicted, from one that was never
+    tagged.
     """
 
     paper_id: str
@@ -76,6 +115,24 @@ class Paper:
         return tuple(
             i for i, sentence in enumerate(self.sentences) if facet is None or sentence.facet is facet
         )
+
+    @property
+    def predicted(self) -> bool:
+        """Whether a tagger labelled this paper: its sentences carry probabilities."""
+        return any(sentence.probabilities is not None for sentence in self.sentences)
+
+    def facet_positions(self, facet: Facet) -> tuple[tuple[int, ...], bool]:
+        """Positions that stand for a facet, and whether they are a best guess.
+
+        Those of the sentences of the facet, if any, or if the labels were given (then perhaps none). For a
+        predicted paper without one, the guess is the sentence where the facet is most probable (the first
+        of equals).
+        """
+        positions = self.positions(facet)
+        if positions or not self.predicted:
+            return positions, False
+        likely = [-1.0 if s.probabilities is None else s.probabilities.of(facet) for s in self.sentences]
+        return (likely.index(max(likely)),), True
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,16 @@ def tiny_encoder(tmp_path_factory, tiny_model) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_tagger(tmp_path_factory, tiny_encoder) -> Path:
+    """A tagger of random weights that reads the tiny encoder."""
+    from support.tiny_tagger import write_tagger
+
+    folder = tmp_path_factory.mktemp("taggers") / "tiny-tagger"
+    write_tagger(folder, tiny_encoder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
     from qbe.index.build import build_index

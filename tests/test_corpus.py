@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qbe.corpus import paper_to_record, parse_paper, read_corpus, read_jsonl, read_paper_file, write_jsonl
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
 from qbe.errors import CorpusError
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 GOOD: dict[str, Any] = {
     "paper_id": "7",
@@ -52,6 +52,17 @@ def test_a_paper_with_labels_and_metadata() -> None:
         metadata={"year": 1999},
     )
     assert paper.year == "1999"
+
+
+def test_predicted_labels_are_written_as_they_were_predicted() -> None:
+    predicted = [FacetProbabilities(*(0.125 + 0.375 * (i == j) for i in range(5))) for j in range(5)]
+    sentences = tuple(Sentence(f"Sentence {i}.", p.facet, p) for i, p in enumerate(predicted))
+    record = paper_to_record(Paper("7", "T", (*sentences, Sentence("Given.")), labelled=True))
+    labels = ["background", "objective", "method", "result", "other", "other"]
+    assert record["pred_labels"] == [f"{label}_label" for label in labels]
+    back = parse_paper(record, "here").sentences
+    assert [s.facet for s in back] == [*(p.facet for p in predicted), None]
+    assert {s.probabilities for s in back} == {None}
 
 
 @pytest.mark.parametrize("labels", [{}, {"pred_labels": None}])
@@ -346,7 +357,8 @@ JSON = st.recursive(
 def papers(draw: st.DrawFn) -> Paper:
     labelled = draw(st.booleans())
     facets = st.sampled_from([*Facet, None]) if labelled else st.none()
-    sentences = st.lists(st.builds(Sentence, TEXT.filter(bool), facets), min_size=1, max_size=5).map(tuple)
+    sentence = st.builds(Sentence, TEXT.filter(bool), facets, st.none())
+    sentences = st.lists(sentence, min_size=1, max_size=5).map(tuple)
     metadata = st.dictionaries(TEXT, JSON, max_size=3)
     return Paper(draw(WORD), draw(TEXT), draw(sentences), labelled, draw(metadata))
 

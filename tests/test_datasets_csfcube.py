@@ -117,6 +117,21 @@ def test_the_corpus_keeps_the_fields_that_are_read(tmp_path: Path) -> None:
     assert list(read_corpus([str(tmp_path / "out" / "corpus.jsonl")])) == before
 
 
+def test_a_raw_corpus_has_one_string_an_abstract_and_no_labels(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release")
+    summaries = [convert(release, tmp_path / name, raw=name == "raw") for name in ("raw", "plain")]
+    assert summaries[0] == summaries[1]
+    raw, plain = (contents(tmp_path / name) for name in ("raw", "plain"))
+    records = [json.loads(line) for line in raw.pop("corpus.jsonl").splitlines()]
+    assert records == [
+        {k: v for k, v in paper.items() if k not in ("pred_labels", "pred_labels_truncated")}
+        | {"abstract": " ".join(paper["abstract"])}
+        for paper in PAPERS
+    ]
+    del plain["corpus.jsonl"]
+    assert raw == plain
+
+
 def test_the_same_release_gives_the_same_bytes(tmp_path: Path) -> None:
     release = write_release(tmp_path / "release")
     convert(release, tmp_path / "out")
@@ -403,6 +418,17 @@ def test_the_sample_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for facet in Facet:
         qrels = trec.read_qrels(out / f"sample.{facet}.qrels")
         assert qrels.keys() == {topic.query_id for topic in topics if topic.facet is facet}
+
+
+def test_the_sample_raw(tmp_path: Path) -> None:
+    main(["sample", "--raw", "--output", str(tmp_path / "raw")])
+    main(["sample", "--output", str(tmp_path / "plain")])
+    raw, plain = (contents(tmp_path / name) for name in ("raw", "plain"))
+    joined, papers = (map(json.loads, files.pop("corpus.jsonl").splitlines()) for files in (raw, plain))
+    assert raw == plain
+    for one, paper in zip(joined, papers, strict=True):
+        del paper["pred_labels"]
+        assert one == paper | {"abstract": " ".join(paper["abstract"])}
 
 
 def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tiny import MAX_TOKENS, token_states
+from support.tiny import HIDDEN, MAX_TOKENS, layer_states, token_states
 from tokenizers import Tokenizer
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.windows import SpecialTokens, Window, windows
+from qbe.errors import ModelError
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
 from qbe.types import Paper, Sentence
@@ -135,7 +136,9 @@ def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
 
 
 def test_vectors_are_single_precision_with_the_values_of_half(encoder):
-    for array in encoder.encode_paper(PAPERS[0]):
+    vectors = encoder.encode_paper(PAPERS[0])
+    assert vectors.readings is None
+    for array in (vectors.sentences, vectors.whole):
         assert array.dtype == np.float32
         assert (array.astype(np.float16) == array).all()
 
@@ -151,9 +154,75 @@ def test_vectors_depend_on_neither_threads_nor_neighbours(encoder, some):
     threaded = list(Encoder(encoder.files, threads=3).encode(iter(some)))
     turned = list(encoder.encode(reversed(some)))[::-1]
     for left, middle, right in zip(alone, threaded, turned, strict=True):
-        for arrays in zip(left, middle, right, strict=True):
+        for arrays in zip(left[:2], middle[:2], right[:2], strict=True):
             assert (arrays[0] == arrays[1]).all()
             assert (arrays[0] == arrays[2]).all()
+
+
+class MeanReader:
+    """Reads the mean state of each sentence at some layers, side by side."""
+
+    def __init__(self, *layers: int) -> None:
+        self.layers, self.width = layers, HIDDEN * len(layers)
+
+    def read(self, states, spans):
+        assert all(array.dtype == np.float32 for array in states)
+        means = [[array[begin:end].mean(axis=0) for array in states] for begin, end in spans]
+        return np.array(means).reshape(len(spans), self.width)
+
+
+@pytest.mark.parametrize("layers", [(0, 1, 2), (2, 0), (1,)])
+def test_a_reader_is_given_the_states_it_wants(tiny_encoder, tiny_model, some, layers):
+    """PAPERS[-1] is longer than one window: its readings follow the order of its sentences."""
+    encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp32"))
+    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    for one in some:
+        title = tokenizer.encode(one.title, add_special_tokens=False).ids
+        sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in one.sentences]
+        expected = []
+        for window in windows(title, sentences, SPECIAL, MAX_TOKENS):
+            states = layer_states(tiny_model, window.ids)
+            expected += [
+                np.concatenate([states[layer][begin:end].mean(axis=0) for layer in layers])
+                for begin, end in window.spans
+            ]
+        readings = encoder.encode_paper(one, MeanReader(*layers)).readings
+        assert readings.dtype == np.float32
+        np.testing.assert_allclose(readings, expected, rtol=0, atol=1e-4)
+
+
+def test_a_reader_changes_no_vector(encoder, some):
+    threaded = Encoder(encoder.files, threads=3).encode(some, MeanReader(0, 1, 2))
+    for vectors, found in zip(encoder.encode(some), threaded, strict=True):
+        assert (vectors.sentences == found.sentences).all()
+        assert (vectors.whole == found.whole).all()
+        assert found.readings.shape == (len(vectors.sentences), 3 * HIDDEN)
+
+
+class Spy:
+    """A session that tells which outputs it is asked for."""
+
+    def __init__(self, session) -> None:
+        self.session, self.asked = session, []
+
+    def run(self, outputs, feeds):
+        self.asked.append(outputs)
+        return self.session.run(outputs, feeds)
+
+
+def test_only_the_wanted_states_are_asked_of_the_model(tiny_encoder):
+    encoder = Encoder(resolve_encoder(str(tiny_encoder)))
+    encoder._session = spy = Spy(encoder._session)
+    encoder.encode_paper(PAPERS[0])
+    encoder.encode_paper(PAPERS[0], MeanReader(1))
+    assert spy.asked == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
+
+
+@pytest.mark.parametrize("layer", [-1, 3])
+def test_a_reader_of_a_layer_that_is_not_there_is_refused(tiny_encoder, layer):
+    encoder = Encoder(resolve_encoder(str(tiny_encoder)))
+    with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}; give an encoder"):
+        encoder.encode_paper(PAPERS[0], MeanReader(0, layer))
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -1,5 +1,6 @@
 """Where an encoder's files come from: names, folders, the registry, the cache; what is refused."""
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
 from qbe.files import lock, sha256
 from qbe.models import encoder_files
-from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
+from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, read_card, resolve_encoder
 from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
 from qbe.models.session import open_session
 
@@ -42,6 +43,16 @@ def test_what_is_no_onnx_model_is_refused(exported):
 def test_damaged_card_is_refused(exported):
     truncate(exported / CARD)
     with pytest.raises(ModelError, match="expected the card of an exported encoder"):
+        resolve_encoder(str(exported))
+
+
+@pytest.mark.parametrize("older", [None, 1, 3])
+def test_an_export_of_another_format_is_refused(exported, older):
+    card = json.loads((exported / CARD).read_text())
+    del card["format"], card["layers"]  # format 1 had neither
+    (exported / CARD).write_text(json.dumps(card if older is None else card | {"format": older}))
+    message = f"expected an export of format 2, found format {older or 1}; export its encoder again with:"
+    with pytest.raises(ModelError, match=message):
         resolve_encoder(str(exported))
 
 
@@ -109,7 +120,8 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
-    assert first.folder == second.folder == cache / "encoders" / f"known-{first.card.weights_sha256[:12]}"
+    digest = first.card.weights_sha256[:12]
+    assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{EXPORT_FORMAT}"
     assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")
     assert first.identity == {**second.identity, "precision": "int8"}
 

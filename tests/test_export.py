@@ -6,24 +6,22 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.damage import truncate
+from support.tiny import layer_states
 
 from qbe.errors import ModelError, OutputError
 from qbe.export import encoder as export
 from qbe.files import sha256
-from qbe.models.encoder_files import CARD, read_card, resolve_encoder
+from qbe.models.encoder_files import CARD, EXPORT_FORMAT, read_card, resolve_encoder, state_output
 from qbe.models.session import open_session
 
 
 def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
     card = read_card(tiny_encoder)
-    assert (card.name, card.source, card.dimension, card.max_tokens) == (
-        "tiny-bert",
-        str(tiny_model),
-        16,
-        128,
-    )
+    assert (card.format, card.name, card.source) == (EXPORT_FORMAT, "tiny-bert", str(tiny_model))
+    assert (card.dimension, card.layers, card.max_tokens) == (16, 2, 128)
     assert card.weights_sha256 == sha256(tiny_model / "model.safetensors")
     assert {path.name for path in tiny_encoder.iterdir()} == {CARD, *card.files}
     assert card.files == {name: sha256(tiny_encoder / name) for name in card.files}
@@ -40,9 +38,19 @@ def test_models_take_and_give_what_is_documented(tiny_encoder):
         assert inputs == [
             (name, "tensor(int64)", ["batch", "tokens"]) for name in ("input_ids", "attention_mask")
         ]
-        (output,) = session.get_outputs()
-        assert (output.name, output.type) == ("last_hidden_state", "tensor(float)")
-        assert output.shape[:2] == ["batch", "tokens"]
+        outputs = {output.name: (output.type, output.shape[:2]) for output in session.get_outputs()}
+        assert list(outputs) == ["last_hidden_state", "hidden_state_0", "hidden_state_1"]
+        assert all(output == ("tensor(float)", ["batch", "tokens"]) for output in outputs.values())
+
+
+def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
+    session = open_session(tiny_encoder / "model.fp32.onnx")
+    ids = [2, *range(40, 60), 3]
+    feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
+    expected = layer_states(tiny_model, ids)
+    for layer, states in enumerate(expected):
+        (found,) = session.run([state_output(layer, len(expected) - 1)], feeds)
+        np.testing.assert_allclose(found[0], states, rtol=0, atol=1e-5)
 
 
 def test_int8_model_holds_int8_weights_per_channel(tiny_encoder):
@@ -61,7 +69,9 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
     monkeypatch.setattr(
         export,
         "_load",
-        lambda _: SimpleNamespace(config=SimpleNamespace(hidden_size=16, max_position_embeddings=128)),
+        lambda _: SimpleNamespace(
+            config=SimpleNamespace(hidden_size=16, num_hidden_layers=2, max_position_embeddings=128)
+        ),
     )
     monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
     monkeypatch.setattr(export, "_quantize", lambda _, path: path.write_bytes(b"int8"))
@@ -93,6 +103,22 @@ def test_parity_check_refuses_what_is_too_far(tmp_path, tiny_model, monkeypatch,
     with pytest.raises(ModelError, match=f"parity check: expected {precision}"):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
     assert not any(tmp_path.iterdir())
+
+
+def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
+    states, to_onnx = export._states, export._to_onnx
+
+    def astray(*inputs):
+        last, embeddings, *others = states(*inputs)
+        return last, embeddings + 0.01, *others
+
+    def export_then_go_astray(model, path):
+        to_onnx(model, path)
+        monkeypatch.setattr(export, "_states", astray)
+
+    monkeypatch.setattr(export, "_to_onnx", export_then_go_astray)
+    with pytest.raises(ModelError, match="parity check: expected fp32"):
+        export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])

@@ -32,8 +32,9 @@ from qbe.types import Query
 
 
 @pytest.fixture(scope="module")
-def settings(sample, tiny_encoder) -> BuildSettings:
-    return BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder))
+def settings(sample, tiny_encoder, tiny_tagger) -> BuildSettings:
+    corpus = (str(sample / "corpus.jsonl"),)
+    return BuildSettings(corpus, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture
@@ -51,7 +52,11 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
     assert "threads" not in record["settings"]
     sentences = sum(len(paper.sentences) for paper in papers)
     digest = sha256(tiny_index / "papers.jsonl")
-    assert record["corpus"] == {"papers": 128, "labelled": 128, "sentences": sentences, "sha256": digest}
+    assert record["corpus"] == {"papers": 128, "labelled": 128, "predicted": 0} | {
+        "sentences": sentences,
+        "sha256": digest,
+    }
+    assert record["tagger"] is None
     lucene = record["lucene"]
     assert lucene.pop("tokens") > 5000
     assert lucene == {
@@ -267,7 +272,7 @@ def test_command_line_sums_up(tmp_path, small, capsys):
     main([*arguments, "--encoder", small.encoder])
     manifest = Index(tmp_path / "index").manifest
     line = capsys.readouterr().out
-    assert line.startswith(f"{tmp_path / 'index'}: 12 papers (12 with facet labels), ")
+    assert line.startswith(f"{tmp_path / 'index'}: 12 papers (12 with facet labels, 0 predicted), ")
     assert line.endswith(f"digest {manifest.digest[:12]}\n")
 
 

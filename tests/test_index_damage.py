@@ -69,7 +69,7 @@ def test_a_folder_that_is_no_index(tmp_path, copy):
             Index(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"format_version": 1}', "\udcff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"format_version": 2}', "\udcff"])
 def test_a_damaged_manifest_is_told(copy, text):
     (copy / "manifest.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(IndexFormatError, match=r"manifest\.json: expected a manifest, .* again"):
@@ -78,10 +78,11 @@ def test_a_damaged_manifest_is_told(copy, text):
 
 def test_another_format_version_is_told(copy):
     record = json.loads((copy / "manifest.json").read_text())
-    record |= {"format_version": 99, "new": "field"}
-    (copy / "manifest.json").write_text(json.dumps(record))
-    with pytest.raises(IndexFormatError, match="expected an index of format 1, found format 99"):
-        Index(copy)
+    for version in (1, 99):
+        record |= {"format_version": version, "new": "field"}
+        (copy / "manifest.json").write_text(json.dumps(record))
+        with pytest.raises(IndexFormatError, match=f"expected an index of format 2, found format {version};"):
+            Index(copy)
 
 
 @pytest.fixture

@@ -58,6 +58,8 @@ def start(
 ) -> subprocess.Popen:
     command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
     command += ["--encoder", settings.encoder, "--threads", "2", *options]
+    if settings.facets == "predicted":
+        command += ["--facets", "predicted", "--tagger", settings.tagger]
     if not settings.bm25:
         command.append("--dense-only")
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -106,6 +108,37 @@ def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, settings, digests, 
     files = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
     assert files == {"manifest.json", *manifest.files}
     works(output, 128)
+
+
+TAGGING = [
+    "papers written, not noted",
+    "second shard begun",
+    "facets begun",
+    "shards read",
+    "vectors written",
+]
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory, settings, tiny_tagger) -> tuple[BuildSettings, str]:
+    """Settings that have all papers tagged, and the digest of a build that nothing interrupted."""
+    settings = replace(settings, bm25=False, facets="predicted", tagger=str(tiny_tagger))
+    return settings, build_index(tmp_path_factory.mktemp("tagged") / "index", settings).digest
+
+
+@pytest.mark.parametrize("moment", TAGGING)
+def test_a_build_killed_while_tagging_resumes(tmp_path, tagged, moment):
+    settings, digest = tagged
+    kill(moment, tmp_path / "index", settings)
+    assert build_index(tmp_path / "index", settings, resume=True).digest == digest
+    works(tmp_path / "index", 128)
+
+
+def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, tagged):
+    settings, digest = tagged
+    kill("vectors written", tmp_path / "index", settings)
+    (tmp_path / ".index.building" / "shards" / "0000000048.npy").unlink()
+    assert build_index(tmp_path / "index", settings, resume=True).digest == digest
 
 
 @pytest.mark.parametrize("moment", ["papers begun", "second shard begun", "manifest written"])
@@ -232,5 +265,5 @@ def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
 
 
 def test_moments_are_all_tried():
-    tried = {moment for moment, _ in FRESH} | {"old index exchanged", "state left"}
+    tried = {moment for moment, _ in FRESH} | {*TAGGING} | {"old index exchanged", "state left"}
     assert tried == {*MOMENTS, LUCENE}

@@ -24,8 +24,10 @@ MAY_IMPORT = {
     "models": BASE,
     "export": {"errors", "files", "models"},
     "encode": BASE | {"text", "models"},
-    "index": BASE | {"corpus", "text", "models", "encode", "_jvm"},
-    "search": BASE | {"trec", "corpus", "text", "index", "_jvm"},
+    "tag": BASE | {"corpus", "text", "models", "encode"},
+    "train": BASE | {"corpus", "text", "models", "export", "encode", "tag"},
+    "index": BASE | {"corpus", "text", "models", "encode", "tag", "_jvm"},
+    "search": BASE | {"trec", "corpus", "text", "tag", "index", "_jvm"},
     "evaluate": BASE | {"trec"},
     "datasets": BASE | {"trec", "corpus"},
 }

@@ -11,8 +11,8 @@ import pytest
 
 from qbe.errors import (
     CorpusError,
-    FacetNotFoundError,
     FileFormatError,
+    ModelError,
     OutputError,
     PaperNotFoundError,
     UsageError,
@@ -178,7 +178,7 @@ REFUSED = [
     ),
     (["--paper", "s999"], PaperNotFoundError, "found 's999'"),
     (["--text", " "], CorpusError, "--text: expected an abstract, found an empty one"),
-    (["--text", "Some words.", "--facet", "method"], FacetNotFoundError, "found no facet labels"),
+    (["--text", "Some words.", "--facet", "method", "--tagger", "x"], ModelError, "expected a tagger known"),
     (["--paper-file", "absent.json"], CorpusError, "absent.json"),
     (["--topics", "absent.tsv"], FileFormatError, "cannot read absent.tsv"),
     (["--topics", "pools.tsv"], FileFormatError, "pools.tsv, line 1: expected a header line"),

@@ -142,7 +142,7 @@ def test_a_facet_without_sentences_is_refused(searcher):
 
 def test_a_facet_of_an_unlabelled_paper_is_refused(searcher):
     unlabelled = Paper("x", "T", (Sentence("Networks."), Sentence("Photographs.")))
-    with pytest.raises(FacetNotFoundError, match=r"found no facet labels; search with its whole abstract"):
+    with pytest.raises(FacetNotFoundError, match=r"found no facet labels; have them predicted"):
         searcher.search(Query(unlabelled, Facet.METHOD), 5)
     assert searcher.search(Query(unlabelled), 5)
     assert searcher.search(Query(unlabelled, positions=(0, 1)), 5)
@@ -216,7 +216,9 @@ def test_weights_of_the_facet_alone_need_a_facet(index, queries):
 def test_a_query_from_outside_is_encoded_once(searcher, index, queries, monkeypatch):
     encoded = []
     encode = index.encoder.encode_paper
-    monkeypatch.setattr(index.encoder, "encode_paper", lambda paper: encoded.append(paper) or encode(paper))
+    monkeypatch.setattr(
+        index.encoder, "encode_paper", lambda paper, *reader: encoded.append(paper) or encode(paper, *reader)
+    )
     query = replace(queries[-1])  # another object than the one that other tests have asked
     assert searcher.search(query, 3)[0].matches
     assert encoded == [query.paper]

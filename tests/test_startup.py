@@ -14,7 +14,6 @@ HEAVY |= {
     "pandas",
     "pyarrow",
     "huggingface_hub",
-    "syntok",
     "tqdm",
     "sklearn",
 }
@@ -58,6 +57,8 @@ USAGE_ERRORS = {
     "index without output": ["--corpus", "x"],
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
     "search without index": ["--paper", "1"],
+    "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
+    "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
     "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
     "evaluate without run": ["--qrels", "x"],
     "datasets": ["nosuch", "--output", "x"],
@@ -78,7 +79,10 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
     ("options", "absent"),
     [
         (["--paper", "s001"], {"onnxruntime", "tokenizers"}),
-        (["--paper", "s001", "--facet", "method", "--format", "table"], {"onnxruntime", "tokenizers"}),
+        (
+            ["--paper", "s001", "--facet", "method", "--format", "table", "--explain"],
+            {"onnxruntime", "tokenizers"},
+        ),
         (["--text", "One sentence. And another."], set()),
         (["--paper", "s001", "--first-stage", "dense"], {"jnius", "pyserini", "onnxruntime", "tokenizers"}),
     ],
@@ -90,6 +94,14 @@ def test_searching_needs_no_pytorch(tiny_index, options, absent):
     assert not modules & ({"torch", "transformers", "datasets", "openai", "scipy"} | absent)
 
 
+def test_tagging_a_query_needs_no_pytorch(tiny_index, tiny_tagger):
+    options = ["--text", "One sentence. And another.", "--facet", "method", "--tagger", tiny_tagger]
+    code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
+    assert code == 0
+    assert {"numpy", "onnxruntime", "tokenizers"} <= modules
+    assert not modules & {"torch", "transformers", "datasets", "openai", "scipy", "onnx"}
+
+
 def test_choices_of_search_are_those_of_its_modules():
     """They are written out in the command line, which may not load the modules for its help."""
     from qbe.search.__main__ import parser
@@ -97,9 +109,11 @@ def test_choices_of_search_are_those_of_its_modules():
     from qbe.search.fusion import FUSIONS
     from qbe.search.matching import MATCHES
     from qbe.search.searcher import FIRST_STAGES
+    from qbe.tag.tagging import FACETS
 
     choices = {action.dest: action.choices for action in parser()._actions}
     assert choices["first_stage"] == FIRST_STAGES
     assert choices["bm25_query"] == QUERY_FORMS
     assert choices["match"] == tuple(MATCHES)
     assert choices["fusion"] == tuple(FUSIONS)
+    assert choices["facets"] == FACETS

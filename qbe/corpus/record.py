@@ -71,8 +71,9 @@ def parse_paper(
 def paper_to_record(paper: Paper) -> dict[str, Any]:
     """The inverse of `parse_paper`: abstract as a list, ``pred_labels`` for a labelled paper.
 
-    A sentence without facet is labelled ``other_label``; one labelled ``objective_label`` has become
-    ``background_label``.
+    A sentence whose label was predicted has that label; of the others one without facet is labelled
+    ``other_label``, and one that was given as ``objective_label`` has become ``background_label``. The
+    probabilities of predicted labels are not kept.
     """
     record: dict[str, Any] = {
         "paper_id": paper.paper_id,
@@ -80,10 +81,14 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
         "abstract": [sentence.text for sentence in paper.sentences],
     }
     if paper.labelled:
-        record["pred_labels"] = [f"{sentence.facet or 'other'}_label" for sentence in paper.sentences]
+        record["pred_labels"] = [f"{_label(sentence)}_label" for sentence in paper.sentences]
     if paper.metadata:
         record["metadata"] = dict(paper.metadata)
     return record
+
+
+def _label(sentence: Sentence) -> str:
+    return sentence.probabilities.label if sentence.probabilities else str(sentence.facet or "other")
 
 
 def _paper_id(value: Any, where: str, default: str | None) -> str:

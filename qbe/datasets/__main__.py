@@ -14,8 +14,12 @@ csfcube is taken from --source, else from $QBE_DATA/csfcube, else downloaded fro
 (CC BY-NC 4.0; Mysore et al., 2021) into the cache ($QBE_CACHE, else ~/.cache/qbe). A query paper is left
 out of its own pool and judgements. sample comes with the package; it demonstrates, and proves nothing.
 
+With --raw the corpus is as most corpora come: qbe.index splits its abstracts and predicts their facets. All
+other files stay the same, so that predicted and given labels can be compared.
+
 examples:
   python -m qbe.datasets csfcube --output data/csfcube
+  python -m qbe.datasets csfcube --raw --output data/csfcube-raw
   python -m qbe.datasets sample --output data/sample
 """
 
@@ -33,6 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
     sample = names.add_parser("sample", help="the small collection that the package carries")
     for command in (csfcube, sample):
         command.add_argument("--output", type=Path, metavar="DIR", required=True, help="where to write")
+        command.add_argument(
+            "--raw", action="store_true", help="join each abstract's sentences with spaces, drop their labels"
+        )
     return parser
 
 
@@ -41,7 +48,7 @@ def main(argv: list[str]) -> None:
     if options.name == "sample":
         from qbe.datasets.embedded import copy_sample
 
-        names = copy_sample(options.output)
+        names = copy_sample(options.output, raw=options.raw)
         print(f"sample: {', '.join(names)} written to {options.output}")
         return
 
@@ -49,7 +56,7 @@ def main(argv: list[str]) -> None:
     from qbe.datasets.release import changed_files, find_release
 
     source = find_release(options.source, tell=lambda line: print(line, file=sys.stderr))
-    summary: Summary = convert(source, options.output)
+    summary: Summary = convert(source, options.output, raw=options.raw)
     queries = ", ".join(f"{count} {facet}" for facet, count in summary.queries.items())
     print(f"csfcube: {summary.papers:,} papers ({summary.sentences:,} sentences) from {source}")
     judgments = sum(summary.judgments.values())

@@ -17,6 +17,7 @@ from typing import Any
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import FIELDS
+from qbe.datasets.raw import raw_record
 from qbe.datasets.release import ABSTRACTS, FOLDS, judgments_file
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
@@ -43,11 +44,12 @@ class Summary:
     no_sentence: tuple[str, ...]
 
 
-def convert(source: Path, output: Path) -> Summary:
+def convert(source: Path, output: Path, *, raw: bool = False) -> Summary:
     """Check a release and write it to a folder, file by file; the same release gives the same bytes.
 
-    Nothing is written unless all of it is sound. Raises CorpusError for unfit papers, DatasetError for
-    judgements or folds that do not follow the release's form or name unknown papers, and OutputError.
+    With ``raw`` the corpus has abstracts in one string, without labels. Nothing is written unless all of
+    the release is sound. Raises CorpusError for unfit papers, DatasetError for judgements or folds that do
+    not follow the release's form or name unknown papers, and OutputError.
     """
     papers = {paper.paper_id: paper for paper in read_corpus([str(source / ABSTRACTS)])}
     unlabelled = [paper_id for paper_id, paper in papers.items() if not paper.labelled]
@@ -65,7 +67,8 @@ def convert(source: Path, output: Path) -> Summary:
 
     with atomic_file(output / "corpus.jsonl") as stream:
         for _, record in read_records(source / ABSTRACTS):
-            stream.write(dump_record({field: record[field] for field in FIELDS if field in record}))
+            kept = {field: record[field] for field in FIELDS if field in record}
+            stream.write(dump_record(raw_record(kept) if raw else kept))
     write_topics(output / "topics.tsv", topics)
     write_pools(output / "pools.tsv", {t.query_id: facets[t.facet][t.paper_id] for t in topics})
     for facet in Facet:

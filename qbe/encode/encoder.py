@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from qbe.encode.parallel import ordered_map
+from qbe.encode.reader import Floats, TokenReader
 from qbe.encode.windows import SpecialTokens, Window, windows
 from qbe.errors import ModelError
-from qbe.models.encoder_files import EncoderFiles, resolve_encoder
+from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.models.session import open_session
 from qbe.types import Paper
-
-Vectors = NDArray[np.float32]
 
 
 class PaperVectors(NamedTuple):
     """L2-normalized vectors of one paper, rounded to half precision as an index stores them.
 
-    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32.
+    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``readings`` is what a
+    reader took from the token states, (sentences, width) float32; None where none looked on.
     """
 
-    sentences: Vectors
-    whole: Vectors
+    sentences: Floats
+    whole: Floats
+    readings: Floats | None = None
 
 
 class Encoder:
@@ -65,43 +64,55 @@ class Encoder:
         """Length of a vector."""
         return self.files.card.dimension
 
-    def encode(self, papers: Iterable[Paper]) -> Iterator[PaperVectors]:
+    def encode(self, papers: Iterable[Paper], reader: TokenReader | None = None) -> Iterator[PaperVectors]:
         """Vectors of each paper, in order; a few papers are read ahead, never the whole stream."""
-        if self.threads == 1:
-            yield from map(self.encode_paper, papers)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            ahead: deque[Future[PaperVectors]] = deque()
-            try:
-                for paper in papers:
-                    ahead.append(pool.submit(self.encode_paper, paper))
-                    if len(ahead) >= 8 * self.threads:
-                        yield ahead.popleft().result()
-                while ahead:
-                    yield ahead.popleft().result()
-            finally:
-                for future in ahead:
-                    future.cancel()
+        return ordered_map(lambda paper: self.encode_paper(paper, reader), papers, self.threads)
 
-    def encode_paper(self, paper: Paper) -> PaperVectors:
-        """Vectors of one paper."""
+    def encode_paper(self, paper: Paper, reader: TokenReader | None = None) -> PaperVectors:
+        """Vectors of one paper, and what a reader makes of its token states.
+
+        The vectors are the same with and without a reader. Raises ModelError where it wants a layer that
+        the model has not.
+        """
+        outputs = self._outputs(reader)
+        vectors: list[Floats] = []
+        readings: list[Floats] = []
+        total = np.zeros(self.dimension, np.float64)
+        for window in self.windows(paper):
+            last, *wanted = self._states(window, outputs)
+            vectors.extend(last[begin:end].mean(axis=0) for begin, end in window.spans)
+            total += last.sum(axis=0, dtype=np.float64)
+            if reader:
+                readings.append(reader.read(wanted, window.spans))
+        return PaperVectors(
+            _unit(np.stack(vectors)),
+            _unit(total.astype(np.float32)),
+            np.concatenate(readings) if reader else None,
+        )
+
+    def windows(self, paper: Paper) -> Iterator[Window]:
+        """The passes through the model that a paper takes."""
         title = self._tokens(paper.title)
         sentences = [self._tokens(sentence.text) for sentence in paper.sentences]
-        vectors: list[Vectors] = []
-        total = np.zeros(self.dimension, np.float64)
-        for window in windows(title, sentences, self._special, self.files.card.max_tokens):
-            states = self._states(window)
-            vectors.extend(states[begin:end].mean(axis=0) for begin, end in window.spans)
-            total += states.sum(axis=0, dtype=np.float64)
-        return PaperVectors(_unit(np.stack(vectors)), _unit(total.astype(np.float32)))
+        return windows(title, sentences, self._special, self.files.card.max_tokens)
 
-    def _states(self, window: Window) -> Vectors:
-        """Last hidden states (tokens, dimension) of one window."""
+    def _outputs(self, reader: TokenReader | None) -> list[str]:
+        """Names of the outputs that a pass computes: the last layer's, then the reader's."""
+        last = self.files.card.layers
+        layers = reader.layers if reader else ()
+        unknown = [layer for layer in layers if not 0 <= layer <= last]
+        if unknown:
+            raise ModelError(
+                f"{self.files.model}: expected layers from 0 to {last}, found {unknown[0]}; give an "
+                "encoder and a tagger that belong together"
+            )
+        return [state_output(layer, last) for layer in (last, *layers)]
+
+    def _states(self, window: Window, outputs: list[str]) -> list[Floats]:
+        """Token states (tokens, dimension) of one window, one array for each output."""
         ids = np.array([window.ids], dtype=np.int64)
-        states: Vectors = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][
-            0
-        ]
-        return states
+        states = self._session.run(outputs, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        return [state[0] for state in states]
 
     def _tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
@@ -118,8 +129,8 @@ class Encoder:
         return SpecialTokens(*known)
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def _unit(vectors: Floats) -> Floats:
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-    rounded: Vectors = unit.astype(np.float16).astype(np.float32)
+    rounded: Floats = unit.astype(np.float16).astype(np.float32)
     return rounded

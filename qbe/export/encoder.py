@@ -13,13 +13,21 @@ import numpy as np
 
 from qbe.errors import MissingDependencyError, ModelError
 from qbe.files import publish_directory, sha256
-from qbe.models.encoder_files import PRECISIONS, EncoderCard, check_source, model_file, write_card
+from qbe.models.encoder_files import (
+    EXPORT_FORMAT,
+    PRECISIONS,
+    EncoderCard,
+    check_source,
+    model_file,
+    state_output,
+    write_card,
+)
 from qbe.models.session import open_session
 
 FP32_MAX_DIFFERENCE = 1e-3
 """Largest absolute difference of a token state that fp32 may show: rounding, no more."""
 INT8_MIN_COSINE = 0.97
-"""Smallest cosine between int8 and original mean-pooled vectors."""
+"""Smallest cosine between int8 and original mean-pooled vectors, of any layer."""
 
 _TEXTS = (
     "Short.",
@@ -35,10 +43,11 @@ def export_encoder(folder: Path, name: str, source: str, destination: Path) -> E
     """Export the model in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
     Writes fp32 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids`` and
-    ``attention_mask`` (batch, tokens; int64) and output ``last_hidden_state`` (batch, tokens,
-    dimension; float32), the tokenizer and a card, to ``destination``, which appears whole or not at
-    all. Only safetensors weights are read and no code of the model's is run. Raises ModelError when
-    the model cannot be loaded or a parity check fails, MissingDependencyError without torch.
+    ``attention_mask`` (batch, tokens; int64) and outputs ``last_hidden_state``, ``hidden_state_0`` (the
+    embeddings), ``hidden_state_1`` (behind the first layer) and so on up to the last layer but one, each
+    (batch, tokens, dimension; float32); the tokenizer; and a card, to ``destination``, which appears
+    whole or not at all. Only safetensors weights are read and no code of the model's is run. Raises
+    ModelError when the model cannot be loaded or a parity check fails, MissingDependencyError without torch.
     """
     check_source(folder)
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -53,10 +62,12 @@ def export_encoder(folder: Path, name: str, source: str, destination: Path) -> E
         parity = _parity(model, staged)
         files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
         card = EncoderCard(
+            format=EXPORT_FORMAT,
             name=name,
             source=source,
             weights_sha256=sha256(folder / "model.safetensors"),
             dimension=int(model.config.hidden_size),
+            layers=int(model.config.num_hidden_layers),
             max_tokens=int(model.config.max_position_embeddings),
             files={file: sha256(staged / file) for file in files},
             parity=parity,
@@ -102,32 +113,42 @@ def _tokenizer(folder: Path) -> Any:
         ) from error
 
 
+def _outputs(model: Any) -> list[str]:
+    """Names of the outputs: the last layer's first, then the embeddings' and the other layers'."""
+    last = int(model.config.num_hidden_layers)
+    return [state_output(layer, last) for layer in (last, *range(last))]
+
+
+def _states(model: Any, ids: Any, mask: Any) -> tuple[Any, ...]:
+    """Token states (batch, tokens, dimension) in the order of `_outputs`."""
+    output = model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    return (output.last_hidden_state, *output.hidden_states[:-1])
+
+
 def _to_onnx(model: Any, path: Path) -> None:
     import torch
 
-    class LastHiddenState(torch.nn.Module):
+    class HiddenStates(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.model = model
 
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-            output = self.model(input_ids=input_ids, attention_mask=attention_mask)
-            state: torch.Tensor = output.last_hidden_state
-            return state
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return _states(self.model, input_ids, attention_mask)
 
     ids = torch.arange(1, 33).reshape(2, 16)
     mask = torch.ones_like(ids)
     mask[1, 10:] = 0
-    names = ["input_ids", "attention_mask", "last_hidden_state"]
+    inputs, outputs = ["input_ids", "attention_mask"], _outputs(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
         torch.onnx.export(
-            LastHiddenState().eval(),  # the exporter would put a training wrapper, and so dropout, back on
+            HiddenStates().eval(),  # the exporter would put a training wrapper, and so dropout, back on
             (ids, mask),
             str(path),
-            input_names=names[:2],
-            output_names=names[2:],
-            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in names},
+            input_names=inputs,
+            output_names=outputs,
+            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in (*inputs, *outputs)},
             opset_version=17,
             dynamo=False,
         )
@@ -140,12 +161,15 @@ def _quantize(fp32: Path, int8: Path) -> None:
 
 
 def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
-    """Compare both ONNX models with the original on texts of different length, alone and batched."""
+    """Compare both ONNX models with the original: all layers' states, on texts of different length, alone
+    and batched.
+    """
     import torch
 
     tokenizer = _tokenizer(folder)
     tokenizer.enable_truncation(int(model.config.max_position_embeddings))
     tokenizer.enable_padding()
+    names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
     differences: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     cosines: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
@@ -154,12 +178,15 @@ def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
         ids = np.array([encoding.ids for encoding in encodings], dtype=np.int64)
         mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64)
         with torch.inference_mode():
-            output = model(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask))
-        original = output.last_hidden_state.numpy()
+            originals = _states(model, torch.from_numpy(ids), torch.from_numpy(mask))
         for precision, session in sessions.items():
-            exported = session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
-            differences[precision].append(float(np.abs((exported - original) * mask[:, :, None]).max()))
-            cosines[precision].append(float(_cosines(_pooled(exported, mask), _pooled(original, mask)).min()))
+            exports = session.run(names, {"input_ids": ids, "attention_mask": mask})
+            for exported, state in zip(exports, originals, strict=True):
+                original = state.numpy()
+                differences[precision].append(float(np.abs((exported - original) * mask[:, :, None]).max()))
+                cosines[precision].append(
+                    float(_cosines(_pooled(exported, mask), _pooled(original, mask)).min())
+                )
     parity = {
         precision: {"max_abs_difference": max(differences[precision]), "min_cosine": min(cosines[precision])}
         for precision in PRECISIONS

@@ -12,6 +12,7 @@ from typing import Any
 
 from qbe import _cli
 from qbe.errors import UsageError
+from qbe.files import write_text
 from qbe.types import Paper
 
 
@@ -20,7 +21,8 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m qbe.index",
         description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
-        "in FAISS, the papers, and a manifest. It appears at --output whole or not at all.",
+        "in FAISS, the papers with their sentences' facets, and a manifest. It appears at --output whole or "
+        "not at all.",
     )
     parser.add_argument(
         "--corpus",
@@ -41,11 +43,23 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision", choices=("int8", "fp32"), default="int8", help="of the encoder (default: %(default)s)"
     )
+    parser.add_argument(
+        "--facets",
+        choices=("given", "predicted"),
+        help="given: keep the labels that the corpus brings, and predict those of papers without; predicted: "
+        "predict all (default: given)",
+    )
+    parser.add_argument(
+        "--tagger", metavar="NAME_OR_FOLDER", help="what predicts facets (default: facet-tagger)"
+    )
     parser.add_argument("--store-positions", action="store_true", help="keep term positions in Lucene")
     parser.add_argument("--store-docvectors", action="store_true", help="keep term vectors in Lucene")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     parser.add_argument("--overwrite", action="store_true", help="replace the index at --output")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
+    parser.add_argument(
+        "--timings", type=Path, metavar="FILE", help="write the seconds of each stage and the peak of memory"
+    )
     return parser
 
 
@@ -66,11 +80,13 @@ class Bars:
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
-    if options.bm25_only and options.encoder:
-        raise UsageError("--encoder is of no use with --bm25-only; drop one of them")
+    for option in ("encoder", "facets", "tagger"):
+        if options.bm25_only and getattr(options, option):
+            raise UsageError(f"--{option} is of no use with --bm25-only; drop one of them")
     from qbe.index.build import build_index
     from qbe.index.settings import BuildSettings
-    from qbe.models.registry import DEFAULT_ENCODER
+    from qbe.index.timings import Timings
+    from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     settings = BuildSettings(
         corpus=tuple(options.corpus),
@@ -78,23 +94,33 @@ def main(argv: list[str]) -> None:
         dense=not options.bm25_only,
         encoder=options.encoder or DEFAULT_ENCODER,
         precision=options.precision,
+        facets=options.facets or "given",
+        tagger=options.tagger or DEFAULT_TAGGER,
         positions=options.store_positions,
         docvectors=options.store_docvectors,
         threads=threads,
     )
-    started = time.monotonic()
+    started, timings = time.monotonic(), Timings()
     try:
         manifest = build_index(
-            options.output, settings, overwrite=options.overwrite, resume=options.resume, progress=Bars()
+            options.output,
+            settings,
+            overwrite=options.overwrite,
+            resume=options.resume,
+            progress=Bars(),
+            timings=timings,
         )
     except KeyboardInterrupt:
         print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
-    counts, size = manifest.corpus, sum(entry["bytes"] for entry in manifest.files.values())
+    counts = manifest.corpus
+    if options.timings:
+        write_text(options.timings, timings.report(counts["papers"], counts["sentences"]))
+    size = sum(entry["bytes"] for entry in manifest.files.values())
     print(
-        f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels), "
-        f"{counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, {time.monotonic() - started:.1f} s, "
-        f"digest {manifest.digest[:12]}"
+        f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
+        f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
+        f"{time.monotonic() - started:.1f} s, digest {manifest.digest[:12]}"
     )
 
 

@@ -13,6 +13,7 @@ from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError
 from qbe.files import lock, output_error, publish_directory
+from qbe.index.labels import describe_predictions
 from qbe.index.manifest import (
     FORMAT_VERSION,
     MANIFEST,
@@ -27,6 +28,8 @@ from qbe.index.papers import RECORDS, PaperStore, write_papers
 from qbe.index.postings import write_postings
 from qbe.index.progress import Progress, Silent
 from qbe.index.settings import BuildSettings
+from qbe.index.tagging import BuildTagger
+from qbe.index.timings import Timings
 from qbe.index.unfinished import STATE, State, describe_sources, discard_stale, read_state, save_state
 from qbe.index.vectors import SHARDS, WHOLE, read_vectors, write_vectors
 from qbe.models.encoder_files import resolve_encoder
@@ -42,13 +45,15 @@ def build_index(
     overwrite: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
+    timings: Timings | None = None,
 ) -> Manifest:
     """Build an index at ``output``; it appears there whole or not at all.
 
     The work is done in a hidden folder beside it. When it is interrupted, what is finished stays
     there, and the same call with ``resume`` goes on and ends in an index of the same digest.
     Resuming a build that had ended gives its manifest. ``overwrite`` replaces an index (the old one
-    serves until the new one is whole) and discards an unfinished build.
+    serves until the new one is whole) and discards an unfinished build. ``timings`` is told the seconds
+    of each stage that was run.
 
     Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is
     in the way or is one of other inputs; CorpusError for a corpus that cannot be read; ModelError,
@@ -63,7 +68,7 @@ def build_index(
             finished = _check_target(output, staging, settings, overwrite, resume)
             if finished is None:
                 discard_stale(staging, overwrite, resume)
-                finished = _build(output, staging, settings, progress or Silent())
+                finished = _build(output, staging, settings, progress or Silent(), timings or Timings())
             return finished
         except (OSError, OutputError) as error:
             reason = output_error(staging, error) if isinstance(error, OSError) else error
@@ -103,11 +108,14 @@ def _is_newer(output: Path, settings: BuildSettings) -> bool:
     return all(facts[2] <= built for facts in describe_sources(settings.corpus) if len(facts) == 3)
 
 
-def _build(output: Path, staging: Path, settings: BuildSettings, progress: Progress) -> Manifest:
+def _build(
+    output: Path, staging: Path, settings: BuildSettings, progress: Progress, timings: Timings
+) -> Manifest:
     encoder = identity = None
     if settings.dense:
         files = resolve_encoder(settings.encoder, settings.precision)
         encoder, identity = Encoder(files, settings.threads), files.identity
+    tagger = BuildTagger(settings)
     inputs = {
         "settings": settings.record(),
         "sources": describe_sources(settings.corpus),
@@ -119,29 +127,41 @@ def _build(output: Path, staging: Path, settings: BuildSettings, progress: Progr
             _jvm.java_class("io.anserini.index.IndexCollection")  # no Java: told before the corpus is read
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-        papers = progress.papers(read_corpus(settings.corpus, split_sentences))
-        state = {"inputs": inputs, "counts": write_papers(staging, papers)._asdict()}
-        save_state(staging, state)
-    store = PaperStore(staging)
+        with timings.stage("papers"):
+            split = timings.timed("splitting", split_sentences)
+            papers = progress.papers(read_corpus(settings.corpus, split))
+            counts = write_papers(staging, tagger.papers(papers))
+            predicted = counts.papers - counts.labelled if settings.dense else 0
+            state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
+            state["tagger"] = tagger.identity(predicted)
+            save_state(staging, state)
+    store = PaperStore(staging, predictions=False)
     if settings.bm25 and "lucene" not in state:
         progress.stage("indexing with Lucene")
-        papers = store.read_from(0)
-        state["lucene"] = write_postings(
-            staging, papers, settings.threads, settings.positions, settings.docvectors
-        )
-        save_state(staging, state)
+        with timings.stage("lucene"):
+            state["lucene"] = write_postings(
+                staging, store.read_from(0), settings.threads, settings.positions, settings.docvectors
+            )
+            save_state(staging, state)
     if encoder is not None:
         if not (staging / WHOLE).exists() or (staging / SHARDS).exists():
-            with progress.encoding(len(store)) as advance:
-                write_vectors(staging, store, encoder, advance)
+            tagging = tagger.encoder(encoder, state["tagger"])
+            with progress.encoding(len(store)) as advance, timings.stage("vectors"):
+                write_vectors(staging, store, tagging, advance)
+            timings.seconds["tagging"] += tagging.tagging_seconds
         progress.stage("indexing with FAISS")
-        write_neighbours(staging, read_vectors(staging)[0])
+        with timings.stage("faiss"):
+            write_neighbours(staging, read_vectors(staging)[0])
         state["dense"] = {"encoder": identity, "dimension": encoder.dimension, "similarity": "inner product"}
-    return _publish(staging, output, state)
+    with timings.stage("files"):
+        return _publish(staging, output, state)
 
 
 def _publish(staging: Path, output: Path, state: State) -> Manifest:
     files = describe_files(staging, leave_out=(STATE, MANIFEST))
+    tagger = state["tagger"]
+    if tagger is not None:
+        tagger = {**tagger, **describe_predictions(PaperStore(staging).layout())}
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         qbe_version=version("qbe"),
@@ -149,6 +169,7 @@ def _publish(staging: Path, output: Path, state: State) -> Manifest:
         corpus={**state["counts"], "sha256": files[RECORDS]["sha256"]},
         lucene=state.get("lucene"),
         dense=state.get("dense"),
+        tagger=tagger,
         files=files,
         digest=digest(files, state.get("lucene")),
     )

@@ -7,16 +7,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from qbe.errors import EncoderMismatchError, IndexFormatError
+from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
 from qbe.index.manifest import Manifest, read_manifest
 from qbe.index.papers import PaperLayout, PaperStore
-from qbe.types import Paper
+from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.encode.encoder import Encoder
+    from qbe.encode.encoder import Encoder, PaperVectors
+    from qbe.index.labels import Mask
     from qbe.index.neighbours import Neighbours
     from qbe.index.vectors import Half
     from qbe.models.encoder_files import EncoderFiles
+    from qbe.tag.tagging import TaggingEncoder
 
 
 class Index:
@@ -25,19 +27,33 @@ class Index:
     Usable as a context manager. ``threads`` serves FAISS and the query encoder.
     """
 
-    def __init__(self, folder: str | Path, encoder: str | None = None, threads: int = 1) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        encoder: str | None = None,
+        threads: int = 1,
+        *,
+        tagger: str | None = None,
+    ) -> None:
         """Open the index in ``folder``.
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for
-        another encoder than the index's.
+        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. Raises
+        IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder than
+        the index's, ModelError for a tagger that cannot be found.
         """
         self.folder = Path(folder)
         self.manifest: Manifest = read_manifest(self.folder)
         self.papers = PaperStore(self.folder)
         self.threads = threads
-        self._encoder_name = encoder
+        self._encoder_name, self._tagger_name = encoder, tagger
         self._lucene: Any = None
+        self._masks: dict[Facet, Mask] = {}
+        self._read: tuple[Paper, PaperVectors] | None = None
+        if tagger is not None:
+            from qbe.models.tagger_files import resolve_tagger
+
+            resolve_tagger(tagger)  # what is none is refused now, even if it is never asked
         if encoder is not None and self.manifest.dense is not None:
             self._encoder_files  # noqa: B018  (another encoder is refused now, even if it is never asked)
 
@@ -66,6 +82,17 @@ class Index:
     def layout(self) -> PaperLayout:
         """Where each paper's sentences lie among the sentence vectors, and their facets."""
         return self.papers.layout()
+
+    def facet_mask(self, facet: Facet) -> Mask:
+        """Which sentences (sentences,) bool count as a facet: those labelled so, and in a paper whose labels
+        were predicted and do not include it, the best guess (see `qbe.index.labels.facet_mask`). A paper that
+        came with labels, none of them the facet's, has no such sentence.
+        """
+        if facet not in self._masks:
+            from qbe.index.labels import facet_mask
+
+            self._masks[facet] = facet_mask(self.layout, facet)
+        return self._masks[facet]
 
     @cached_property
     def _vectors(self) -> tuple[Half, Half]:
@@ -101,6 +128,40 @@ class Index:
         from qbe.encode.encoder import Encoder
 
         return Encoder(self._encoder_files, self.threads)
+
+    @cached_property
+    def _tagging(self) -> TaggingEncoder:
+        """The encoder, or without vectors the tagger's own, that labels every paper on its way through."""
+        from qbe.tag.tagger import Tagger
+        from qbe.tag.tagging import TaggingEncoder, open_trunk
+
+        tagger = Tagger.open(self._tagger_name or self.manifest.settings["tagger"])
+        encoder = open_trunk(tagger) if self.manifest.dense is None else self.encoder
+        return TaggingEncoder(encoder, tagger, "predicted")
+
+    def read(self, paper: Paper, facets: str = "given") -> Paper:
+        """A query's paper, its sentences labelled.
+
+        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted anew; those that
+        a tagger predicted before are kept in any case. The tagger is the one named at opening, else the one
+        in the index's settings. Raises UsageError for other ``facets``, ModelError for a tagger that
+        cannot be loaded.
+        """
+        from qbe.tag.tagging import FACETS
+
+        if facets not in FACETS:
+            raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
+        if paper.predicted or (paper.labelled and facets == "given"):
+            return paper
+        self._read = self._tagging.encode_paper(paper)
+        return self._read[0]
+
+    def encode(self, paper: Paper) -> PaperVectors:
+        """Vectors of a query's paper; those of the paper that `read` labelled last are at hand already."""
+        last = self._read
+        if last is not None and last[0] is paper and self.manifest.dense is not None:
+            return last[1]
+        return self.encoder.encode_paper(paper)
 
     @cached_property
     def _encoder_files(self) -> EncoderFiles:

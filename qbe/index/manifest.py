@@ -13,7 +13,7 @@ from typing import Any
 from qbe.errors import IndexFormatError
 from qbe.files import sha256, write_text
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 
 
@@ -21,9 +21,11 @@ MANIFEST = "manifest.json"
 class Manifest:
     """What an index states of itself.
 
-    ``settings`` are those of the build. ``corpus`` holds the number of papers, labelled papers and
-    sentences and the digest of the papers; ``lucene`` (None without BM25) the version, settings and
-    term statistics; ``dense`` (None without vectors) the encoder's identity, dimension and similarity.
+    ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
+    of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
+    (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
+    encoder's identity, dimension and similarity; ``tagger`` (None where nothing was predicted) the tagger's
+    identity, how many predicted sentences have each label, and how many predicted papers lack each facet.
     ``files`` gives the size of every file, and its digest where a rebuild makes the same bytes
     (Lucene's are not of that kind). ``digest`` sums up corpus, postings and vectors: two builds of one
     corpus with the same settings agree in it.
@@ -35,6 +37,7 @@ class Manifest:
     corpus: Mapping[str, Any]
     lucene: Mapping[str, Any] | None
     dense: Mapping[str, Any] | None
+    tagger: Mapping[str, Any] | None
     files: Mapping[str, Mapping[str, Any]]
     digest: str
 

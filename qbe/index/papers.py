@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import paper_to_record, parse_paper
 from qbe.errors import PaperNotFoundError
-from qbe.types import Facet, Paper
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 RECORDS = "papers.jsonl"
 IDS = "papers.ids"
@@ -34,21 +35,24 @@ class PaperLayout(NamedTuple):
     """Sentences of all papers, laid end to end.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
-    (sentences,) uint8: places in FACET_CODES.
+    (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in
+    the order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where it
+    brought all of them or nothing was tagged.
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
     facets: np.ndarray[tuple[int], np.dtype[np.uint8]]
+    probabilities: np.ndarray[tuple[int, int], np.dtype[np.float16]] | None = None
 
 
 STARTS_FILE = "sentences.npy"
 FACETS_FILE = "facets.npy"
+PROBABILITIES_FILE = "facet_probabilities.npy"
 
 
 def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     """Write the papers and their layout into a folder; they are read as a stream."""
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
-    codes = {facet: code for code, facet in enumerate(FACET_CODES)}
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
             line = dump_record(paper_to_record(paper))
@@ -56,7 +60,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
             ids.write(paper.paper_id + "\n")
             offsets.append(offsets[-1] + len(line))
             starts.append(starts[-1] + len(paper.sentences))
-            facets.extend(codes[sentence.facet] for sentence in paper.sentences)
+            facets += facet_codes(paper)
             labelled += paper.labelled
     np.save(folder / OFFSETS, np.array(offsets, dtype=np.int64))
     np.save(folder / STARTS_FILE, np.array(starts, dtype=np.int64))
@@ -64,11 +68,24 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     return PaperCounts(len(offsets) - 1, labelled, starts[-1])
 
 
-class PaperStore:
-    """Random access to the papers of an index folder."""
+def facet_codes(paper: Paper) -> bytes:
+    """The facet of each sentence, as its place in FACET_CODES."""
+    return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
 
-    def __init__(self, folder: Path) -> None:
+
+_CODES = {facet: code for code, facet in enumerate(FACET_CODES)}
+
+
+class PaperStore:
+    """Random access to the papers of an index folder.
+
+    Papers that the index's tagger labelled come with their facets and probabilities, or, without
+    ``predictions``, as the corpus brought them.
+    """
+
+    def __init__(self, folder: Path, predictions: bool = True) -> None:
         self._folder = folder
+        self._predictions = predictions
         self._offsets = np.load(folder / OFFSETS, mmap_mode="r")
 
     def __len__(self) -> int:
@@ -99,19 +116,43 @@ class PaperStore:
     def __getitem__(self, row: int) -> Paper:
         with (self._folder / RECORDS).open("rb") as stream:
             stream.seek(int(self._offsets[row]))
-            return _paper(stream.readline())
+            return self._paper(row, stream.readline())
 
     def read_from(self, row: int) -> Iterator[Paper]:
         """All papers from a row on, in order."""
         with (self._folder / RECORDS).open("rb") as stream:
             stream.seek(int(self._offsets[row]))
-            for line in stream:
-                yield _paper(line)
+            for place, line in enumerate(stream, row):
+                yield self._paper(place, line)
 
     def layout(self) -> PaperLayout:
-        """Where each paper's sentences lie, and their facets."""
-        return PaperLayout(np.load(self._folder / STARTS_FILE), np.load(self._folder / FACETS_FILE))
+        """Where each paper's sentences lie, their facets and the probabilities of these."""
+        starts, facets = (np.load(self._folder / name) for name in (STARTS_FILE, FACETS_FILE))
+        return PaperLayout(starts, facets, self._probabilities())
 
+    def _probabilities(self) -> np.ndarray[tuple[int, int], np.dtype[np.float16]] | None:
+        """Probabilities (sentences, 5), memory-mapped; None where there are none, or they do not count."""
+        path = self._folder / PROBABILITIES_FILE
+        return np.load(path, mmap_mode="r") if self._predictions and path.exists() else None
 
-def _paper(line: bytes) -> Paper:
-    return parse_paper(json.loads(line), RECORDS)
+    @cached_property
+    def _predicted(self) -> tuple[Any, Any, Any] | None:
+        """Starts, facets and probabilities, memory-mapped; None where there are no predictions."""
+        probabilities = self._probabilities()
+        if probabilities is None:
+            return None
+        starts, facets = (np.load(self._folder / name, mmap_mode="r") for name in (STARTS_FILE, FACETS_FILE))
+        return starts, facets, probabilities
+
+    def _paper(self, row: int, line: bytes) -> Paper:
+        paper = parse_paper(json.loads(line), RECORDS)
+        if paper.labelled or self._predicted is None:
+            return paper
+        starts, facets, probabilities = self._predicted
+        first, last = starts[row : row + 2].tolist()
+        found = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
+        sentences = tuple(
+            Sentence(sentence.text, FACET_CODES[code], FacetProbabilities(*shares))
+            for sentence, (code, shares) in zip(paper.sentences, found, strict=True)
+        )
+        return replace(paper, sentences=sentences, labelled=True)

@@ -6,18 +6,25 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What is built from which corpus; a resumed build must have the same settings, threads aside."""
+    """What is built from which corpus; a resumed build must have the same settings, threads aside.
+
+    ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
+    the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
+    nothing is tagged, and given labels are kept.
+    """
 
     corpus: tuple[str, ...]
     bm25: bool = True
     dense: bool = True
     encoder: str = DEFAULT_ENCODER
     precision: str = "int8"
+    facets: str = "given"
+    tagger: str = DEFAULT_TAGGER
     positions: bool = False
     docvectors: bool = False
     threads: int = 1

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 STATE = "build.json"
 
 State = dict[str, Any]
-"""``inputs`` (settings, sources, encoder), ``counts``, and ``lucene`` once it is done."""
+"""``inputs`` (settings, sources, encoder), ``counts``, ``tagger``, and ``lucene`` once it is done."""
 
 
 def save_state(staging: Path, state: State) -> None:

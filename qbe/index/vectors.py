@@ -1,7 +1,11 @@
-"""Sentence and whole-paper vectors on disk: half precision, memory-mapped, built shard by shard."""
+"""Sentence and whole-paper vectors on disk: half precision, memory-mapped, built shard by shard.
+
+The facets that a tagger predicts come out of the same pass, and so are written here too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.encoder import Encoder
 from qbe.files import atomic_file
-from qbe.index.papers import PaperStore
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore, facet_codes
+from qbe.tag.tagging import TaggingEncoder
+from qbe.types import FacetProbabilities, Paper
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
@@ -24,11 +29,17 @@ SHARD_PAPERS = 512
 
 Half = NDArray[np.float16]
 
+_LABELS = len(FacetProbabilities._fields)
 
-def write_vectors(folder: Path, store: PaperStore, encoder: Encoder, advance: Callable[[int], Any]) -> None:
+
+def write_vectors(
+    folder: Path, store: PaperStore, encoder: TaggingEncoder, advance: Callable[[int], Any]
+) -> None:
     """Encode all papers of a store into ``vectors.npy`` (sentences, dimension) and ``whole.npy`` (papers,
-    dimension), float16. Shards that an interrupted call has finished are kept; ``advance`` is told how
-    many more papers are done.
+    dimension), float16; with a tagger their facets into ``facets.npy`` and the probabilities of these.
+
+    Shards that an interrupted call has finished are kept; ``advance`` is told how many more papers are
+    done. The store gives papers as the corpus brought them.
     """
     (folder / SHARDS).mkdir(exist_ok=True)
     for first in range(0, len(store), SHARD_PAPERS):
@@ -37,30 +48,41 @@ def write_vectors(folder: Path, store: PaperStore, encoder: Encoder, advance: Ca
         if path.exists():
             advance(count)
             continue
-        rows: list[Half] = []
-        wholes: list[Half] = []
-        for vectors in encoder.encode(islice(store.read_from(first), count)):
-            rows.append(vectors.sentences.astype(np.float16))
-            wholes.append(vectors.whole.astype(np.float16)[None])
+        parts: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the files in _join
+        for paper, vectors in encoder.encode(islice(store.read_from(first), count)):
+            arrays = vectors.sentences.astype(np.float16), vectors.whole.astype(np.float16)[None]
+            parts.append((*arrays, np.frombuffer(facet_codes(paper), np.uint8), _probabilities(paper)))
             advance(1)
         with atomic_file(path) as stream:
-            shard = np.concatenate(rows + wholes)
-            stream.write(_npy_header(shard.shape) + shard.tobytes())
-    _join(folder, store, encoder.dimension)
+            for array in map(np.concatenate, zip(*parts, strict=True)):
+                stream.write(_npy_header(array.shape, array.dtype) + array.tobytes())
+    _join(folder, len(store), encoder.tagger is not None)
 
 
-def _join(folder: Path, store: PaperStore, dimension: int) -> None:
-    """Shards into whole files, by plain writes: on a full disk they fail, where a memory map would kill."""
-    starts = store.layout().starts
-    with (folder / SENTENCES).open("wb") as sentences, (folder / WHOLE).open("wb") as whole:
-        sentences.write(_npy_header((int(starts[-1]), dimension)))
-        whole.write(_npy_header((len(store), dimension)))
-        for first in range(0, len(store), SHARD_PAPERS):
-            last = min(first + SHARD_PAPERS, len(store))
-            shard = np.load(_shard(folder, first))
-            count = int(starts[last] - starts[first])
-            sentences.write(shard[:count].tobytes())
-            whole.write(shard[count:].tobytes())
+def _probabilities(paper: Paper) -> Half:
+    """The probabilities (sentences, 5) of a paper's labels; zeros where they were not predicted."""
+    unknown = (0.0,) * _LABELS
+    return np.array([sentence.probabilities or unknown for sentence in paper.sentences], dtype=np.float16)
+
+
+def _join(folder: Path, papers: int, tagged: bool) -> None:
+    """Shards into whole files, by plain writes: on a full disk they fail, where a memory map would kill.
+
+    It is done from the start as long as the folder of shards is there, however often it was interrupted.
+    """
+    sentences = int(np.load(folder / STARTS_FILE)[-1])
+    totals = {SENTENCES: sentences, WHOLE: papers}
+    if tagged:
+        totals |= {FACETS_FILE: sentences, PROBABILITIES_FILE: sentences}
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context((folder / name).open("wb")) for name in totals]
+        for first in range(0, papers, SHARD_PAPERS):
+            with _shard(folder, first).open("rb") as shard:
+                for stream, total in zip(streams, totals.values(), strict=True):
+                    part = np.load(shard)
+                    if first == 0:
+                        stream.write(_npy_header((total, *part.shape[1:]), part.dtype))
+                    stream.write(part.tobytes())
     shutil.rmtree(folder / SHARDS)
 
 
@@ -68,14 +90,10 @@ def _shard(folder: Path, first: int) -> Path:
     return folder / SHARDS / f"{first:010d}.npy"
 
 
-def _npy_header(shape: tuple[int, ...]) -> bytes:
-    """The header of a ``.npy`` file of half-precision numbers."""
+def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """The header of a ``.npy`` file."""
     header = io.BytesIO()
-    description = {
-        "descr": np.lib.format.dtype_to_descr(np.dtype(np.float16)),
-        "fortran_order": False,
-        "shape": shape,
-    }
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, description)
     return header.getvalue()
 

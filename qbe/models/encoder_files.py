@@ -20,22 +20,27 @@ from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, EncoderEntry
 log = logging.getLogger(__name__)
 
 CARD = "encoder.json"
+EXPORT_FORMAT = 2
+"""What an export holds. 1: ``last_hidden_state`` alone; 2: the token states of every layer."""
 PRECISIONS = ("int8", "fp32")
 SOURCE_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderCard:
-    """What an export records: origin, shape, and the digests of its files.
+    """What an export records: its format, origin, shape, and the digests of its files.
 
-    ``parity`` holds, for each precision, the difference from the PyTorch original that the export
-    measured: ``max_abs_difference`` of token states and ``min_cosine`` of mean-pooled vectors.
+    ``layers`` counts the transformer layers. ``parity`` holds, for each precision, the difference from the
+    PyTorch original that the export measured: ``max_abs_difference`` of token states and ``min_cosine`` of
+    mean-pooled vectors, over all layers.
     """
 
+    format: int
     name: str
     source: str
     weights_sha256: str
     dimension: int
+    layers: int
     max_tokens: int
     files: Mapping[str, str]
     parity: Mapping[str, Mapping[str, float]]
@@ -85,6 +90,11 @@ def model_file(precision: str) -> str:
     return f"model.{precision}.onnx"
 
 
+def state_output(layer: int, last: int) -> str:
+    """Name of the output that holds the token states behind a layer; 0 means the embeddings."""
+    return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
+
+
 def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> EncoderFiles:
     """The files of an encoder: a registry name, an exported or Hugging Face folder, or a hub name.
 
@@ -112,11 +122,18 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
 
 
 def read_card(folder: Path) -> EncoderCard:
-    """Read an export's card; raises ModelError when it is damaged."""
+    """Read an export's card; raises ModelError when it is damaged or of another format."""
     path = folder / CARD
     try:
-        return EncoderCard(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        record = json.loads(path.read_text())
+        found = record.get("format", 1)
+        if found != EXPORT_FORMAT:
+            raise ModelError(
+                f"{folder}: expected an export of format {EXPORT_FORMAT}, found format {found}; export its "
+                "encoder again with: python -m qbe.export encoder"
+            )
+        return EncoderCard(**record)
+    except (AttributeError, OSError, ValueError, TypeError) as error:
         raise ModelError(
             f"{path}: expected the card of an exported encoder, found {error}; delete the folder {folder} "
             "to export again"
@@ -132,6 +149,14 @@ def _export_entry(entry: EncoderEntry) -> Path:
     destination = _destination(entry.name, entry.digests["model.safetensors"])
     if (destination / CARD).is_file():
         return destination
+    return _export(packaged_weights(entry), entry.name, entry.source)
+
+
+def packaged_weights(entry: EncoderEntry) -> Path:
+    """The folder of an entry's PyTorch weights inside its package, verified.
+
+    Raises ModelError when the package is not installed or a file is not the one expected.
+    """
     specification = importlib.util.find_spec(entry.package)
     if specification is None or specification.origin is None:
         package = entry.package.replace("_", "-")
@@ -145,11 +170,11 @@ def _export_entry(entry: EncoderEntry) -> Path:
                 f"{path}: expected SHA-256 {expected} ({entry.source}), found {found}; it is not used: "
                 f"reinstall the package {entry.package.replace('_', '-')}, or give another --encoder"
             )
-    return _export(folder, entry.name, entry.source)
+    return folder
 
 
 def _destination(name: str, weights_sha256: str) -> Path:
-    return cache_folder() / "encoders" / f"{name}-{weights_sha256[:12]}"
+    return cache_folder() / "encoders" / f"{name}-{weights_sha256[:12]}-{EXPORT_FORMAT}"
 
 
 def check_source(folder: Path) -> None:

@@ -40,3 +40,8 @@ ENCODERS: Mapping[str, EncoderEntry] = {
         max_tokens=512,
     ),
 }
+
+DEFAULT_TAGGER = "facet-tagger"
+
+TAGGERS: Mapping[str, str] = {DEFAULT_TAGGER: "facet-tagger"}
+"""Facet taggers by name: folders beside this file."""

@@ -47,6 +47,13 @@ def parser() -> argparse.ArgumentParser:
     )
     aspect.add_argument("--sentences", metavar="0,3", help="positions of the sentences to match, from 0")
     parser.add_argument(
+        "--facets",
+        choices=("given", "predicted"),
+        default="given",
+        help="of the query's sentences: those its paper brings, predicted where it brings none, or always "
+        "predicted (default: %(default)s)",
+    )
+    parser.add_argument(
         "--first-stage", choices=("bm25", "dense", "fused"), default="fused", help="default: %(default)s"
     )
     parser.add_argument("--hits", type=int, help=f"a query (default: {RUN_HITS}; {TABLE_HITS} in a table)")
@@ -58,6 +65,11 @@ def parser() -> argparse.ArgumentParser:
         "--format",
         choices=("trec", "json", "table"),
         help="default: a table on a terminal, else a TREC run",
+    )
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="show each sentence of the query, with facet and probability, and all matches (table or json)",
     )
     parser.add_argument("--run-tag", help="last column of the TREC run (default: qbe-<first stage>)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -92,14 +104,17 @@ def parser() -> argparse.ArgumentParser:
     tuning.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
     )
+    tuning.add_argument(
+        "--tagger", help="name or folder; for facets of queries (default: the one the index was built with)"
+    )
     return parser
 
 
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
-    _check(options)
-    threads = _cli.threads(options.threads)
     form = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
+    _check(options, form)
+    threads = _cli.threads(options.threads)
     hits = options.hits or (TABLE_HITS if form == "table" else RUN_HITS)
 
     from qbe.index.index import Index
@@ -111,7 +126,7 @@ def main(argv: list[str]) -> None:
     names = list(EQUAL_WEIGHTS)
     weights = parse_weights(options.weights, names) if options.weights is not None else EQUAL_WEIGHTS
     pools = read_pools(options.pool) if options.pool else None
-    with Index(options.index, options.encoder, threads) as index:
+    with Index(options.index, options.encoder, threads, tagger=options.tagger) as index:
         queries = list(_queries(options, index))
         searcher = Searcher(
             index,
@@ -123,11 +138,12 @@ def main(argv: list[str]) -> None:
             depth=options.depth,
         )
         results = _search(searcher, queries, hits, pools, matches=form != "trec")
-        text = _format(form, index, options.run_tag or f"qbe-{options.first_stage}", results)
+        tag = options.run_tag or f"qbe-{options.first_stage}"
+        text = _format(form, index, tag, results, explain=options.explain)
     _write(options.output, text)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace, form: str) -> None:
     if options.hits is not None and options.hits < 1:
         raise UsageError(f"expected --hits of at least 1, found {options.hits}")
     if options.depth < 1:
@@ -138,6 +154,17 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    if options.explain and form == "trec":
+        if options.format:
+            raise UsageError("--explain goes with --format table or json, found trec")
+        raise UsageError(
+            "--explain has no place in a TREC run, the form without a terminal; add --format table"
+        )
+    tagging = options.tagger is not None or options.facets == "predicted"
+    if tagging and not (options.facet or options.topics or options.explain):
+        raise UsageError(
+            "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
+        )
 
 
 def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Query]]:
@@ -145,7 +172,7 @@ def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Q
 
     facet = Facet(options.facet) if options.facet else None
     if options.topics:
-        yield from queries_from_topics(index, options.topics, facet)
+        yield from queries_from_topics(index, options.topics, facet, options.facets)
         return
     positions = parse_positions(options.sentences) if options.sentences is not None else None
     if options.paper is not None:
@@ -154,6 +181,8 @@ def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Q
         paper = paper_from_file(options.paper_file)
     else:
         paper = paper_from_text(options.text, options.title or "")
+    if facet or options.explain:
+        paper = index.read(paper, options.facets)
     query = Query(paper, facet, positions)
     yield query.query_id, query
 
@@ -179,7 +208,9 @@ def _search(
     return results
 
 
-def _format(form: str, index: Index, tag: str, results: list[tuple[str, Query, tuple[Hit, ...]]]) -> str:
+def _format(
+    form: str, index: Index, tag: str, results: list[tuple[str, Query, tuple[Hit, ...]]], *, explain: bool
+) -> str:
     if form == "trec":
         from qbe.trec import format_run
 
@@ -187,9 +218,10 @@ def _format(form: str, index: Index, tag: str, results: list[tuple[str, Query, t
     from qbe.search.present import to_json, to_table
 
     if form == "json":
-        return "".join(to_json(index, *result) + "\n" for result in results)
+        return "".join(to_json(index, *result, explain=explain) + "\n" for result in results)
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    return "\n\n".join(to_table(index, query, hits, width) for _, query, hits in results) + "\n"
+    tables = (to_table(index, query, hits, width, explain=explain) for _, query, hits in results)
+    return "\n\n".join(tables) + "\n"
 
 
 def _write(output: Path | None, text: str) -> None:

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from qbe.errors import UsageError
 from qbe.index.index import Index
-from qbe.index.papers import FACET_CODES
 from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict, similarities
 from qbe.search.selection import selected_positions
-from qbe.types import Facet, Hit, Match, Query
+from qbe.types import Facet, Hit, Match, Paper, Query
 
 NEAREST = 2000
 """Sentences that FAISS brings for each query sentence, at the least."""
@@ -22,16 +21,23 @@ class QueryVectors:
     """The vectors of a query: its chosen sentences (n, dimension) and its whole paper (dimension,)."""
 
     def __init__(self, index: Index, query: Query) -> None:
-        """Stored vectors serve a paper of the index; any other is encoded, which loads the encoder."""
+        """Stored vectors serve a paper of the index, however its sentences are labelled; any other is
+        encoded, which loads the encoder.
+        """
         positions = list(selected_positions(query))
         row = index.papers.find(query.paper.paper_id)
-        if row is not None and index.papers[row] == query.paper:
+        if row is not None and _texts(index.papers[row]) == _texts(query.paper):
             first = int(index.layout.starts[row])
             self.sentences: Floats = index.sentence_vectors[[first + p for p in positions]].astype(np.float32)
             self.whole: Floats = index.whole_vectors[row].astype(np.float32)
         else:
-            vectors = index.encoder.encode_paper(query.paper)
+            vectors = index.encode(query.paper)
             self.sentences, self.whole = vectors.sentences[positions], vectors.whole
+
+
+def _texts(paper: Paper) -> tuple[str, ...]:
+    """All that an encoder sees of a paper."""
+    return (paper.title, *(sentence.text for sentence in paper.sentences))
 
 
 class DenseSearcher:
@@ -82,8 +88,9 @@ class DenseSearcher:
     def scores_within(
         self, vectors: QueryVectors, rows: Ints, facets: Sequence[Facet | None]
     ) -> list[Floats]:
-        """Exact scores (papers,) for each facet: only the candidates' sentences of that facet count, except
-        for papers that have none, whose sentences all count; for None they all do.
+        """Exact scores (papers,) for each facet: only the candidates' sentences of that facet count (or the
+        best guess, where the facets were predicted), except for papers that have none, whose sentences all
+        count; for None they all do.
         """
         if not len(rows):
             return [np.zeros(0, np.float32) for _ in facets]
@@ -93,7 +100,7 @@ class DenseSearcher:
         for facet in facets:
             counted = products
             if facet is not None:
-                keep = self._index.layout.facets[candidates.rows] == FACET_CODES.index(facet)
+                keep = self._index.facet_mask(facet)[candidates.rows]
                 counted = restrict(products, candidates.starts, keep)
             scores.append(self._match(best_per_paper(counted, candidates.starts)))
         return scores

@@ -13,8 +13,12 @@ from qbe.trec import read_topics
 from qbe.types import Facet, Paper, Query
 
 
-def queries_from_topics(index: Index, path: Path, facet: Facet | None) -> Iterator[tuple[str, Query]]:
+def queries_from_topics(
+    index: Index, path: Path, facet: Facet | None, facets: str = "given"
+) -> Iterator[tuple[str, Query]]:
     """Query ids and queries of a topics file, in its order, of one facet where one is given.
+
+    ``facets`` tells whose labels count (see `qbe.index.index.Index.read`).
 
     Raises FileFormatError for a malformed file, UsageError when no topic has the facet, and
     PaperNotFoundError for a paper that the index lacks.
@@ -24,7 +28,7 @@ def queries_from_topics(index: Index, path: Path, facet: Facet | None) -> Iterat
         wanted = f"topics of the facet {facet}" if facet else "at least one topic"
         raise UsageError(f"{path}: expected {wanted}, found none; check --topics and --facet")
     for topic in topics:
-        yield topic.query_id, Query(index.paper(topic.paper_id), topic.facet)
+        yield topic.query_id, Query(index.read(index.paper(topic.paper_id), facets), topic.facet)
 
 
 def paper_from_file(source: str) -> Paper:

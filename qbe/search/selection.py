@@ -9,6 +9,8 @@ from qbe.types import Facet, Paper, Query
 def selected_positions(query: Query) -> tuple[int, ...]:
     """Positions of the query's sentences: those picked, those of the facet, or all.
 
+    Where a tagger found no sentence of the facet, the likeliest stands in for it (see `is_guess`).
+
     Raises UsageError for a facet together with positions and for positions out of range,
     FacetNotFoundError where no sentence carries the facet.
     """
@@ -17,10 +19,17 @@ def selected_positions(query: Query) -> tuple[int, ...]:
         if query.facet is not None:
             raise UsageError("expected a facet or sentence positions, found both; give one of them")
         return _checked(paper, query.positions)
-    positions = paper.positions(query.facet)
+    if query.facet is None:
+        return paper.positions(None)
+    positions, _ = paper.facet_positions(query.facet)
     if not positions:
         raise FacetNotFoundError(_missing(paper, query.facet))
     return positions
+
+
+def is_guess(query: Query) -> bool:
+    """Whether no sentence of the query's paper has its facet, so that the likeliest stands in."""
+    return query.facet is not None and query.paper.facet_positions(query.facet)[1]
 
 
 def _checked(paper: Paper, positions: tuple[int, ...]) -> tuple[int, ...]:
@@ -35,11 +44,12 @@ def _checked(paper: Paper, positions: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(positions))
 
 
-def _missing(paper: Paper, facet: Facet | None) -> str:
+def _missing(paper: Paper, facet: Facet) -> str:
     if not paper.labelled:
         return (
             f"expected paper {paper.paper_id} to have sentences labelled {facet}, found no facet labels; "
-            "search with its whole abstract (no facet), or pick sentences by position"
+            "have them predicted (Index.read), search with its whole abstract (no facet), or pick sentences "
+            "by position"
         )
     present = [str(other) for other in Facet if paper.positions(other)]
     return (

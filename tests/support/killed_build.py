@@ -22,6 +22,8 @@ MOMENTS = {
     "lucene ended, not noted": ("os.rename", "/build.json", 2),
     "second shard begun": ("os.rename", "/0000000048.npy", 1),
     "vectors begun": ("open", "/vectors.npy", 1),
+    "facets begun": ("open", "/facets.npy", 2),  # they were begun with the papers already
+    "shards read": ("open", "/0000000000.npy", 1),
     "vectors written": ("shutil.rmtree", "/shards", 1),
     "manifest written": ("os.rename", "/manifest.json", 1),
     "put in place": ("os.rename", "/index", 1),

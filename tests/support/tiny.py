@@ -85,7 +85,15 @@ def _weights(vocabulary: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def token_states(folder: Path, ids: list[int]) -> np.ndarray:
-    """Last hidden states (tokens, HIDDEN) of one unpadded text: BERT as its paper has it, in float64."""
+    """Last hidden states (tokens, HIDDEN) of one unpadded text."""
+    return layer_states(folder, ids)[-1]
+
+
+def layer_states(folder: Path, ids: list[int]) -> list[np.ndarray]:
+    """States (tokens, HIDDEN) of one unpadded text, of the embeddings and behind each layer.
+
+    BERT as its paper has it, in float64.
+    """
     weights = {
         name: array.astype(np.float64) for name, array in load_file(folder / "model.safetensors").items()
     }
@@ -104,6 +112,7 @@ def token_states(folder: Path, ids: list[int]) -> np.ndarray:
     states = weights["embeddings.word_embeddings.weight"][ids]
     states = states + weights["embeddings.position_embeddings.weight"][: len(ids)]
     states = norm(states + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    found = [states]
     for layer in (f"encoder.layer.{i}" for i in range(LAYERS)):
         query, key, value = (
             heads(linear(states, f"{layer}.attention.self.{part}")) for part in ("query", "key", "value")
@@ -115,4 +124,5 @@ def token_states(folder: Path, ids: list[int]) -> np.ndarray:
         inner = linear(states, f"{layer}.intermediate.dense")
         inner = inner * 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
         states = norm(states + linear(inner, f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
-    return states
+        found.append(states)
+    return found

@@ -1,0 +1,93 @@
+"""Export of a facet tagger's head to ONNX, quantized, and checked against the PyTorch original."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import ModelError
+from qbe.models.session import open_session
+
+FP32_MAX_DIFFERENCE = 1e-3
+"""Largest absolute difference of a label score that fp32 may show: rounding, no more."""
+INT8_MAX_DISAGREEMENT = 0.02
+"""Largest share of sentences whose best-scored label quantization may change."""
+
+
+class Reading(NamedTuple):
+    """One window: ``states`` (layers, tokens, dimension) float32, ``spans`` (1, sentences, tokens) bool."""
+
+    states: NDArray[np.float32]
+    spans: NDArray[np.bool_]
+
+
+def export_head(head: Any, readings: Iterable[Reading], path: Path) -> dict[str, float]:
+    """Write a head (`qbe.train.tagger_network.Head`) as an int8 ONNX model.
+
+    Its inputs are those of `Reading`, its output ``scores`` (1, sentences, labels) float32. Returns what the
+    check over the readings found: ``max_abs_difference`` of fp32 and of int8 scores, and the share of
+    sentences on whose best label int8 and original agree. Raises ModelError where it found too much.
+    """
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    class OneWindow(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = head
+
+        def forward(self, states: torch.Tensor, spans: torch.Tensor) -> torch.Tensor:
+            normalized = torch.nn.functional.layer_norm(states, states.shape[-1:])
+            flat = normalized.transpose(0, 1).flatten(1).unsqueeze(0)
+            present = spans.any(2) | True
+            scores: torch.Tensor = self.head(flat, spans, present)
+            return scores
+
+    model = OneWindow().eval()
+    checks = list(readings)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
+        fp32 = Path(folder) / "head.fp32.onnx"
+        torch.onnx.export(
+            model,
+            tuple(torch.from_numpy(part) for part in checks[0]),
+            str(fp32),
+            input_names=["states", "spans"],
+            output_names=["scores"],
+            dynamic_axes={"states": {1: "tokens"}, "spans": {1: "sentences", 2: "tokens"}},
+            opset_version=17,
+            dynamo=False,
+        )
+        quantize_dynamic(fp32, path, per_channel=True, weight_type=QuantType.QInt8)
+        return _check(model, open_session(fp32), open_session(path), checks)
+
+
+def _check(model: Any, fp32: Any, int8: Any, checks: list[Reading]) -> dict[str, float]:
+    import torch
+
+    exact, rounded, agreed = [0.0], [0.0], []
+    for states, spans in checks:
+        with torch.inference_mode():
+            original = model(torch.from_numpy(states), torch.from_numpy(spans)).numpy()
+        feed = {"states": states, "spans": spans}
+        single, quantized = fp32.run(None, feed)[0], int8.run(None, feed)[0]
+        exact.append(float(np.abs(single - original).max()))
+        rounded.append(float(np.abs(quantized - original).max()))
+        agreed.extend((quantized.argmax(-1) == original.argmax(-1))[0].tolist())
+    parity = {
+        "fp32_max_abs_difference": max(exact),
+        "int8_max_abs_difference": max(rounded),
+        "int8_same_label": sum(agreed) / len(agreed),
+    }
+    if max(exact) > FP32_MAX_DIFFERENCE or parity["int8_same_label"] < 1 - INT8_MAX_DISAGREEMENT:
+        raise ModelError(
+            f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} and int8 with at most "
+            f"{INT8_MAX_DISAGREEMENT:.0%} other labels, found {parity}"
+        )
+    return parity

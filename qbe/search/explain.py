@@ -1,0 +1,74 @@
+"""How sentences are labelled, in words: whose label it is, how sure, and where a best guess stands in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from qbe.search.selection import is_guess, selected_positions
+from qbe.types import Facet, Paper, Query, Sentence
+
+
+class ExplainedSentence(NamedTuple):
+    """A sentence of a query.
+
+    ``label`` is the predicted one of the five labels of CSAbstruct and ``probability`` that of the facet
+    (of ``other`` where it has none); both are None where the facet was given. ``selected`` tells whether
+    the query searches with it, ``guess`` whether it does so as a best guess.
+    """
+
+    position: int
+    text: str
+    facet: str | None
+    label: str | None
+    probability: float | None
+    selected: bool
+    guess: bool
+
+
+def explain_query(query: Query) -> list[ExplainedSentence]:
+    """All sentences of a query's paper, in order; raises what `selected_positions` does."""
+    selected, guess = selected_positions(query), is_guess(query)
+    return [
+        ExplainedSentence(
+            position,
+            sentence.text,
+            sentence.facet.value if sentence.facet else None,
+            sentence.probabilities.label if sentence.probabilities else None,
+            facet_probability(sentence),
+            position in selected,
+            guess and position in selected,
+        )
+        for position, sentence in enumerate(query.paper.sentences)
+    ]
+
+
+def facet_probability(sentence: Sentence) -> float | None:
+    """The probability of a predicted sentence's facet (of ``other`` where it has none), to four places;
+    None where the facet was given.
+    """
+    found = sentence.probabilities
+    if found is None:
+        return None
+    return round(found.of(sentence.facet) if sentence.facet else found.other, 4)
+
+
+def stands_in(paper: Paper, position: int, facet: Facet | None) -> bool:
+    """Whether a sentence is its paper's best guess for a facet."""
+    return facet is not None and paper.facet_positions(facet) == ((position,), True)
+
+
+def describe(paper: Paper, position: int, facet: Facet | None) -> str:
+    """A sentence's label and whose it is, such as ``method 0.93``, ``method given`` or ``no label``; where
+    it stands in for the facet searched for, ``background 0.62, best guess for method 0.31``.
+    """
+    if not paper.labelled:
+        return "no label"
+    sentence = paper.sentences[position]
+    name = str(sentence.facet or "other")
+    probability = facet_probability(sentence)
+    if probability is None:
+        return f"{name} given"
+    described = f"{name} {probability:.2f}"
+    if facet is not None and sentence.probabilities and stands_in(paper, position, facet):
+        described += f", best guess for {facet} {sentence.probabilities.of(facet):.2f}"
+    return described

@@ -1,0 +1,95 @@
+"""Encoder and tagger as one: papers in, labelled papers and their vectors out, in a single pass."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.encode.encoder import Encoder, PaperVectors
+from qbe.encode.parallel import ordered_map
+from qbe.errors import ModelError, UsageError
+from qbe.tag.tagger import Tagger, labelled
+from qbe.types import Paper
+
+Floats = NDArray[np.float32]
+
+FACETS = ("given", "predicted")
+"""Which labels count: those a corpus brings, where it does, or always the tagger's."""
+
+
+class TaggingEncoder:
+    """Encodes papers, and labels the sentences of those that need it.
+
+    The tagger reads the states of the encoder's own pass where it was trained on that encoder; beside
+    another encoder its trunk is opened as a second one, and papers to be tagged pass through both.
+    ``tagging_seconds`` sums the time spent in the tagger alone, over all threads.
+    """
+
+    def __init__(self, encoder: Encoder, tagger: Tagger | None, facets: str = "given") -> None:
+        """``facets`` is one of FACETS; without a tagger papers stay as they are.
+
+        Raises UsageError for other ``facets``, ModelError when the tagger's trunk cannot be had.
+        """
+        if facets not in FACETS:
+            raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
+        self.encoder, self.tagger, self._facets = encoder, tagger, facets
+        self._trunk = encoder if tagger is None or tagger.shares(encoder) else open_trunk(tagger)
+        self.tagging_seconds = 0.0
+        self._clock = threading.Lock()
+
+    def wants(self, paper: Paper) -> bool:
+        """Whether a paper is to be tagged."""
+        return self.tagger is not None and (self._facets == "predicted" or not paper.labelled)
+
+    def encode(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
+        """Each paper, labelled where it is wanted, with its vectors, in order, as a stream."""
+        return ordered_map(self.encode_paper, papers, self.encoder.threads)
+
+    def encode_paper(self, paper: Paper) -> tuple[Paper, PaperVectors]:
+        """One paper, labelled where it is wanted, with its vectors."""
+        tagger = self.tagger
+        if tagger is None or not self.wants(paper):
+            return paper, self.encoder.encode_paper(paper)
+        timed = _Timed(tagger)
+        vectors = self.encoder.encode_paper(paper, timed if self._trunk is self.encoder else None)
+        read = vectors if self._trunk is self.encoder else self._trunk.encode_paper(paper, timed)
+        assert read.readings is not None
+        started = time.perf_counter()
+        tagged = labelled(paper, tagger.probabilities(read.readings))
+        with self._clock:
+            self.tagging_seconds += timed.seconds + time.perf_counter() - started
+        return tagged, vectors
+
+
+def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
+    """The encoder that a tagger reads, found by the name in its card.
+
+    Raises ModelError when the one of that name has other weights.
+    """
+    trunk = tagger.card.trunk
+    encoder = Encoder.open(trunk["name"], threads=threads)
+    if not tagger.shares(encoder):
+        raise ModelError(
+            f"expected the encoder {trunk['name']} with weights {trunk['weights_sha256'][:12]} for the "
+            f"tagger {tagger.card.name}, found {encoder.files.card.weights_sha256[:12]}; give another tagger"
+        )
+    return encoder
+
+
+class _Timed:
+    """A tagger as a reader that counts its own seconds."""
+
+    def __init__(self, tagger: Tagger) -> None:
+        self.layers, self.width = tagger.layers, tagger.width
+        self.seconds = 0.0
+        self._tagger = tagger
+
+    def read(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        started = time.perf_counter()
+        scores = self._tagger.read(states, spans)
+        self.seconds += time.perf_counter() - started
+        return scores

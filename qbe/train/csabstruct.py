@@ -1,0 +1,57 @@
+"""CSAbstruct (Cohan et al., 2019): abstracts of computer science with one label a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbe.corpus import read_records
+from qbe.errors import CorpusError
+from qbe.types import FacetProbabilities
+
+LABELS = FacetProbabilities._fields
+"""The five labels; a label's number is its place here."""
+
+SPLITS = ("train", "dev", "test")
+
+
+class LabelledAbstract(NamedTuple):
+    """An abstract's sentences, each one's label (a place in LABELS), and how sure its annotators were.
+
+    Confidences lie in (0, 1]: the share of the (quality-weighted) votes that the label won.
+    """
+
+    sentences: tuple[str, ...]
+    labels: tuple[int, ...]
+    confidences: tuple[float, ...]
+
+
+def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
+    """The abstracts of ``train.jsonl``, ``dev.jsonl`` and ``test.jsonl`` in a folder, by split.
+
+    Raises CorpusError for a file that is absent or not in the release's format.
+    """
+    return {split: _read(folder / f"{split}.jsonl") for split in SPLITS}
+
+
+def _read(path: Path) -> list[LabelledAbstract]:
+    return [_abstract(record, where) for where, record in read_records(path)]
+
+
+def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
+    try:
+        sentences, labels = tuple(record["sentences"]), tuple(map(LABELS.index, record["labels"]))
+        confidences = tuple(map(float, record.get("confs") or [1.0] * len(labels)))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CorpusError(
+            f"{where}: expected sentences, labels ({', '.join(LABELS)}) and confs, found {error!r}; "
+            "give the folder of CSAbstruct's release"
+        ) from error
+    if not len(sentences) == len(labels) == len(confidences) or not sentences:
+        found = json.dumps([len(sentences), len(labels), len(confidences)])
+        raise CorpusError(
+            f"{where}: expected one label and one confidence a sentence, found {found}; mend the record"
+        )
+    return LabelledAbstract(sentences, labels, confidences)

@@ -1,0 +1,61 @@
+"""Papers as the encoder sees them, in memory to train on: tokens, and the frozen states of some layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.encode.encoder import Encoder
+from qbe.encode.parallel import ordered_map
+from qbe.types import Paper
+
+Floats = NDArray[np.float32]
+
+
+class Tokens(NamedTuple):
+    """The first window of a paper.
+
+    ``ids`` are its tokens and ``spans`` says which of them make up each sentence; sentences that did not
+    fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens, layers, 1)
+    float16 give the encoder's states, at a byte a number.
+    """
+
+    ids: NDArray[np.int32]
+    spans: tuple[tuple[int, int], ...]
+    numbers: NDArray[np.int8]
+    scales: NDArray[np.float16]
+
+
+class StateRecorder:
+    """A `qbe.encode.reader.TokenReader` that keeps what it reads first."""
+
+    width = 0
+
+    def __init__(self, layers: Sequence[int]) -> None:
+        self.layers = tuple(layers)
+        self.first: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None
+
+    def read(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+        """Keep the states of a paper's first window; no numbers are read."""
+        if self.first is None:
+            stacked = np.stack(states, axis=1)
+            scales = np.maximum(np.abs(stacked).max(axis=2, keepdims=True) / 127, 1e-6).astype(np.float16)
+            numbers = np.rint(stacked / scales.astype(np.float32)).clip(-127, 127).astype(np.int8)
+            self.first = numbers, scales
+        return np.zeros((len(spans), 0), np.float32)
+
+
+def record(encoder: Encoder, layers: Sequence[int], papers: Iterable[Paper]) -> list[Tokens]:
+    """Tokens and states of each paper, in order; ``encoder.threads`` papers are under way at a time."""
+
+    def record_one(paper: Paper) -> Tokens:
+        recorder = StateRecorder(layers)
+        encoder.encode_paper(paper, recorder)
+        assert recorder.first is not None
+        window = next(encoder.windows(paper))
+        return Tokens(np.array(window.ids, np.int32), tuple(window.spans), *recorder.first)
+
+    return list(ordered_map(record_one, papers, encoder.threads))

@@ -1,0 +1,170 @@
+"""The facet tagger as a PyTorch module: a small head on the token states of a frozen encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qbe.train.states import Tokens
+
+LABEL_COUNT = 5
+MAX_POSITION = 32
+"""Sentences further from the beginning (or the end) than this share a position."""
+
+
+class Batch(NamedTuple):
+    """Papers padded to one shape.
+
+    ``states`` (papers, tokens, layers * dimension) float32, each layer normalized; ``spans`` (papers,
+    sentences, tokens) bool says which tokens belong to a sentence; ``present`` (papers, sentences) bool
+    tells sentences from padding.
+    """
+
+    states: Tensor
+    spans: Tensor
+    present: Tensor
+
+
+def layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
+    """``spans`` and ``present`` of a `Batch`."""
+    tokens = max(len(paper.ids) for paper in papers)
+    sentences = max(len(paper.spans) for paper in papers)
+    spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
+    present = torch.zeros(len(papers), sentences, dtype=torch.bool)
+    for i, paper in enumerate(papers):
+        present[i, : len(paper.spans)] = True
+        for j, (begin, end) in enumerate(paper.spans):
+            spans[i, j, begin:end] = True
+    return spans, present
+
+
+class Chain(nn.Module):
+    """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(LABEL_COUNT, LABEL_COUNT))
+        self.begin = nn.Parameter(torch.zeros(LABEL_COUNT))
+        self.end = nn.Parameter(torch.zeros(LABEL_COUNT))
+
+    def log_marginals(self, scores: Tensor, present: Tensor) -> Tensor:
+        """Log probability of each label of each sentence (papers, sentences, labels), all paths summed.
+
+        The forward-backward algorithm in log space; what stands at padded sentences has no meaning.
+        """
+        forward = [self.begin + scores[:, 0]]
+        for i in range(1, scores.shape[1]):
+            step = torch.logsumexp(forward[-1].unsqueeze(2) + self.transitions, 1) + scores[:, i]
+            forward.append(torch.where(present[:, i : i + 1], step, forward[-1]))
+        last = self.end.expand(len(scores), -1)
+        backward = [last]
+        for i in range(scores.shape[1] - 1, 0, -1):
+            ahead = (scores[:, i] + backward[-1]).unsqueeze(1)
+            step = torch.logsumexp(self.transitions + ahead, 2)
+            backward.append(torch.where(present[:, i : i + 1], step, last))
+        both = torch.stack(forward, 1) + torch.stack(backward[::-1], 1)
+        return torch.log_softmax(both, -1)
+
+
+class Head(nn.Module):
+    """Token states to label scores of sentences.
+
+    Tokens: the layers' states are projected to ``width`` and mixed with their two neighbours (a
+    depthwise convolution, for phrases such as *we propose*). Sentences: pooled by ``pools`` learned
+    attentions and the mean, placed by their distance from both ends, and read in the context of each
+    other by ``depth`` transformer layers, which cost nearly nothing since sentences are few. The
+    chain of labels lies on top (the arrangement of Cohan et al., 2019, with pooled tokens in the
+    place of separator tokens, and Jin and Szolovits's, 2018, label chain).
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int = 192,
+        pools: int = 4,
+        sentence_width: int = 256,
+        depth: int = 2,
+        dropout: float = 0.3,
+    ) -> None:
+        super().__init__()
+        self.project = nn.Linear(inputs, width)
+        self.mix = nn.Conv1d(width, width, 3, padding=1, groups=width)
+        self.token_norm = nn.LayerNorm(width)
+        self.attention = nn.Linear(width, pools)
+        self.gather = nn.Linear(width * (pools + 1), sentence_width)
+        self.from_begin = nn.Embedding(MAX_POSITION, sentence_width)
+        self.from_end = nn.Embedding(MAX_POSITION, sentence_width)
+        for embedding in (self.from_begin, self.from_end):
+            nn.init.normal_(embedding.weight, std=0.02)
+        self.context = nn.ModuleList(
+            SentenceLayer(sentence_width, sentence_width // 32, dropout) for _ in range(depth)
+        )
+        self.sentence_norm = nn.LayerNorm(sentence_width)
+        self.dropout = nn.Dropout(dropout)
+        self.score = nn.Linear(sentence_width, LABEL_COUNT)
+        self.chain = Chain()
+
+    def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        """Parameters for an optimizer, each group with its learning rate."""
+        return [{"params": list(self.parameters()), "lr": learning_rate}]
+
+    @staticmethod
+    def collate(papers: Sequence[Tokens]) -> Batch:
+        """Pad papers to the longest."""
+        spans, present = layout(papers)
+        states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
+        for row, paper in zip(states, papers, strict=True):
+            values = torch.from_numpy(paper.numbers.astype(np.float32) * paper.scales.astype(np.float32))
+            row[: len(values)] = functional.layer_norm(values, values.shape[-1:]).flatten(1)
+        return Batch(states, spans, present)
+
+    def forward(self, states: Tensor, spans: Tensor, present: Tensor) -> Tensor:
+        """Scores (papers, sentences, labels) before the chain; shapes as in `Batch`."""
+        tokens = functional.gelu(self.project(self.dropout(states)))
+        inside = spans.any(1).unsqueeze(2)
+        mixed = self.mix((tokens * inside).transpose(1, 2)).transpose(1, 2)
+        tokens = self.token_norm(tokens + mixed)
+        logits = self.attention(tokens).transpose(1, 2).unsqueeze(1)
+        weights = torch.softmax(logits.masked_fill(~spans.unsqueeze(2), -1e4).float(), -1)
+        even = spans / spans.sum(-1, keepdim=True).clamp(min=1)
+        pooled = torch.cat([weights, even.unsqueeze(2)], 2).to(tokens.dtype)
+        papers, sentences, pools, length = pooled.shape
+        gathered = torch.bmm(pooled.reshape(papers, sentences * pools, length), tokens)
+        hidden = self.gather(self.dropout(gathered.reshape(papers, sentences, -1)))
+        place = torch.arange(sentences)
+        to_end = (present.sum(1, keepdim=True) - 1 - place).clamp(0, MAX_POSITION - 1)
+        hidden = hidden + self.from_begin(place.clamp(max=MAX_POSITION - 1)) + self.from_end(to_end)
+        for layer in self.context:
+            hidden = layer(hidden, present)
+        scores: Tensor = self.score(self.dropout(self.sentence_norm(hidden)))
+        return scores
+
+
+class SentenceLayer(nn.Module):
+    """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_inner = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.inner, self.outer = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: Tensor, present: Tensor) -> Tensor:
+        """Sentences (papers, sentences, width) in the context of each other."""
+        papers, sentences, width = hidden.shape
+        shape = (papers, sentences, 3, self.heads, width // self.heads)
+        query, key, value = self.inputs(self.before_attention(hidden)).reshape(shape).permute(2, 0, 3, 1, 4)
+        logits = query @ key.transpose(2, 3) / (width // self.heads) ** 0.5
+        logits = logits.masked_fill(~present[:, None, None, :], -1e4)
+        mixed = (torch.softmax(logits, -1) @ value).transpose(1, 2).reshape(papers, sentences, width)
+        hidden = hidden + self.dropout(self.output(mixed))
+        inner = functional.gelu(self.inner(self.before_inner(hidden)))
+        added: Tensor = self.dropout(self.outer(self.dropout(inner)))
+        return hidden + added

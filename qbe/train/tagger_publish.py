@@ -1,0 +1,156 @@
+"""From trained heads to the folder of a tagger: export, measurement of what was exported, model card."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from qbe.corpus import read_jsonl
+from qbe.encode.encoder import Encoder
+from qbe.export.tagger import Reading, export_head
+from qbe.files import publish_directory, sha256
+from qbe.models.registry import DEFAULT_TAGGER
+from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
+from qbe.tag.tagger import Tagger
+from qbe.tag.tagging import TaggingEncoder
+from qbe.text.split import split_sentences
+from qbe.train.csabstruct import LABELS, SPLITS, read_csabstruct
+from qbe.train.states import Tokens
+from qbe.train.tagger import Data, Recipe, train_students
+from qbe.train.tagger_card import describe
+from qbe.train.tagger_fit import Floats
+from qbe.train.tagger_network import Head
+from qbe.train.tagger_scores import Scores, score
+from qbe.train.unlabelled import sample_papers
+from qbe.types import Paper, Sentence
+
+PARITY_PAPERS = 50
+
+
+def train_tagger(
+    csabstruct: Path,
+    unlabelled: Path,
+    leave_out: Path,
+    output: Path,
+    work: Path,
+    seeds: Sequence[int],
+    threads: int,
+) -> TaggerCard:
+    """Train the facet tagger from files, and publish it.
+
+    ``csabstruct`` is the folder of its splits, ``unlabelled`` a corpus of papers as JSON lines,
+    ``leave_out`` one of papers that are evaluated on. Finished parts are kept in ``work``, from where the
+    same call goes on. Raises CorpusError for data that cannot be read, MissingDependencyError without
+    torch, ModelError where a check fails, OutputError where nothing can be written.
+    """
+    recipe = Recipe()
+    labelled = read_csabstruct(csabstruct)
+    evaluated = (paper.title for paper in read_jsonl(leave_out, split_sentences))
+    papers = sample_papers(unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
+    torch.set_num_threads(threads)
+    data = Data(Encoder.open(threads=threads), recipe, labelled, papers)
+    work.mkdir(parents=True, exist_ok=True)
+    students = train_students(data, recipe, seeds, work)
+    sources = {f"CSAbstruct {split}.jsonl": sha256(csabstruct / f"{split}.jsonl") for split in SPLITS}
+    return publish(data, recipe, students, {**sources, unlabelled.name: sha256(unlabelled)}, output)
+
+
+def publish(
+    data: Data, recipe: Recipe, students: Mapping[int, Head], sources: Mapping[str, str], output: Path
+) -> TaggerCard:
+    """Export the student that is best on ``dev``, measure the export on ``test``, and write its folder.
+
+    The folder (ONNX head, card, README.md) appears whole or not at all. Raises ModelError where the
+    exported head does not agree with the original.
+    """
+    seeds = {
+        seed: {split: data.scores(split, head) for split in ("dev", "test")}
+        for seed, head in students.items()
+    }
+    best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    staged.chmod(0o755)
+    try:
+        readings = [_reading(paper) for paper in data.papers["dev"][:PARITY_PAPERS]]
+        parity = export_head(students[best], readings, staged / HEAD)
+        chain = students[best].chain
+        training: dict[str, Any] = {
+            "recipe": _record(recipe),
+            "seed": best,
+            "data": dict(sources),
+            "parity": parity,
+            "seeds": {
+                seed: {split: _figures(found) for split, found in by_split.items()}
+                for seed, by_split in seeds.items()
+            },
+            "spread": {
+                name: statistics.pstdev(getattr(found["test"], name) for found in seeds.values())
+                for name in ("micro_f1", "folded")
+            },
+        }
+        card = TaggerCard(
+            name=DEFAULT_TAGGER,
+            labels=LABELS,
+            trunk={
+                "name": data.encoder.files.card.name,
+                "weights_sha256": data.encoder.files.card.weights_sha256,
+            },
+            layers=recipe.layers,
+            begin=chain.begin.tolist(),
+            end=chain.end.tolist(),
+            transitions=chain.transitions.tolist(),
+            files={HEAD: sha256(staged / HEAD)},
+            training=training,
+        )
+        measured = _measure(data, Tagger(TaggerFiles(staged, card)))
+        training["test"] = _figures(measured)
+        write_tagger_card(staged, card)
+        (staged / "README.md").write_text(describe(card, measured, (staged / HEAD).stat().st_size))
+        publish_directory(staged, output)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return card
+
+
+def _reading(paper: Tokens) -> Reading:
+    values = paper.numbers.astype(np.float32) * paper.scales.astype(np.float32)
+    spans = np.zeros((1, len(paper.spans), len(values)), np.bool_)
+    for i, (begin, end) in enumerate(paper.spans):
+        spans[0, i, begin:end] = True
+    return Reading(np.ascontiguousarray(values.swapaxes(0, 1)), spans)
+
+
+def _measure(data: Data, tagger: Tagger) -> Scores:
+    """The exported tagger on ``test``, in the pass that a search would use."""
+    tagging = TaggingEncoder(data.encoder, tagger, "predicted")
+    papers = [
+        Paper("test", "", tuple(map(Sentence, abstract.sentences))) for abstract in data.labelled["test"]
+    ]
+    return score(data.labelled["test"], [_probabilities(paper) for paper, _ in tagging.encode(papers)])
+
+
+def _probabilities(paper: Paper) -> Floats:
+    rows: Sequence[Any] = [sentence.probabilities for sentence in paper.sentences]
+    return np.array(rows, np.float32)
+
+
+def _figures(scores: Scores) -> dict[str, float]:
+    return {
+        "micro_f1": round(scores.micro_f1, 2),
+        "folded": round(scores.folded, 2),
+        "confident": round(scores.confident, 2),
+    }
+
+
+def _record(value: Any) -> Any:
+    """Nested named tuples as nested dictionaries."""
+    fields = getattr(value, "_asdict", None)
+    return {name: _record(part) for name, part in fields().items()} if fields else value

@@ -1,0 +1,71 @@
+"""How well predicted labels agree with the annotators'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.train.csabstruct import LABELS, LabelledAbstract
+from qbe.types import FacetProbabilities
+
+
+class Scores(NamedTuple):
+    """Agreement over all sentences of a split, in per cent.
+
+    ``micro_f1`` over the five labels (equal to accuracy, each sentence having one label), ``folded``
+    the same with objective folded into background; ``confident`` is micro_f1 with each sentence
+    counting by its annotators' confidence. ``confusion`` (labels, labels) counts true by predicted.
+    """
+
+    micro_f1: float
+    folded: float
+    confident: float
+    confusion: NDArray[np.int64]
+
+    def __str__(self) -> str:
+        return f"micro-F1 {self.micro_f1:.2f}, folded {self.folded:.2f}, by confidence {self.confident:.2f}"
+
+    def by_label(self) -> dict[str, dict[str, float]]:
+        """Precision, recall and F1 of each label in per cent, and its number of sentences."""
+        right = np.diag(self.confusion)
+        predicted, true = self.confusion.sum(axis=0), self.confusion.sum(axis=1)
+        return {
+            label: {
+                "precision": 100 * float(right[i] / max(1, predicted[i])),
+                "recall": 100 * float(right[i] / max(1, true[i])),
+                "f1": 200 * float(right[i] / max(1, predicted[i] + true[i])),
+                "sentences": int(true[i]),
+            }
+            for i, label in enumerate(LABELS)
+        }
+
+
+def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray[np.floating]]) -> Scores:
+    """Compare probabilities (sentences, labels) of each abstract with its labels.
+
+    Labels are chosen as a search does, facet first (`FacetProbabilities.label`). An abstract's sentences
+    beyond those predicted count as predicted like the last.
+    """
+    true: list[int] = []
+    predicted: list[int] = []
+    confidences: list[float] = []
+    for abstract, rows in zip(abstracts, probabilities, strict=True):
+        labels = [LABELS.index(FacetProbabilities(*row).label) for row in rows.tolist()]
+        labels += labels[-1:] * (len(abstract.labels) - len(labels))
+        predicted += labels
+        true += abstract.labels
+        confidences += abstract.confidences
+    confusion = np.zeros((len(LABELS), len(LABELS)), np.int64)
+    np.add.at(confusion, (true, predicted), 1)
+    right = np.array(true) == np.array(predicted)
+    fold = np.array([0 if label == "objective" else i for i, label in enumerate(LABELS)])
+    weights = np.array(confidences)
+    return Scores(
+        100 * float(right.mean()),
+        100 * float((fold[true] == fold[predicted]).mean()),
+        100 * float((right * weights).sum() / weights.sum()),
+        confusion,
+    )

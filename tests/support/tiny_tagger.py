@@ -1,0 +1,61 @@
+"""A facet tagger with fixed random weights, over the tiny encoder."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from qbe.files import sha256
+from qbe.models.encoder_files import read_card
+from qbe.models.tagger_files import HEAD, TaggerCard, write_tagger_card
+from qbe.types import FacetProbabilities
+
+LAYERS = (1, 2)
+
+
+def write_tagger(folder: Path, encoder: Path, seed: int = 0) -> None:
+    """Write a card and a head: the sum of the layers' mean states of a sentence, times a matrix.
+
+    The mean over the sentences is subtracted, so that labels vary within a paper.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    trunk = read_card(encoder)
+    labels = FacetProbabilities._fields
+    random = np.random.default_rng(seed)
+    weights = 10 * random.standard_normal((trunk.dimension, len(labels))).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["spans"], ["inside"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["inside", "states"], ["sums"]),
+        helper.make_node("ReduceSum", ["inside", "last"], ["lengths"]),
+        helper.make_node("Div", ["sums", "lengths"], ["means"]),
+        helper.make_node("ReduceSum", ["means", "first"], ["pooled"]),
+        helper.make_node("ReduceMean", ["pooled"], ["mean"], axes=[1]),
+        helper.make_node("Sub", ["pooled", "mean"], ["centred"]),
+        helper.make_node("MatMul", ["centred", "weights"], ["scores"]),
+    ]
+    constants = {"weights": weights, "first": np.array([0]), "last": np.array([2])}
+    graph = helper.make_graph(
+        nodes,
+        "head",
+        [
+            helper.make_tensor_value_info("states", TensorProto.FLOAT, ["layers", "tokens", trunk.dimension]),
+            helper.make_tensor_value_info("spans", TensorProto.BOOL, [1, "sentences", "tokens"]),
+        ],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, "sentences", len(labels)])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, folder / HEAD)
+    card = TaggerCard(
+        name="tiny-tagger",
+        labels=labels,
+        trunk={"name": str(encoder), "weights_sha256": trunk.weights_sha256},
+        layers=LAYERS,
+        begin=random.standard_normal(len(labels)).tolist(),
+        end=random.standard_normal(len(labels)).tolist(),
+        transitions=random.standard_normal((len(labels), len(labels))).tolist(),
+        files={HEAD: sha256(folder / HEAD)},
+        training={},
+    )
+    write_tagger_card(folder, card)

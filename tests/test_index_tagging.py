@@ -1,0 +1,242 @@
+"""Facets of an index: given ones kept, missing ones predicted in the pass that makes the vectors."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tiny_tagger import write_tagger
+
+from qbe.corpus import paper_to_record
+from qbe.encode.encoder import Encoder
+from qbe.errors import IndexBuildError, ModelError, UsageError
+from qbe.index import __main__ as command
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.labels import describe_predictions, facet_mask, without_labels
+from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
+from qbe.index.settings import BuildSettings
+from qbe.models.tagger_files import HEAD
+from qbe.tag.tagger import Tagger
+from qbe.tag.tagging import FACETS, TaggingEncoder
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+
+
+@pytest.fixture(scope="module")
+def mixed(papers) -> list[Paper]:
+    """Papers of the sample, every third without labels."""
+    return [without_labels(paper) if i % 3 == 0 else paper for i, paper in enumerate(papers[:40])]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> BuildSettings:
+    corpus = tmp_path_factory.mktemp("corpus") / "mixed.jsonl"
+    corpus.write_text("".join(json.dumps(paper_to_record(paper)) + "\n" for paper in mixed))
+    return BuildSettings((str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, settings) -> dict[str, Path]:
+    """An index for each choice of facets."""
+    made = tmp_path_factory.mktemp("indexes")
+    for facets in FACETS:
+        build_index(made / facets, replace(settings, facets=facets))
+    return {facets: made / facets for facets in FACETS}
+
+
+def rounded(paper: Paper) -> Paper:
+    """The paper with probabilities in half precision, as an index stores them."""
+    sentences = []
+    for sentence in paper.sentences:
+        shares = np.array(sentence.probabilities, dtype=np.float16).tolist()
+        sentences.append(sentence._replace(probabilities=FacetProbabilities(*shares)))
+    return replace(paper, sentences=tuple(sentences))
+
+
+@pytest.mark.parametrize("facets", FACETS)
+def test_papers_come_back_as_the_tagger_labels_them(folders, mixed, tiny_encoder, tiny_tagger, facets):
+    tagging = TaggingEncoder(Encoder.open(str(tiny_encoder)), Tagger.open(str(tiny_tagger)), facets)
+    expected = [
+        paper if paper.labelled and facets == "given" else rounded(tagging.encode_paper(paper)[0])
+        for paper in mixed
+    ]
+    with Index(folders[facets]) as index:
+        assert list(index.papers.read_from(0)) == expected
+        assert list(index.papers.read_from(7)) == expected[7:]
+        assert [index.papers[row] for row in range(len(index))] == expected
+        labels = [sentence.facet for paper in expected for sentence in paper.sentences]
+        assert [FACET_CODES[code] for code in index.layout.facets] == labels
+        rows = [s.probabilities or (0,) * 5 for paper in expected for s in paper.sentences]
+        assert index.layout.probabilities.dtype == np.float16
+        assert (index.layout.probabilities == np.array(rows, np.float16)).all()
+
+
+def test_the_store_of_records_holds_what_the_corpus_brought(folders, mixed):
+    assert list(PaperStore(folders["given"], predictions=False).read_from(0)) == mixed
+    unlabelled = [without_labels(paper) for paper in mixed]
+    assert list(PaperStore(folders["predicted"], predictions=False).read_from(0)) == unlabelled
+
+
+def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
+    identity = Tagger.open(str(tiny_tagger)).identity
+    for facets, predicted in (("given", 14), ("predicted", 40)):
+        with Index(folders[facets]) as index:
+            corpus, tagger = index.manifest.corpus, index.manifest.tagger
+            tagged = [paper for paper in index.papers.read_from(0) if paper.predicted]
+        assert (corpus["papers"], corpus["labelled"], corpus["predicted"]) == (40, 40 - predicted, predicted)
+        assert len(tagged) == predicted
+        labels = Counter(sentence.probabilities.label for paper in tagged for sentence in paper.sentences)
+        lacking = {str(f): sum(paper.facet_positions(f)[1] for paper in tagged) for f in Facet}
+        assert tagger == {
+            **identity,
+            "labels": {**dict.fromkeys(FacetProbabilities._fields, 0), **labels},
+        } | {"lacking": lacking}
+        assert sum(lacking.values()) > 0  # else the best guesses below would not be tested
+        settings = index.manifest.settings
+        assert (settings["facets"], settings["tagger"]) == (facets, str(tiny_tagger))
+
+
+def test_tagging_changes_no_vector(folders):
+    with Index(folders["given"]) as given_labels, Index(folders["predicted"]) as predicted:
+        for name in ("vectors.npy", "whole.npy", "faiss.index", "sentences.npy"):
+            assert given_labels.manifest.files[name] == predicted.manifest.files[name]
+
+
+@pytest.mark.parametrize("facets", FACETS)
+def test_the_mask_of_a_facet_is_that_of_each_paper(folders, facets):
+    with Index(folders[facets]) as index:
+        for facet in Facet:
+            mask = index.facet_mask(facet)
+            assert mask is index.facet_mask(facet)
+            starts = index.layout.starts
+            for row, paper in enumerate(index.papers.read_from(0)):
+                found = np.flatnonzero(mask[starts[row] : starts[row + 1]])
+                assert tuple(found) == paper.facet_positions(facet)[0]
+
+
+PROBABILITIES = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5]), min_size=5, max_size=5).filter(any)
+SENTENCE = PROBABILITIES.map(lambda shares: FacetProbabilities(*shares))
+SENTENCES = st.one_of(
+    st.lists(SENTENCE.map(lambda found: Sentence("x", found.facet, found)), min_size=1, max_size=5),
+    st.lists(st.sampled_from(FACET_CODES).map(lambda facet: Sentence("x", facet)), min_size=1, max_size=5),
+)
+
+
+@given(st.lists(SENTENCES, min_size=1, max_size=6))
+def test_masks_and_counts_agree_with_papers_ties_included(papers):
+    papers = [Paper(str(i), "", tuple(sentences), True) for i, sentences in enumerate(papers)]
+    sentences = [sentence for paper in papers for sentence in paper.sentences]
+    layout = PaperLayout(
+        np.cumsum([0, *(len(paper.sentences) for paper in papers)]),
+        np.array([FACET_CODES.index(sentence.facet) for sentence in sentences], np.uint8),
+        np.array([sentence.probabilities or (0,) * 5 for sentence in sentences], np.float16),
+    )
+    for facet in Facet:
+        positions = [
+            start + position
+            for start, paper in zip(layout.starts[:-1], papers, strict=True)
+            for position in paper.facet_positions(facet)[0]
+        ]
+        assert np.flatnonzero(facet_mask(layout, facet)).tolist() == positions
+    described = describe_predictions(layout)
+    labels = Counter(sentence.probabilities.label for sentence in sentences if sentence.probabilities)
+    assert +Counter(described["labels"]) == labels
+    guesses = {str(facet): sum(paper.facet_positions(facet)[1] for paper in papers) for facet in Facet}
+    assert described["lacking"] == guesses
+
+
+def test_threads_do_not_matter(tmp_path, folders, settings):
+    manifest = build_index(tmp_path / "index", replace(settings, threads=3))
+    assert manifest.digest == Index(folders["given"]).manifest.digest
+
+
+def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
+    corpus = (str(sample / "corpus.jsonl"),)
+    labelled = build_index(tmp_path / "all", replace(settings, corpus=corpus, tagger="no such tagger"))
+    postings = replace(settings, bm25=True, dense=False, facets="predicted", tagger="no such tagger")
+    bm25 = build_index(tmp_path / "bm25", postings)
+    for manifest, count in ((labelled, 128), (bm25, 26)):
+        assert manifest.tagger is None
+        assert "facet_probabilities.npy" not in manifest.files
+        assert (manifest.corpus["labelled"], manifest.corpus["predicted"]) == (count, 0)
+        assert manifest.settings["tagger"] == "no such tagger"
+    with Index(tmp_path / "all") as index:
+        assert index.layout.probabilities is None
+        method = [
+            sentence.facet is Facet.METHOD for p in index.papers.read_from(0) for sentence in p.sentences
+        ]
+        assert index.facet_mask(Facet.METHOD).tolist() == method
+
+
+def test_a_tagger_that_cannot_be_had_is_told_before_anything_is_built(tmp_path, settings):
+    with pytest.raises(ModelError, match="expected a tagger known by name"):
+        build_index(tmp_path / "index", replace(settings, tagger="no such tagger"))
+    with pytest.raises(UsageError, match="expected facets given or predicted, found 'guessed'"):
+        build_index(tmp_path / "index", replace(settings, facets="guessed"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings, tiny_encoder, monkeypatch):
+    tagger, output = tmp_path / "tagger", tmp_path / "index"
+    write_tagger(tagger, tiny_encoder)
+    own = replace(settings, tagger=str(tagger))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("qbe.index.build.write_vectors", interrupted)
+        build_index(output, own)
+    before = (tagger / HEAD).read_bytes()
+    write_tagger(tagger, tiny_encoder, seed=1)
+    assert (tagger / HEAD).read_bytes() != before
+    with pytest.raises(IndexBuildError, match=r"expected the tagger tiny-tagger .* put that one back"):
+        build_index(output, own, resume=True)
+    assert (
+        build_index(output, own, overwrite=True).tagger["sha256"]
+        == Tagger.open(str(tagger)).identity["sha256"]
+    )
+
+
+def test_command_line_predicts_and_tells_its_timings(tmp_path, settings, capsys):
+    output, timings = tmp_path / "index", tmp_path / "timings.json"
+    arguments = ["--corpus", *settings.corpus, "--output", str(output), "--dense-only", "--threads", "1"]
+    arguments += ["--encoder", settings.encoder, "--facets", "predicted", "--tagger", settings.tagger]
+    command.main([*arguments, "--timings", str(timings)])
+    assert ": 40 papers (0 with facet labels, 40 predicted), " in capsys.readouterr().out
+    record = json.loads(timings.read_text())
+    assert record["papers"] == 40
+    assert record["sentences"] == Index(output).manifest.corpus["sentences"]
+    seconds = record["seconds"]
+    assert seconds.keys() == {"papers", "vectors", "tagging", "faiss", "files"}
+    assert 0 < seconds["tagging"] < seconds["vectors"]
+    assert 20 < record["peak_rss_mb"] < 20_000
+
+
+def test_splitting_is_timed_apart(tmp_path, settings):
+    corpus, timings = tmp_path / "raw.jsonl", tmp_path / "timings.json"
+    corpus.write_text(
+        json.dumps({"paper_id": "1", "title": "T", "abstract": "One sentence. And two."}) + "\n"
+    )
+    arguments = ["--corpus", str(corpus), "--output", str(tmp_path / "index"), "--dense-only"]
+    arguments += ["--encoder", settings.encoder, "--tagger", settings.tagger, "--timings", str(timings)]
+    command.main(arguments)
+    seconds = json.loads(timings.read_text())["seconds"]
+    assert 0 <= seconds["splitting"] < seconds["papers"]
+    assert len(Index(tmp_path / "index").paper("1").sentences) == 2
+
+
+@pytest.mark.parametrize("wrong", [["--facets", "given"], ["--tagger", "x"]])
+def test_command_line_refuses_what_postings_alone_do_not_need(tmp_path, wrong):
+    with pytest.raises(UsageError, match=f"{wrong[0]} is of no use with --bm25-only"):
+        command.main(["--corpus", "absent", "--output", str(tmp_path / "index"), "--bm25-only", *wrong])
+    assert not any(tmp_path.iterdir())
+
+
+def test_choices_of_the_command_line_are_those_of_the_library():
+    actions = {action.dest: action for action in command.parser()._actions}
+    assert actions["facets"].choices == FACETS

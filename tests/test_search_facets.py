@@ -1,0 +1,412 @@
+"""Queries whose facets are predicted, best guesses, and what --explain tells of them."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qbe.datasets.embedded import copy_sample
+from qbe.encode.encoder import Encoder
+from qbe.errors import FacetNotFoundError, ModelError, UsageError
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.search.__main__ import main
+from qbe.search.dense import QueryVectors
+from qbe.search.explain import describe, explain_query
+from qbe.search.present import to_json, to_table
+from qbe.search.searcher import Searcher
+from qbe.search.selection import is_guess, selected_positions
+from qbe.tag.tagger import Tagger
+from qbe.tag.tagging import TaggingEncoder
+from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Query, Sentence
+
+
+def sentence(text: str, *probabilities: float) -> Sentence:
+    found = FacetProbabilities(*probabilities)
+    return Sentence(text, found.facet, found)
+
+
+PREDICTED = Paper(
+    "new",
+    "A new paper",
+    (
+        sentence("Nobody finds code.", 0.75, 0.125, 0.125, 0.0, 0.0),
+        sentence("We aim to find it.", 0.125, 0.375, 0.3125, 0.125, 0.0625),
+        sentence("Thanks to all.", 0.0, 0.0, 0.25, 0.0, 0.75),
+    ),
+    labelled=True,
+)
+"""Without method or result; method is likeliest in sentence 1, and so is result."""
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("raw")
+    copy_sample(folder, raw=True)
+    return folder
+
+
+def build(raw: Path, tiny_encoder: Path, tiny_tagger: Path, name: str, **options: object) -> Path:
+    settings = BuildSettings(
+        (str(raw / "corpus.jsonl"),), encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options
+    )
+    build_index(raw / name, settings)
+    return raw / name
+
+
+@pytest.fixture(scope="module")
+def raw_index(raw, tiny_encoder, tiny_tagger) -> Path:
+    """The sample without its labels, tagged by the tiny tagger."""
+    return build(raw, tiny_encoder, tiny_tagger, "dense")
+
+
+@pytest.fixture(scope="module")
+def unlabelled_index(raw, tiny_encoder, tiny_tagger) -> Path:
+    """The sample without labels or vectors."""
+    return build(raw, tiny_encoder, tiny_tagger, "bm25", dense=False)
+
+
+@pytest.fixture(scope="module")
+def index(raw_index) -> Iterator[Index]:
+    with Index(raw_index) as index:
+        yield index
+
+
+@pytest.fixture(scope="module")
+def tag(tiny_encoder, tiny_tagger):
+    """Tag a paper by the tagger's own means."""
+    tagging = TaggingEncoder(Encoder.open(str(tiny_encoder)), Tagger.open(str(tiny_tagger)), "predicted")
+    return lambda paper: tagging.encode_paper(paper)[0]
+
+
+@pytest.fixture
+def search(capsys):
+    """Run the command in this process; gives what it printed."""
+
+    def run(index: Path, *arguments: object) -> str:
+        main(["--index", str(index), *map(str, arguments)])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def untagged(tmp_path, papers) -> Path:
+    """The paper s024 as a file, under another id and without labels."""
+    path = tmp_path / "paper.json"
+    path.write_text(
+        json.dumps({"title": papers[23].title, "abstract": [s.text for s in papers[23].sentences]})
+    )
+    return path
+
+
+# Which sentences are searched with.
+
+
+def test_the_likeliest_sentence_stands_in():
+    for facet, positions, guess in (
+        (Facet.BACKGROUND, (0, 1), False),
+        (Facet.METHOD, (1,), True),
+        (Facet.RESULT, (1,), True),
+        (None, (0, 1, 2), False),
+    ):
+        query = Query(PREDICTED, facet)
+        assert (selected_positions(query), is_guess(query)) == (positions, guess)
+    assert not is_guess(Query(PREDICTED, positions=(1,)))
+
+
+def test_given_labels_are_never_guessed():
+    given = Paper("x", "T", (Sentence("A.", Facet.METHOD), Sentence("B.")), labelled=True)
+    query = Query(given, Facet.RESULT)
+    assert not is_guess(query)
+    with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
+        selected_positions(query)
+
+
+@pytest.mark.parametrize(("stage", "options"), [("bm25", {"bm25_query": "facet"}), ("dense", {})])
+def test_a_best_guess_is_searched_as_if_it_were_picked(index, stage, options):
+    searcher = Searcher(index, stage, **options)
+    found = searcher.search(Query(PREDICTED, Facet.METHOD), 20)
+    assert found == searcher.search(Query(PREDICTED, positions=(1,)), 20)
+    assert {match.query_position for hit in found for match in hit.matches} == {1}
+
+
+def test_candidates_without_the_facet_count_by_their_best_guess(index):
+    searcher = Searcher(index, "fused", weights={"facet": 1.0})
+    pool = ["s001", "s002", "s003", "s004", "s005", "s006", "s007", "s008"]
+    query = Query(index.paper("s024"), Facet.RESULT)
+    found = searcher.search(query, 10, pool)
+    (position,), guess = query.paper.facet_positions(Facet.RESULT)
+    vectors = index.sentence_vectors[index.layout.starts[index.papers.row("s024")] + position]
+
+    def score(docid: str) -> float:
+        positions, _ = index.paper(docid).facet_positions(Facet.RESULT)
+        start = index.layout.starts[index.papers.row(docid)]
+        return max(float(vectors.astype(float) @ index.sentence_vectors[start + p]) for p in positions)
+
+    assert guess
+    assert [hit.docid for hit in found] == sorted(pool, key=lambda docid: -score(docid))
+
+
+# Reading a query's paper.
+
+
+def test_papers_without_labels_are_tagged_and_labels_are_kept(index, papers, tag):
+    given = papers[23]
+    bare = Paper("query", given.title, tuple(Sentence(s.text) for s in given.sentences))
+    assert index.read(bare) == tag(bare)
+    assert index.read(given) is given
+    assert index.read(given, "predicted") == tag(given)
+    stored = index.paper("s024")
+    assert stored.predicted
+    assert index.read(stored, "given") is index.read(stored, "predicted") is stored
+    assert [s.facet for s in stored.sentences] == [s.facet for s in tag(given).sentences]
+    with pytest.raises(UsageError, match="expected facets given or predicted, found 'own'"):
+        index.read(bare, "own")
+
+
+def test_another_tagger_and_none(raw_index, tiny_encoder, tmp_path, papers):
+    from support.tiny_tagger import write_tagger
+
+    write_tagger(tmp_path / "other", tiny_encoder, seed=1)
+    with Index(raw_index) as one, Index(raw_index, tagger=str(tmp_path / "other")) as two:
+        assert one.read(papers[23], "predicted") != two.read(papers[23], "predicted")
+        assert one.paper("s024") == two.paper("s024")
+    with pytest.raises(ModelError, match=r"expected a tagger known by name .* found 'nosuch'"):
+        Index(raw_index, tagger="nosuch")
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_a_tagged_query_passes_through_the_encoder_once(index, papers, monkeypatch, stage):
+    passes = []
+    encode = index.encoder.encode_paper
+    monkeypatch.setattr(
+        index.encoder, "encode_paper", lambda paper, *reader: passes.append(paper) or encode(paper, *reader)
+    )
+    bare = Paper("query", papers[23].title, tuple(Sentence(s.text) for s in papers[23].sentences))
+    query = Query(index.read(bare), Facet.METHOD)
+    assert Searcher(index, stage).search(query, 3)[0].matches
+    assert passes == [bare]
+    index.read(Paper("next", "T", (Sentence("Other words."),)))
+    Searcher(index, stage).search(query, 3)  # its vectors are no longer the last
+    assert len(passes) == 3
+
+
+def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tiny_tagger, monkeypatch):
+    with Index(tiny_index, tagger=str(tiny_tagger)) as index:
+        given = index.paper("s024")
+        predicted = index.read(given, "predicted")
+        monkeypatch.setattr(index, "encode", None)
+        one, two = (QueryVectors(index, Query(paper, positions=(0, 2))) for paper in (given, predicted))
+        assert (one.sentences == two.sentences).all()
+        assert (one.whole == two.whole).all()
+
+
+# The command.
+
+
+def facets(output: str) -> list[str | None]:
+    return [sentence["facet"] for sentence in json.loads(output.splitlines()[0])["sentences"]]
+
+
+def test_every_source_is_tagged_alike(search, raw_index, unlabelled_index, untagged, papers, tag, tmp_path):
+    expected = [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("query_id\tpaper_id\tfacet\ns024_method\ts024\tmethod\n")
+    options = ("--facet", "method", "--explain", "--format", "json", "--hits", 4)
+    for index, stage in ((raw_index, "dense"), (unlabelled_index, "bm25")):
+        sources = (
+            ("--paper", "s024"),
+            ("--topics", topics),
+            ("--paper-file", untagged),
+            ("--text", papers[23].abstract, "--title", papers[23].title),
+        )
+        found = [search(index, *source, *options, "--first-stage", stage) for source in sources]
+        assert [facets(output) for output in found] == [expected] * 4
+        hits = [[hit["docid"] for hit in json.loads(output)["hits"]] for output in found]
+        assert hits[0] == hits[1]
+        assert hits[2] == hits[3] == ["s024", *hits[0]][:4]
+
+
+def test_facets_given_and_predicted(search, tiny_index, tiny_tagger, papers, tag):
+    options = ("--facet", "method", "--explain", "--format", "json", "--hits", 2, "--tagger", tiny_tagger)
+    given = search(tiny_index, "--paper", "s024", *options)
+    assert facets(given) == [str(s.facet) for s in papers[23].sentences]
+    predicted = search(tiny_index, "--paper", "s024", "--facets", "predicted", *options)
+    assert facets(predicted) == [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+
+
+def test_a_predicted_index_makes_a_run_of_all_topics(search, raw_index, raw):
+    lines = search(raw_index, "--topics", raw / "topics.tsv", "--hits", 5).splitlines()
+    assert len(lines) == 24 * 5  # no query lacks its facet
+
+
+def test_json_explains(search, raw_index, papers, tag, index):
+    output = search(
+        raw_index, "--paper", "s024", "--facet", "result", "--explain", "--format", "json", "--hits", 3
+    )
+    record = json.loads(output)
+    paper = index.paper("s024")
+    (guess,), _ = paper.facet_positions(Facet.RESULT)
+    assert record["sentences"] == [
+        {
+            "position": position,
+            "text": one.text,
+            "facet": str(one.facet) if one.facet else None,
+            "label": one.probabilities.label,
+            "probability": round(
+                one.probabilities.of(one.facet) if one.facet else one.probabilities.other, 4
+            ),
+            "selected": position == guess,
+            "guess": position == guess,
+        }
+        for position, one in enumerate(paper.sentences)
+    ]
+    for hit in record["hits"]:
+        for match in hit["matches"]:
+            one = index.paper(hit["docid"]).sentences[match["position"]]
+            found = one.probabilities.of(one.facet) if one.facet else one.probabilities.other
+            assert match["probability"] == round(found, 4)
+    plain = json.loads(
+        search(raw_index, "--paper", "s024", "--facet", "result", "--format", "json", "--hits", 3)
+    )
+    assert "sentences" not in plain
+    assert all("probability" not in match for hit in plain["hits"] for match in hit["matches"])
+
+
+def test_given_labels_explained(search, tiny_index, papers):
+    arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 2, "--format")
+    record = json.loads(search(tiny_index, *arguments, "json"))
+    selected = papers[23].positions(Facet.METHOD)
+    for position, one in enumerate(record["sentences"]):
+        assert (one["label"], one["probability"], one["guess"]) == (None, None, False)
+        assert one["selected"] is (position in selected)
+    assert {match["probability"] for hit in record["hits"] for match in hit["matches"]} == {None}
+    table = search(tiny_index, *arguments, "table")
+    assert "likeliest" not in table
+    assert table.count(" given: ") == len(papers[23].sentences) + 2 * len(selected)
+
+
+def test_explaining_without_a_facet_tags_too(search, raw_index, unlabelled_index, untagged, papers, tag):
+    expected = [str(s.facet) if s.facet else None for s in tag(papers[23]).sentences]
+    for aspect in ((), ("--sentences", "1")):
+        output = search(
+            unlabelled_index,
+            "--paper",
+            "s024",
+            *aspect,
+            "--first-stage",
+            "bm25",
+            "--explain",
+            "--format",
+            "json",
+        )
+        assert facets(output) == expected
+        selected = [one["selected"] for one in json.loads(output)["sentences"]]
+        assert selected == ([False, True, False, False] if aspect else [True] * 4)
+
+
+# Presentation, worked by hand.
+
+
+class Papers:
+    """As much of an index as presentation reads."""
+
+    def __init__(self, *papers: Paper) -> None:
+        self._papers = {paper.paper_id: paper for paper in papers}
+
+    def paper(self, paper_id: str) -> Paper:
+        return self._papers[paper_id]
+
+
+GIVEN = Paper("old", "An old one", (Sentence("B.", Facet.BACKGROUND), Sentence("O.")), True, {"year": "1999"})
+HITS = [Hit("new", 1.5, (Match(1, 1, 0.5), Match(0, 0, 0.25))), Hit("old", 1.0, (Match(1, 1, 0.125),))]
+
+
+def test_the_table_explained():
+    table = to_table(Papers(PREDICTED, GIVEN), Query(PREDICTED, Facet.METHOD), HITS, 100, explain=True)
+    assert table.splitlines() == [
+        "Papers like “A new paper”, for its method (no sentence was labelled method; the likeliest stands",
+        "in):",
+        "",
+        "   0          background 0.88: Nobody finds code.",
+        "  *1          background 0.50, best guess for method 0.31: We aim to find it.",
+        "   2          other 0.75: Thanks to all.",
+        "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity.",
+        "",
+        "   1   1.5000 A new paper  [new]",
+        "  ~1   0.5000 background 0.50, best guess for method 0.31: We aim to find it.",
+        "  ~0   0.2500 background 0.88: Nobody finds code.",
+        "",
+        "   2   1.0000 An old one (1999)  [old]",
+        "  ~1   0.1250 other given: O.",
+    ]
+
+
+def test_the_table_marks_best_guesses():
+    table = to_table(Papers(PREDICTED, GIVEN), Query(PREDICTED, Facet.METHOD), HITS, 90)
+    assert table.splitlines() == [
+        "Papers like “A new paper”, for its method (no sentence was labelled method; the likeliest",
+        "stands in):",
+        "",
+        "   1   1.5000 A new paper  [new]",
+        "              method?: We aim to find it.",
+        "",
+        "   2   1.0000 An old one (1999)  [old]",
+        "              O.",
+    ]
+    plain = to_table(Papers(PREDICTED), Query(PREDICTED, Facet.BACKGROUND), HITS[:1], 120)
+    assert plain.splitlines()[0] == "Papers like “A new paper”, for its background:"
+    assert plain.splitlines()[3] == "              background: We aim to find it."
+
+
+def test_sentences_in_words():
+    assert describe(PREDICTED, 0, None) == "background 0.88"
+    assert describe(PREDICTED, 2, Facet.RESULT) == "other 0.75"
+    assert describe(PREDICTED, 1, Facet.RESULT) == "background 0.50, best guess for result 0.12"
+    assert describe(GIVEN, 0, Facet.METHOD) == "background given"
+    assert describe(Paper("x", "", (Sentence("A."),)), 0, None) == "no label"
+    labels = [(one.label, one.facet) for one in explain_query(Query(PREDICTED))]
+    assert labels == [("background", "background"), ("objective", "background"), ("other", None)]
+
+
+def test_json_without_explaining_is_as_it_was():
+    record = json.loads(to_json(Papers(PREDICTED, GIVEN), "q", Query(PREDICTED, Facet.METHOD), HITS))
+    assert list(record) == ["query_id", "paper_id", "facet", "hits"]
+    assert list(record["hits"][0]["matches"][0]) == [
+        "query_position",
+        "query_sentence",
+        "position",
+        "sentence",
+        "facet",
+        "score",
+    ]
+
+
+# Options that do not go together.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--facet", "method", "--explain"],
+            r"--explain has no place in a TREC run, .*; add --format table$",
+        ),
+        (["--explain", "--format", "trec"], "--explain goes with --format table or json, found trec"),
+        (["--facets", "predicted"], "of use only with a facet; add --facet"),
+        (["--tagger", "x"], "of use only with a facet; add --facet"),
+        (["--tagger", "x", "--sentences", "0"], "of use only with a facet; add --facet"),
+    ],
+)
+def test_options_that_do_not_go_together(tmp_path, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        main(["--index", str(tmp_path / "absent"), "--paper", "s001", *arguments])
+
+
+def test_a_terminal_gets_the_explained_table(search, raw_index, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert "Searched with" in search(raw_index, "--paper", "s024", "--facet", "method", "--explain")
