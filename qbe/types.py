@@ -90,7 +90,8 @@ class Paper:
     """A paper: its id, title, and abstract as sentences.
 
     ``labelled`` tells a paper whose sentences carry facets, given or predicted, from one that was never
-    tagged.
+    tagged. ``offsets`` (begin, end) say where each sentence stands in the abstract as it came, in
+    characters; None for an abstract that came as sentences.
     """
 
     paper_id: str
@@ -98,6 +99,7 @@ class Paper:
     sentences: tuple[Sentence, ...]
     labelled: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    offsets: tuple[tuple[int, int], ...] | None = None
 
     @property
     def abstract(self) -> str:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus, read_jsonl, read_paper_file, write_jsonl
+from qbe.corpus.offsets import locate
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
@@ -402,3 +403,42 @@ def test_the_release_loads(qbe_data: Path) -> None:
     assert len(read) == 4205
     assert all(paper.labelled for paper in read)
     assert sum(len(paper.sentences) for paper in read) == 29197
+
+
+def test_offsets_point_into_the_abstract_as_it_came():
+    raw = "  One\n sentence.\tAnother\x07one.Glued here. "
+    sentences = ["One sentence.", "Another one.", "Glued here."]
+    offsets = locate(raw, sentences)
+    assert offsets is not None
+    assert [raw[begin:end] for begin, end in offsets] == ["One\n sentence.", "Another\x07one.", "Glued here."]
+    assert locate("One.", ["One.", "Two."]) is None
+
+
+@given(st.lists(st.text(alphabet="ab. \n\u00a0\u2003\x01é", max_size=12).filter(lambda text: text.split())))
+def test_offsets_hold_the_visible_characters(parts):
+    text = "".join(parts)
+    offsets = locate(text, parts)
+    assert offsets is not None
+
+    def visible(part):
+        return "".join(part.replace("\x01", "").split())
+
+    assert [visible(text[begin:end]) for begin, end in offsets] == [visible(part) for part in parts]
+
+
+def test_offsets_survive_a_record():
+    record = {"paper_id": "x", "title": "", "abstract": "One. \n Two."}
+    paper = parse_paper(record, "here", lambda text: text.split(" "))
+    assert paper.offsets == ((0, 4), (7, 11))
+    assert parse_paper(paper_to_record(paper), "here") == paper
+    dropped = {**record, "abstract": ["One.", " "], "sentence_offsets": [[0, 4], [5, 5]]}
+    assert parse_paper(dropped, "here").offsets == ((0, 4),)
+
+
+@pytest.mark.parametrize(
+    "offsets", [[[0, 4]], [[0, 4], [3, 9]], [[0, 4], [5, "9"]], [[0, 4], [5]], 7, [[0, 4], [True, 9]]]
+)
+def test_unsound_offsets_are_refused(offsets):
+    record = {"paper_id": "x", "title": "", "abstract": ["One.", "Two."], "sentence_offsets": offsets}
+    with pytest.raises(CorpusError, match=r"here: expected sentence_offsets as one pair"):
+        parse_paper(record, "here")

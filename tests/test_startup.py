@@ -17,7 +17,7 @@ HEAVY |= {
     "tqdm",
     "sklearn",
 }
-COMMANDS = ("index", "search", "evaluate", "datasets", "export")
+COMMANDS = ("index", "search", "evaluate", "datasets", "export", "tag", "train")
 
 
 def loaded(*arguments: object) -> tuple[int, set[str]]:
@@ -63,6 +63,10 @@ USAGE_ERRORS = {
     "evaluate without run": ["--qrels", "x"],
     "datasets": ["nosuch", "--output", "x"],
     "export": ["encoder", "--model", "x"],
+    "tag": ["--input", "x", "--output", "-", "--resume"],
+    "tag without input": ["--output", "y"],
+    "train": ["tagger", "--output", "x", "--work", "y", "--seeds", "one"],
+    "train without output": ["tagger", "--work", "y"],
 }
 
 

@@ -2,7 +2,8 @@
 
 The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole number),
 ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
-``<facet>_label`` a sentence) and ``metadata`` (an object). Other fields are ignored.
+``<facet>_label`` a sentence), ``metadata`` (an object) and ``sentence_offsets`` (a pair a sentence, where
+the abstract was split here). Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from qbe.corpus.offsets import FIELD, locate, parse_offsets
 from qbe.errors import CorpusError
 from qbe.types import Facet, Paper, Sentence
 
@@ -47,6 +49,13 @@ def parse_paper(
     _check_length(len(title), "title", where)
     abstract, labels = record.get("abstract"), record.get("pred_labels")
     texts = _sentences(abstract, where, split)
+    offsets = record.get(FIELD)
+    if isinstance(abstract, str):
+        offsets = locate(abstract, texts)
+    elif offsets is not None:
+        offsets = parse_offsets(offsets, len(texts), where)
+    if offsets is not None:
+        offsets = tuple(pair for pair, text in zip(offsets, texts, strict=True) if text)
     if labels is None:
         sentences = tuple(Sentence(text) for text in texts if text)
     elif isinstance(abstract, str):
@@ -65,7 +74,7 @@ def parse_paper(
         metadata = {}
     elif not isinstance(metadata, Mapping):
         raise _unfit(where, "an object as metadata", metadata, "make it one or drop it")
-    return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata)
+    return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata, offsets)
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
@@ -82,6 +91,8 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
     }
     if paper.labelled:
         record["pred_labels"] = [f"{_label(sentence)}_label" for sentence in paper.sentences]
+    if paper.offsets is not None:
+        record[FIELD] = [list(pair) for pair in paper.offsets]
     if paper.metadata:
         record["metadata"] = dict(paper.metadata)
     return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -9,12 +10,14 @@ import numpy as np
 
 from qbe.encode.parallel import ordered_map
 from qbe.encode.reader import Floats, TokenReader
-from qbe.encode.windows import SpecialTokens, Window, windows
+from qbe.encode.windows import SpecialTokens, Window, sentence_room, title_room, windows
 from qbe.errors import ModelError
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.models.session import open_session
 from qbe.types import Paper
+
+log = logging.getLogger(__name__)
 
 
 class PaperVectors(NamedTuple):
@@ -91,10 +94,24 @@ class Encoder:
         )
 
     def windows(self, paper: Paper) -> Iterator[Window]:
-        """The passes through the model that a paper takes."""
+        """The passes through the model that a paper takes; a warning tells what did not fit and was cut."""
         title = self._tokens(paper.title)
         sentences = [self._tokens(sentence.text) for sentence in paper.sentences]
-        return windows(title, sentences, self._special, self.files.card.max_tokens)
+        limit = self.files.card.max_tokens
+        room = sentence_room(title, limit)
+        cut = [len(sentence) for sentence in sentences if len(sentence) > room]
+        if cut:
+            log.warning(
+                "paper %s: %d of its sentences longer than the %d tokens that the encoder reads of one, cut "
+                "there; the longest has %d",
+                *(paper.paper_id, len(cut), room, max(cut)),
+            )
+        if len(title) > title_room(limit):
+            log.warning(
+                "paper %s: title of %d tokens cut to the %d that the encoder reads",
+                *(paper.paper_id, len(title), title_room(limit)),
+            )
+        return windows(title, sentences, self._special, limit)
 
     def _outputs(self, reader: TokenReader | None) -> list[str]:
         """Names of the outputs that a pass computes: the last layer's, then the reader's."""

@@ -25,6 +25,16 @@ class SpecialTokens(NamedTuple):
     unk: int
 
 
+def title_room(max_tokens: int) -> int:
+    """How many tokens of a title a window takes."""
+    return max_tokens // 4
+
+
+def sentence_room(title: Sequence[int], max_tokens: int) -> int:
+    """How many tokens of one sentence a window takes beside the title, [CLS] and [SEP]."""
+    return max_tokens - min(len(title), title_room(max_tokens)) - 2
+
+
 def windows(
     title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
 ) -> Iterator[Window]:
@@ -34,8 +44,8 @@ def windows(
     sentence keeps its topic as context. The title is cut to a quarter of a window, a sentence to what
     a window has left beside the title. A sentence without tokens gets one [UNK].
     """
-    head = [special.cls, *title[: max_tokens // 4]]
-    room = max_tokens - len(head) - 1
+    head = [special.cls, *title[: title_room(max_tokens)]]
+    room = sentence_room(title, max_tokens)
     ids, spans = list(head), list[tuple[int, int]]()
     for sentence in sentences:
         tokens = list(sentence[:room]) or [special.unk]

@@ -37,20 +37,22 @@ def export_head(head: Any, readings: Iterable[Reading], path: Path) -> dict[str,
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    checks = list(readings)
+    dimension = checks[0].states.shape[-1]
+
     class OneWindow(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.head = head
 
         def forward(self, states: torch.Tensor, spans: torch.Tensor) -> torch.Tensor:
-            normalized = torch.nn.functional.layer_norm(states, states.shape[-1:])
+            normalized = torch.nn.functional.layer_norm(states, (dimension,))
             flat = normalized.transpose(0, 1).flatten(1).unsqueeze(0)
-            present = spans.any(2) | True
+            present = torch.ones_like(spans[:, :, 0])  # one window: no sentence is padding
             scores: torch.Tensor = self.head(flat, spans, present)
             return scores
 
     model = OneWindow().eval()
-    checks = list(readings)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
         fp32 = Path(folder) / "head.fp32.onnx"

@@ -42,6 +42,7 @@ def _hit(index: Index, query: Query, rank: int, hit: Hit, explain: bool) -> Mapp
             "query_sentence": query.paper.sentences[match.query_position].text,
             "position": match.position,
             "sentence": sentence.text,
+            "offsets": list(paper.offsets[match.position]) if paper.offsets else None,
             "facet": sentence.facet.value if sentence.facet else None,
             "score": round(match.score, 6),
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -11,7 +13,7 @@ from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
-from qbe.files import output_error
+from qbe.files import atomic_file, output_error
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
@@ -20,7 +22,8 @@ Record = dict[str, Any]
 Watch = Callable[[Iterable[tuple[str, Record]]], Iterable[tuple[str, Record]]]
 """Passes records through and may show progress."""
 
-STDOUT = "-"
+WRITTEN = ("abstract", "pred_labels", "sentence_offsets")
+"""Fields that tagging adds or replaces."""
 
 
 def tagged_records(
@@ -28,18 +31,22 @@ def tagged_records(
 ) -> Iterator[Record]:
     """Records (given with their places) with ``abstract`` as sentences, ``pred_labels`` as CSFCube has them.
 
-    Abstracts that are lists stay as split; labels that a record brings stay unless ``tagging`` predicts
-    all. ``probabilities`` adds ``pred_probabilities``: a list of five numbers a sentence, in the order
-    background, objective, method, result, other, where they were predicted.
+    An abstract that was one string gets ``sentence_offsets`` into it, one that is a list stays as split.
+    A record that brings labels stays as it is unless ``tagging`` predicts all. ``probabilities`` adds
+    ``pred_probabilities``: a list of five numbers a sentence, in the order background, objective, method,
+    result, other, where they were predicted.
     Raises CorpusError for records that are no papers.
     """
 
     def tag(item: tuple[Record, Paper]) -> Record:
         record, paper = item
-        tagged = tagging.encode_paper(paper)[0] if tagging.wants(paper) else paper
+        if not tagging.wants(paper):
+            return record
+        tagged = tagging.encode_paper(paper)[0]
         fields = paper_to_record(tagged)
-        record = {**record, "abstract": fields["abstract"], "pred_labels": fields["pred_labels"]}
-        if probabilities and tagged.predicted:
+        record = {**record, **{name: fields[name] for name in WRITTEN if name in fields}}
+        record.pop("pred_probabilities", None)  # of labels that were there before
+        if probabilities:
             found = (sentence.probabilities or () for sentence in tagged.sentences)
             record["pred_probabilities"] = [[round(share, 4) for share in shares] for shares in found]
         return record
@@ -55,14 +62,22 @@ def tag_file(
 
     The output appears whole or not at all. An interrupted call leaves its finished records in
     ``{output}.partial``, with which the same call with ``resume`` goes on; a failed one leaves nothing.
+    What exists and is no regular file (a pipe, ``/dev/null``) is written to directly.
     Raises CorpusError for what `read_records` and `parse_paper` refuse, UsageError where what is to be
     resumed belongs to another input, and OutputError when the output cannot be written.
     """
+    if output.exists() and not output.is_file():
+        with atomic_file(output) as stream:
+            return tag_stream(source, stream, tagging, watch, probabilities=probabilities)
+    output = Path(os.path.realpath(output))  # a symbolic link stays
     partial = output.with_name(output.name + ".partial")
     records = iter(watch(read_records(source)))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         done = _pass_finished(partial, records) if resume and partial.exists() else 0
+    except OSError as error:
+        raise output_error(output, error) from error
+    try:
         with partial.open("ab" if done else "wb") as stream:
             for record in tagged_records(records, tagging, probabilities=probabilities):
                 stream.write(dump_record(record))
@@ -70,23 +85,24 @@ def tag_file(
         partial.replace(output)
     except KeyboardInterrupt:
         raise
-    except UsageError:
-        raise  # the finished records are of use to the call that they belong to
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise output_error(output, error) from error
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError):
+            raise output_error(output, error) from error
         raise
     return done
 
 
 def tag_stream(
     source: str, stream: IO[bytes], tagging: TaggingEncoder, watch: Watch, *, probabilities: bool
-) -> None:
-    """Tag a file of papers into an open stream."""
+) -> int:
+    """Tag a file of papers into an open stream and return their number."""
+    done = 0
     for record in tagged_records(watch(read_records(source)), tagging, probabilities=probabilities):
         stream.write(dump_record(record))
+        done += 1
+    return done
 
 
 def _pass_finished(partial: Path, records: Iterator[tuple[str, Record]]) -> int:
@@ -97,7 +113,8 @@ def _pass_finished(partial: Path, records: Iterator[tuple[str, Record]]) -> int:
             if not line.endswith(b"\n"):
                 break
             _, record = next(records, ("", {}))
-            if json.loads(line).get("paper_id") != record.get("paper_id"):
+            finished = _paper_id(line)
+            if finished is None or finished != record.get("paper_id"):
                 raise UsageError(
                     f"expected {partial} to hold the beginning of the same input, found another paper at "
                     f"line {count + 1}; repeat the command without --resume"
@@ -105,3 +122,10 @@ def _pass_finished(partial: Path, records: Iterator[tuple[str, Record]]) -> int:
             whole, count = whole + len(line), count + 1
         stream.truncate(whole)
     return count
+
+
+def _paper_id(line: bytes) -> object:
+    try:
+        return json.loads(line)["paper_id"]
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,4 +89,4 @@ def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper
         Sentence(sentence.text, found.facet, found)
         for sentence, found in zip(paper.sentences, probabilities, strict=True)
     )
-    return Paper(paper.paper_id, paper.title, sentences, True, paper.metadata)
+    return replace(paper, sentences=sentences, labelled=True)

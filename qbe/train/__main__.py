@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from qbe import _cli
-from qbe.errors import UsageError
+from qbe.errors import MissingDependencyError, UsageError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,8 +50,12 @@ def main(argv: list[str]) -> None:
     unlabelled = options.unlabelled or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--unlabelled")
     leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
 
-    from qbe.train.tagger_publish import train_tagger
-
+    try:
+        from qbe.train.tagger_publish import train_tagger
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"training needs torch and transformers, found no {error.name}; run: pip install 'qbe[train]'"
+        ) from error
     card = train_tagger(csabstruct, unlabelled, leave_out, options.output, options.work, seeds, threads)
     figures = card.training["test"]
     found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"

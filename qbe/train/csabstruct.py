@@ -14,6 +14,8 @@ from qbe.types import FacetProbabilities
 LABELS = FacetProbabilities._fields
 """The five labels; a label's number is its place here."""
 
+_NUMBERS = {label: number for number, label in enumerate(LABELS)}
+
 SPLITS = ("train", "dev", "test")
 
 
@@ -37,12 +39,15 @@ def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
 
 
 def _read(path: Path) -> list[LabelledAbstract]:
-    return [_abstract(record, where) for where, record in read_records(path)]
+    abstracts = [_abstract(record, where) for where, record in read_records(path)]
+    if not abstracts:
+        raise CorpusError(f"{path}: expected abstracts, found none; give the folder of CSAbstruct's release")
+    return abstracts
 
 
 def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
     try:
-        sentences, labels = tuple(record["sentences"]), tuple(map(LABELS.index, record["labels"]))
+        sentences, labels = tuple(record["sentences"]), tuple(map(_NUMBERS.__getitem__, record["labels"]))
         confidences = tuple(map(float, record.get("confs") or [1.0] * len(labels)))
     except (KeyError, ValueError, TypeError) as error:
         raise CorpusError(

@@ -9,6 +9,7 @@ annotators' again (self-training with distillation; Hinton et al., 2015; Xie et 
 from __future__ import annotations
 
 import logging
+import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,7 @@ import torch
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
-from qbe.models.encoder_files import packaged_weights
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.files import atomic_file
 from qbe.train.csabstruct import LabelledAbstract
 from qbe.train.states import Tokens, record
 from qbe.train.tagger_fit import Example, Floats, Schedule, fit, one_hot, predict
@@ -88,18 +88,22 @@ class Data:
         return score(self.labelled[split], list(predict(model, self.papers[split])))
 
 
-def train_students(data: Data, recipe: Recipe, seeds: Sequence[int], work: Path) -> dict[int, Head]:
+def train_students(
+    data: Data, weights: Path, recipe: Recipe, seeds: Sequence[int], work: Path
+) -> dict[int, Head]:
     """Students by seed. What an interrupted call has finished is read from ``work``.
 
-    Raises ModelError where a part found there belongs to another recipe.
+    ``weights`` is the folder of the encoder's PyTorch weights, from which teachers start. Raises ModelError
+    where a part found in ``work`` belongs to another recipe.
     """
     gold = data.examples("train")
     soft_labels = work / f"soft-{recipe.unlabelled}.npy"
     if not soft_labels.exists():
-        teachers = [_teacher(data, gold, recipe, number, work) for number in range(recipe.teachers)]
+        teachers = [_teacher(data, weights, gold, recipe, number, work) for number in range(recipe.teachers)]
         streams = [predict(teacher, data.unlabelled) for teacher in teachers]
         together = [np.mean(found, axis=0) for found in zip(*streams, strict=True)]
-        np.save(soft_labels, np.concatenate(together))
+        with atomic_file(soft_labels) as stream:
+            np.save(stream, np.concatenate(together))
         log.info("the teachers have labelled %d papers", len(together))
     soft = _soft_examples(data.unlabelled, np.load(soft_labels))
 
@@ -121,10 +125,12 @@ def _student(
     return student
 
 
-def _teacher(data: Data, gold: Sequence[Example], recipe: Recipe, number: int, work: Path) -> Teacher:
+def _teacher(
+    data: Data, weights: Path, gold: Sequence[Example], recipe: Recipe, number: int, work: Path
+) -> Teacher:
     seed = 1000 + number  # apart from the students'
     torch.manual_seed(seed)
-    teacher = Teacher(packaged_weights(ENCODERS[DEFAULT_ENCODER]), recipe.layers)
+    teacher = Teacher(weights, recipe.layers)
 
     def study(teacher: Teacher) -> None:
         fit(teacher, gold, recipe.teacher, seed, _tell(f"teacher {number}"))
@@ -155,8 +161,8 @@ def _once(path: Path, model: Model, study: Callable[[Model], None]) -> Model:
         path.with_suffix(".partial").replace(path)
     try:
         model.load_state_dict(torch.load(path, weights_only=True))
-    except (RuntimeError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+    except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
+        reason = next(iter(str(error).splitlines()), "no model")
         raise ModelError(
             f"{path}: expected a model of this recipe, found {reason}; give another --work"
         ) from error

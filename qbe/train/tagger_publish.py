@@ -16,7 +16,8 @@ from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.export.tagger import Reading, export_head
 from qbe.files import publish_directory, sha256
-from qbe.models.registry import DEFAULT_TAGGER
+from qbe.models.encoder_files import packaged_weights
+from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
@@ -42,22 +43,27 @@ def train_tagger(
     work: Path,
     seeds: Sequence[int],
     threads: int,
+    *,
+    recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
+    encoder: str = DEFAULT_ENCODER,
+    weights: Path | None = None,
 ) -> TaggerCard:
     """Train the facet tagger from files, and publish it.
 
     ``csabstruct`` is the folder of its splits, ``unlabelled`` a corpus of papers as JSON lines,
     ``leave_out`` one of papers that are evaluated on. Finished parts are kept in ``work``, from where the
-    same call goes on. Raises CorpusError for data that cannot be read, MissingDependencyError without
-    torch, ModelError where a check fails, OutputError where nothing can be written.
+    same call goes on. ``encoder`` is the name or folder of the one to read, ``weights`` the folder of its
+    PyTorch weights (by default those of the default encoder). Raises CorpusError for data that cannot be
+    read, ModelError where a check fails, OutputError where nothing can be written.
     """
-    recipe = Recipe()
     labelled = read_csabstruct(csabstruct)
     evaluated = (paper.title for paper in read_jsonl(leave_out, split_sentences))
     papers = sample_papers(unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
     torch.set_num_threads(threads)
-    data = Data(Encoder.open(threads=threads), recipe, labelled, papers)
+    data = Data(Encoder.open(encoder, threads=threads), recipe, labelled, papers)
     work.mkdir(parents=True, exist_ok=True)
-    students = train_students(data, recipe, seeds, work)
+    weights = weights or packaged_weights(ENCODERS[DEFAULT_ENCODER])
+    students = train_students(data, weights, recipe, seeds, work)
     sources = {f"CSAbstruct {split}.jsonl": sha256(csabstruct / f"{split}.jsonl") for split in SPLITS}
     return publish(data, recipe, students, {**sources, unlabelled.name: sha256(unlabelled)}, output)
 

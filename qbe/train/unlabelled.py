@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qbe.corpus import read_jsonl
+from qbe.errors import CorpusError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
@@ -22,14 +23,21 @@ MIN_SENTENCES, MAX_SENTENCES = 3, 20
 def sample_papers(source: str | Path, evaluated: Iterable[str], count: int, seed: int) -> list[Paper]:
     """Papers of a corpus chosen at random, without those whose title is like one of ``evaluated``.
 
-    The sample depends on the corpus and the seed only; a larger one holds every smaller one.
+    The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
+    CorpusError where the corpus has fewer of them.
     """
     ranks = random.Random(seed)
     seen = TitleIndex(evaluated)
     chosen = sorted(
         (ranks.random(), i, paper) for i, paper in enumerate(read_jsonl(source, lambda text: [text]))
     )
-    return list(_suitable((paper for _, _, paper in chosen), seen, count))
+    papers = list(_suitable((paper for _, _, paper in chosen), seen, count))
+    if len(papers) < count:
+        raise CorpusError(
+            f"{source}: expected {count:,} abstracts of {MIN_SENTENCES} to {MAX_SENTENCES} sentences beside "
+            f"those left out, found {len(papers):,}; give a larger corpus"
+        )
+    return papers
 
 
 def _suitable(papers: Iterable[Paper], seen: TitleIndex, count: int) -> Iterator[Paper]:

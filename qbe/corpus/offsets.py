@@ -1,0 +1,58 @@
+"""Where sentences stand in the text they were split from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from qbe.errors import CorpusError
+
+Offsets = tuple[tuple[int, int], ...]
+"""Offsets (begin, end) of each sentence, end exclusive, in characters."""
+
+FIELD = "sentence_offsets"
+
+_VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]+")
+
+
+def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
+    """Offsets into ``text`` of the sentences that it was split into, in their order.
+
+    White space and control characters may differ. None where a splitter has added visible characters.
+    """
+    found = []
+    words = _VISIBLE.finditer(text)
+    begin = end = 0  # what is left of the current word
+    for sentence in sentences:
+        left = sum(map(len, _VISIBLE.findall(sentence)))
+        first = None
+        while left:
+            if begin == end:
+                word = next(words, None)
+                if word is None:
+                    return None
+                begin, end = word.span()
+            taken = min(left, end - begin)
+            first = begin if first is None else first
+            begin, left = begin + taken, left - taken
+        found.append((begin if first is None else first, begin))
+    return tuple(found)
+
+
+def parse_offsets(value: Any, sentences: int, where: str) -> Offsets:
+    """The offsets of a record's field; raises CorpusError unless they are one ascending pair each."""
+    try:
+        found = tuple((begin, end) for begin, end in value)
+        flat = [0, *(offset for pair in found for offset in pair)]
+        sound = (
+            len(found) == sentences and all(type(offset) is int for offset in flat) and flat == sorted(flat)
+        )
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise CorpusError(
+            f"{where}: expected {FIELD} as one pair of ascending offsets a sentence, found others; drop "
+            "the field"
+        )
+    return found

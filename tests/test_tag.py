@@ -1,0 +1,294 @@
+"""The tagger's files, what it reads off the token states, and encoder and tagger as one."""
+
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tiny import HIDDEN, layer_states, write_model
+from support.tiny_tagger import LAYERS
+
+from qbe.encode.encoder import Encoder
+from qbe.errors import ModelError, UsageError
+from qbe.export.encoder import export_encoder
+from qbe.files import sha256
+from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
+from qbe.tag.chain import marginals
+from qbe.tag.tagger import Tagger, labelled
+from qbe.tag.tagging import TaggingEncoder, open_trunk
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder) -> Encoder:
+    return Encoder.open(str(tiny_encoder), "fp32")
+
+
+@pytest.fixture(scope="module")
+def tagger(tiny_tagger) -> Tagger:
+    return Tagger.open(str(tiny_tagger))
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_tagger) -> Path:
+    """A copy of the tiny tagger, to be damaged."""
+    return Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
+
+
+def bare(paper: Paper) -> Paper:
+    return Paper(paper.paper_id, paper.title, tuple(Sentence(s.text) for s in paper.sentences))
+
+
+LONG = Paper(
+    "long", "A title " * 5, tuple(Sentence(f"Sentence number {i} of a long abstract.") for i in range(60))
+)
+
+
+@pytest.fixture(scope="module")
+def mixed(papers) -> list[Paper]:
+    """Papers of the sample, every second without labels, and one that takes several windows."""
+    return [*(bare(paper) if i % 2 else paper for i, paper in enumerate(papers[:20])), LONG]
+
+
+# Files.
+
+
+def change(folder: Path, **fields: object) -> None:
+    path = folder / TAGGER_CARD
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def forge(folder: Path) -> None:
+    """Another head, with a card that fits it."""
+    (folder / HEAD).write_bytes(b"no model")
+    change(folder, files={HEAD: sha256(folder / HEAD)})
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "head changed": (
+        lambda folder: (folder / HEAD).write_bytes((folder / HEAD).read_bytes() + b"\0"),
+        r"head.int8.onnx: expected SHA-256 \w{64}, found \w{64}; install qbe again",
+    ),
+    "head missing": (
+        lambda folder: (folder / HEAD).unlink(),
+        r"head.int8.onnx: expected SHA-256 \w{64}, found no file; install qbe again",
+    ),
+    "head not in the card": (lambda folder: change(folder, files={}), "expected SHA-256 None, found "),
+    "no model": (forge, "head.int8.onnx: expected an ONNX model, found: "),
+    "other labels": (
+        lambda folder: change(folder, labels=["aim", "method"]),
+        "expected a tagger of the labels background, objective, method, result, other, found aim, method; ",
+    ),
+    "labels in another order": (
+        lambda folder: change(folder, labels=["other", "background", "objective", "method", "result"]),
+        "expected a tagger of the labels background, .*, found other, background",
+    ),
+    "card no JSON": (
+        lambda folder: (folder / TAGGER_CARD).write_text("{"),
+        r"tagger.json: expected the card of a tagger, found .*; install qbe again",
+    ),
+    "card a list": (
+        lambda folder: (folder / TAGGER_CARD).write_text("[]"),
+        r"tagger.json: expected the card of a tagger, found ",
+    ),
+    "card with a field too many": (
+        lambda folder: change(folder, colour="blue"),
+        "expected the card of a tagger, found .*colour",
+    ),
+    "card missing": (
+        lambda folder: (folder / TAGGER_CARD).unlink(),
+        r"expected a tagger known by name \(facet-tagger\) or a folder with a tagger.json, found .*; check",
+    ),
+    "folder missing": (shutil.rmtree, "expected a tagger known by name .* check --tagger$"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_told_in_one_line(folder, damage):
+    harm, message = DAMAGES[damage]
+    harm(folder)
+    with pytest.raises(ModelError, match=message) as caught:
+        Tagger.open(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_registered_tagger_whose_card_is_gone(monkeypatch, tmp_path):
+    monkeypatch.setattr("qbe.models.tagger_files.TAGGERS", {"gone": str(tmp_path / "gone")})
+    with pytest.raises(
+        ModelError, match=r"gone/tagger.json: expected the card of a tagger, found .*; install"
+    ):
+        resolve_tagger("gone")
+
+
+def test_the_identity_is_name_head_and_trunk(tagger, tiny_tagger, tiny_model):
+    assert tagger.identity == {
+        "name": "tiny-tagger",
+        "sha256": sha256(tiny_tagger / HEAD),
+        "trunk": sha256(tiny_model / "model.safetensors"),
+    }
+    assert (tagger.layers, tagger.width) == (LAYERS, 5)
+
+
+# Reading.
+
+
+def weights() -> np.ndarray:
+    """The tiny tagger's only matrix, drawn as it was."""
+    return 10 * np.random.default_rng(0).standard_normal((HIDDEN, 5)).astype(np.float32)
+
+
+def head(states, spans) -> np.ndarray:
+    """The tiny tagger's network in plain numpy."""
+    sums = np.sum(list(states), axis=0)
+    pooled = np.array([sums[begin:end].mean(axis=0) for begin, end in spans])
+    return (pooled - pooled.mean(axis=0)) @ weights()
+
+
+def test_scores_are_those_of_the_network(tagger):
+    states = np.random.default_rng(1).standard_normal((2, 11, HIDDEN)).astype(np.float32)
+    spans = [(1, 3), (3, 4), (6, 10)]
+    scores = tagger.read(list(states), spans)
+    assert (scores.shape, scores.dtype) == ((3, 5), np.float32)
+    np.testing.assert_allclose(scores, head(states, spans), rtol=0, atol=1e-4)
+    assert tagger.read(list(states), []).shape == (0, 5)
+
+
+@pytest.mark.parametrize("number", [0, 3, 11, 20])
+def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tiny_model, number):
+    """From the token ids on everything is computed again, in double precision."""
+    paper = mixed[number]
+    windows = list(encoder.windows(paper))
+    assert len(windows) > (10 if paper is LONG else 1)
+    scores = []
+    for window in windows:
+        states = layer_states(tiny_model, window.ids)
+        scores += head([states[layer] for layer in LAYERS], window.spans).tolist()
+    card = tagger.card
+    expected = marginals(
+        np.array(scores), np.array(card.begin), np.array(card.end), np.array(card.transitions)
+    )
+    tagged, _ = TaggingEncoder(encoder, tagger, "predicted").encode_paper(paper)
+    found = np.array([sentence.probabilities for sentence in tagged.sentences])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3)
+    assert (found.astype(np.float16) == found).all()
+    assert [sentence.facet for sentence in tagged.sentences] == [
+        FacetProbabilities(*row).facet for row in found.tolist()
+    ]
+    assert len({sentence.facet for sentence in tagged.sentences}) > (2 if paper is LONG else 0)
+    texts = [sentence.text for sentence in paper.sentences]
+    assert [sentence.text for sentence in tagged.sentences] == texts
+    assert tagged == dataclasses.replace(paper, sentences=tagged.sentences, labelled=True)
+
+
+def test_labels_replace_those_that_were_there():
+    paper = Paper("x", "T", (Sentence("A.", Facet.RESULT), Sentence("B.")), True, {"year": 1999})
+    one = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
+    two = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
+    assert labelled(paper, [one, two]) == Paper(
+        "x",
+        "T",
+        (Sentence("A.", Facet.METHOD, one), Sentence("B.", Facet.BACKGROUND, two)),
+        True,
+        {"year": 1999},
+    )
+
+
+def test_layers_that_the_encoder_has_not(folder, encoder):
+    change(folder, layers=[1, 7])
+    tagging = TaggingEncoder(encoder, Tagger.open(str(folder)))
+    with pytest.raises(
+        ModelError, match=r"expected layers from 0 to 2, found 7; give an encoder and a tagger"
+    ):
+        tagging.encode_paper(LONG)
+
+
+# Encoder and tagger as one.
+
+
+@pytest.mark.parametrize("facets", ["given", "predicted"])
+def test_papers_that_want_it_are_tagged_and_vectors_stay(encoder, tagger, mixed, facets):
+    tagging = TaggingEncoder(encoder, tagger, facets)
+    results = list(tagging.encode(iter(mixed)))
+    for paper, (tagged, vectors) in zip(mixed, results, strict=True):
+        plain = encoder.encode_paper(paper)
+        assert (vectors.sentences == plain.sentences).all()
+        assert (vectors.whole == plain.whole).all()
+        assert tagged.labelled
+        assert tagged.predicted is tagging.wants(paper) is (facets == "predicted" or not paper.labelled)
+        assert tagged.predicted or tagged is paper
+
+
+def test_without_a_tagger_papers_stay(encoder, mixed):
+    tagging = TaggingEncoder(encoder, None, "predicted")
+    assert not any(map(tagging.wants, mixed))
+    for paper, (same, vectors) in zip(mixed, tagging.encode(mixed), strict=True):
+        assert same is paper
+        assert vectors.readings is None
+    assert tagging.tagging_seconds == 0
+
+
+def test_facets_are_given_or_predicted(encoder, tagger):
+    with pytest.raises(UsageError, match="expected facets given or predicted, found 'guessed'"):
+        TaggingEncoder(encoder, tagger, "guessed")
+
+
+def test_labels_depend_on_neither_threads_nor_neighbours(encoder, tagger, mixed):
+    alone = [TaggingEncoder(encoder, tagger).encode_paper(paper)[0] for paper in mixed]
+    threaded = TaggingEncoder(Encoder(encoder.files, threads=3), tagger)
+    assert [paper for paper, _ in threaded.encode(iter(mixed))] == alone
+    assert [paper for paper, _ in threaded.encode(reversed(mixed))] == alone[::-1]
+
+
+def test_the_tagger_counts_its_own_time(encoder, tagger):
+    tagging = TaggingEncoder(encoder, tagger)
+    started = time.perf_counter()
+    tagging.encode_paper(LONG)
+    assert 0 < tagging.tagging_seconds < time.perf_counter() - started
+
+
+# Another encoder beside the trunk.
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory, papers) -> Encoder:
+    """A second tiny encoder, of other weights."""
+    folder = tmp_path_factory.mktemp("other")
+    texts = (text for paper in papers for text in (paper.title, paper.abstract))
+    write_model(folder / "weights", texts, seed=1)
+    export_encoder(folder / "weights", "other", "test", folder / "encoder")
+    return Encoder.open(str(folder / "encoder"))
+
+
+def test_another_encoder_gives_the_vectors_and_the_trunk_the_labels(other, tagger, mixed, tiny_encoder):
+    trunk = Encoder.open(str(tiny_encoder))
+    assert tagger.shares(trunk)
+    assert not tagger.shares(other)
+    results = TaggingEncoder(other, tagger).encode(mixed)
+    shared = TaggingEncoder(trunk, tagger)
+    for paper, (tagged, vectors) in zip(mixed, results, strict=True):
+        expected = other.encode_paper(paper)
+        assert (vectors.sentences == expected.sentences).all()
+        assert (vectors.whole == expected.whole).all()
+        assert tagged == shared.encode_paper(paper)[0]
+        assert not (vectors.whole == trunk.encode_paper(paper).whole).all()
+
+
+def test_a_trunk_of_other_weights_is_refused(other, folder, tagger):
+    trunk = {"name": str(other.files.folder), "weights_sha256": tagger.identity["trunk"]}
+    change(folder, trunk=trunk)
+    message = (
+        rf"expected the encoder .* with weights {trunk['weights_sha256'][:12]} for the tagger tiny-tagger, "
+    )
+    message += rf"found {other.files.card.weights_sha256[:12]}; give another tagger"
+    with pytest.raises(ModelError, match=message):
+        open_trunk(Tagger.open(str(folder)))
+
+
+def test_a_trunk_that_cannot_be_found(folder, other):
+    change(folder, trunk={"name": "nosuch", "weights_sha256": "0" * 64})
+    with pytest.raises(ModelError, match=r"expected an encoder known by name .* found 'nosuch'"):
+        TaggingEncoder(other, Tagger.open(str(folder)))

@@ -1,0 +1,139 @@
+"""The chain of labels: marginals against a sum over all label sequences, and against the training's own."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from qbe.tag.chain import marginals
+
+LABELS = 3
+
+
+def by_enumeration(scores, begin, end, transitions) -> np.ndarray:
+    """The marginals as they are defined, in time exponential in the number of sentences."""
+    paths = list(itertools.product(range(scores.shape[1]), repeat=len(scores)))
+    logs = np.array(
+        [
+            begin[path[0]]
+            + end[path[-1]]
+            + sum(scores[i, label] for i, label in enumerate(path))
+            + sum(transitions[pair] for pair in itertools.pairwise(path))
+            for path in paths
+        ]
+    )
+    weights = np.exp(logs - logs.max())
+    found = np.zeros_like(scores)
+    for path, weight in zip(paths, weights / weights.sum(), strict=True):
+        found[range(len(path)), path] += weight
+    return found
+
+
+def doubles(limit: float, *shape: int) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float64, shape, elements=st.floats(-limit, limit))
+
+
+CHAIN = st.tuples(doubles(8, LABELS), doubles(8, LABELS), doubles(8, LABELS, LABELS))
+MILD = st.integers(1, 5).flatmap(lambda count: doubles(30, count, LABELS))
+EXTREME = st.integers(1, 5).flatmap(
+    lambda count: arrays(np.float64, (count, LABELS), elements=st.sampled_from([-1e4, -745.0, 0.0, 1e4]))
+)
+
+
+def random_chain(seed: int, labels: int = 5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return (
+        random.standard_normal(labels),
+        random.standard_normal(labels),
+        random.standard_normal((labels, labels)),
+    )
+
+
+def test_two_sentences_worked_by_hand():
+    """Labels a and b; weights of aa, ab, ba, bb are 2 * 5, 2 * 1, 3 * 1, 3 * 1 times 7 where the end is b."""
+    begin, end = np.log([2.0, 3.0]), np.log([1.0, 7.0])
+    transitions = np.log([[5.0, 1.0], [1.0, 1.0]])
+    total = 10 + 14 + 3 + 21
+    expected = [[24 / total, 24 / total], [13 / total, 35 / total]]
+    np.testing.assert_allclose(marginals(np.zeros((2, 2)), begin, end, transitions), expected, rtol=1e-15)
+
+
+@given(st.one_of(MILD, EXTREME), CHAIN)
+def test_marginals_are_sums_over_all_sequences(scores, chain):
+    found = marginals(scores, *chain)
+    assert found.shape == scores.shape
+    np.testing.assert_allclose(found, by_enumeration(scores, *chain), rtol=0, atol=1e-11)
+
+
+@given(doubles(1e4, 1, LABELS), CHAIN)
+def test_one_sentence_is_a_softmax(scores, chain):
+    begin, end, _ = chain
+    logs = scores[0] + begin + end
+    weights = np.exp(logs - logs.max())
+    np.testing.assert_allclose(marginals(scores, *chain)[0], weights / weights.sum(), rtol=0, atol=1e-11)
+
+
+def test_a_paper_read_backwards_has_the_same_labels():
+    begin, end, transitions = random_chain(1)
+    scores = np.random.default_rng(2).standard_normal((7, 5))
+    turned = marginals(scores[::-1], end, begin, transitions.T)[::-1]
+    np.testing.assert_allclose(marginals(scores, begin, end, transitions), turned, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_ten_thousand_sentences(scale):
+    scores = scale * np.random.default_rng(0).standard_normal((10_000, 5))
+    before = scores.copy()
+    started = time.perf_counter()
+    found = marginals(scores, *random_chain(0))
+    assert time.perf_counter() - started < 5
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=0, atol=1e-12)
+    assert (scores == before).all()
+    if scale > 1:  # the scores alone decide
+        assert (found.argmax(axis=1) == scores.argmax(axis=1)).mean() > 0.999
+
+
+# Training has its own, in log space, over padded batches of papers.
+
+
+def trained(seed: int):
+    import torch
+
+    from qbe.train.tagger_network import Chain
+
+    chain = Chain().double()
+    begin, end, transitions = random_chain(seed)
+    for parameter, values in ((chain.begin, begin), (chain.end, end), (chain.transitions, transitions)):
+        parameter.data = torch.from_numpy(values)
+    return chain
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_marginals_are_those_that_training_computes(scale):
+    import torch
+
+    scores = scale * np.random.default_rng(3).standard_normal((2, 6, 5))
+    with torch.inference_mode():
+        logs = trained(4).log_marginals(torch.from_numpy(scores), torch.ones(2, 6, dtype=torch.bool))
+    for one, expected in zip(scores, logs.exp().numpy(), strict=True):
+        np.testing.assert_allclose(marginals(one, *random_chain(4)), expected, rtol=0, atol=1e-12)
+
+
+def test_padding_changes_nothing():
+    import torch
+
+    lengths = (1, 4, 9)
+    scores = np.random.default_rng(5).standard_normal((len(lengths), max(lengths), 5))
+    present = np.arange(max(lengths)) < np.array(lengths)[:, None]
+    chain = trained(6)
+    with torch.inference_mode():
+        together = chain.log_marginals(torch.from_numpy(scores), torch.from_numpy(present)).exp().numpy()
+    for one, found, length in zip(scores, together, lengths, strict=True):
+        np.testing.assert_allclose(
+            found[:length], marginals(one[:length], *random_chain(6)), rtol=0, atol=1e-12
+        )

@@ -1,0 +1,412 @@
+"""``python -m qbe.tag``: what it keeps and what it writes, whole or not at all, resumed, hostile text."""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbe.corpus import paper_to_record, parse_paper, read_jsonl
+from qbe.encode.encoder import Encoder
+from qbe.errors import CorpusError, ModelError, OutputError, UsageError
+from qbe.tag.__main__ import main, parser
+from qbe.tag.records import tag_file
+from qbe.tag.tagger import Tagger
+from qbe.tag.tagging import FACETS, TaggingEncoder
+from qbe.text.split import split_sentences
+from qbe.types import FacetProbabilities, Paper
+
+STRING = {
+    "paper_id": "a",
+    "title": "On splitting",
+    "abstract": "Fish swim. We count them, e.g. cod. It works!",
+}
+LIST = {
+    "paper_id": 7,
+    "title": "As it is",
+    "abstract": ["One. Two.", "three"],
+    "metadata": {"year": 1999},
+    "source": {"any": ["thing", None]},
+}
+GIVEN = {
+    "paper_id": "c",
+    "title": "",
+    "abstract": ["To aim.", "To do.", "Thanks."],
+    "pred_labels": ["objective_label", "method_label", "other_label"],
+    "x": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def tagging(tiny_encoder, tiny_tagger) -> TaggingEncoder:
+    return TaggingEncoder(Encoder.open(str(tiny_encoder)), Tagger.open(str(tiny_tagger)), "predicted")
+
+
+@pytest.fixture(scope="module")
+def expected(tagging) -> Callable[[dict], Paper]:
+    """A record's paper as the tagger labels it."""
+    return lambda record: tagging.encode_paper(parse_paper(record, "", split_sentences))[0]
+
+
+def labels(paper: Paper) -> list[str]:
+    return [f"{sentence.probabilities.label}_label" for sentence in paper.sentences]
+
+
+def write(path: Path, *records: dict) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def tag(tmp_path, tiny_tagger):
+    """Tag records, or a file, by the command line in this process; gives the records written."""
+    output = tmp_path / "out" / "tagged.jsonl"
+
+    def run(*given: object, options: tuple[object, ...] = ()) -> list[dict]:
+        source = given[0] if isinstance(given[0], Path) else write(tmp_path / "in.jsonl", *given)
+        arguments = ["--input", source, "--output", output, "--tagger", tiny_tagger, "--threads", 1]
+        main([str(argument) for argument in (*arguments, *options)])
+        return read(output)
+
+    run.output, run.partial = output, output.with_name("tagged.jsonl.partial")
+    run.tagger = ("--tagger", str(tiny_tagger))
+    return run
+
+
+def command(*arguments: object, **options) -> subprocess.CompletedProcess:
+    """Run the command as a user does."""
+    line = [sys.executable, "-m", "qbe.tag", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, check=False, **options)
+
+
+# What is written.
+
+
+def test_strings_are_split_and_lists_kept(tag, expected):
+    first, second = tag(STRING, LIST)
+    assert first == {
+        "paper_id": "a",
+        "title": "On splitting",
+        "abstract": ["Fish swim.", "We count them, e.g. cod.", "It works!"],
+        "pred_labels": labels(expected(STRING)),
+        "sentence_offsets": [[0, 10], [11, 35], [36, 45]],
+    }
+    assert second == {**LIST, "pred_labels": labels(expected(LIST))}
+    assert list(second) == [*LIST, "pred_labels"]
+
+
+def test_given_labels_are_kept_unless_all_are_predicted(tag, expected):
+    assert tag(GIVEN, STRING)[0] == GIVEN
+    (again,) = tag(GIVEN, options=("--facets", "predicted"))
+    assert again == {**GIVEN, "pred_labels": labels(expected(GIVEN))}
+    assert again["pred_labels"] != GIVEN["pred_labels"]
+
+
+def test_sentences_are_cleaned_and_empty_ones_dropped(tag):
+    (record,) = tag({**STRING, "abstract": ["One\tand\u0007 two. ", " \n", "Three."], "pred_labels": None})
+    assert record["abstract"] == ["One and two.", "Three."]
+    assert len(record["pred_labels"]) == 2
+
+
+def test_probabilities(tag, expected):
+    first, given = tag(STRING, GIVEN, options=["--probabilities"])
+    assert "pred_probabilities" not in given
+    shares = [list(sentence.probabilities) for sentence in expected(STRING).sentences]
+    assert first["pred_probabilities"] == [[round(share, 4) for share in row] for row in shares]
+    for row, label in zip(first["pred_probabilities"], first["pred_labels"], strict=True):
+        assert sum(row) == pytest.approx(1, abs=2e-3)
+        assert f"{FacetProbabilities(*row).label}_label" == label
+    # Tagged once more they stay, but for those that belong to labels that were replaced.
+    assert tag(first) == [first]
+    (again,) = tag(first, options=("--facets", "predicted"))
+    assert again == {name: value for name, value in first.items() if name != "pred_probabilities"}
+
+
+def test_what_is_written_is_a_corpus_to_qbe(tag, papers, expected):
+    raw = [{**paper_to_record(paper), "pred_labels": None} for paper in papers[:8]]
+    tag(*raw)
+    found = list(read_jsonl(tag.output))
+    assert [paper_to_record(paper) for paper in found] == [
+        {
+            **record,
+            "pred_labels": [label.replace("objective", "background") for label in labels(expected(record))],
+        }
+        for record in raw
+    ]
+
+
+def test_threads_and_compression_do_not_matter(tag, tmp_path, papers):
+    raw = [{**paper_to_record(paper), "pred_labels": None} for paper in papers[:20]]
+    tag(*raw)
+    plain = tag.output.read_bytes()
+    packed = tmp_path / "in.jsonl.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "in.jsonl").read_bytes()))
+    tag(packed, options=("--threads", 3))
+    assert tag.output.read_bytes() == plain
+
+
+def test_both_standard_streams(tag, tiny_tagger):
+    tag(STRING, LIST, GIVEN)
+    source = b"".join(json.dumps(record).encode() + b"\n" for record in (STRING, LIST, GIVEN))
+    done = command("--input", "-", "--output", "-", "--tagger", tiny_tagger, input=source)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == tag.output.read_bytes()
+
+
+def test_a_link_stays_and_a_pipe_is_written_to(tag, tmp_path):
+    tag.output.parent.mkdir()
+    target = tmp_path / "target.jsonl"
+    tag.output.symlink_to(target)
+    tag(STRING)
+    assert tag.output.is_symlink()
+    assert len(read(target)) == 1
+    tag.output.unlink()
+    os.mkfifo(tag.output)
+    reader = subprocess.Popen(["cat", tag.output], stdout=subprocess.PIPE)
+    main(["--input", str(tmp_path / "in.jsonl"), "--output", str(tag.output), *tag.tagger])
+    assert reader.communicate(timeout=60)[0] == target.read_bytes()
+    assert tag.output.is_fifo()
+
+
+# Whole or not at all, and resumed.
+
+
+def numbered(count: int) -> list[dict]:
+    return [
+        {"paper_id": str(i), "title": "T", "abstract": f"This is paper {i}. It says {i * i}."}
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("lines", "cut"), [(3, 20), (3, 0), (0, 20), (9, 0)])
+def test_resuming_gives_what_an_uninterrupted_call_gives(tag, lines, cut):
+    whole = tag(*numbered(9))
+    data = tag.output.read_bytes()
+    tag.output.unlink()
+    kept = data.splitlines(keepends=True)
+    tag.partial.write_bytes(b"".join(kept[:lines]) + b"".join(kept[lines : lines + 1])[:cut])
+    assert tag(*numbered(9), options=["--resume"]) == whole
+    assert tag.output.read_bytes() == data
+    assert not tag.partial.exists()
+
+
+def test_an_interrupted_call_leaves_what_is_finished(tag, tagging, tmp_path):
+    whole = tag(*numbered(9))
+    tag.output.unlink()
+
+    def interrupted(records):
+        for number, record in enumerate(records):
+            if number == 5:
+                raise KeyboardInterrupt
+            yield record
+
+    with pytest.raises(KeyboardInterrupt):
+        tag_file(
+            str(tmp_path / "in.jsonl"), tag.output, tagging, interrupted, probabilities=False, resume=False
+        )
+    assert not tag.output.exists()
+    assert read(tag.partial) == whole[:5]
+    assert tag(*numbered(9), options=["--resume"]) == whole
+
+
+def test_finished_records_are_not_tagged_again(tag, tagging, tmp_path, monkeypatch):
+    whole = tag(*numbered(9))
+    tag.output.rename(tag.partial)
+    passes = []
+    encode = tagging.encode_paper
+    monkeypatch.setattr(tagging, "encode_paper", lambda paper: passes.append(paper.paper_id) or encode(paper))
+    source = write(tmp_path / "more.jsonl", *numbered(11))
+    assert tag_file(str(source), tag.output, tagging, iter, probabilities=False, resume=True) == 11
+    assert passes == ["9", "10"]
+    assert read(tag.output)[:9] == whole
+
+
+def test_without_resume_and_without_a_beginning_all_is_tagged(tag):
+    tag.output.parent.mkdir()
+    tag.partial.write_text('{"paper_id": "of another call"}\n')
+    assert len(tag(*numbered(3))) == 3
+    tag.output.unlink()
+    assert len(tag(*numbered(3), options=["--resume"])) == 3
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        '{"paper_id": "0"}\n{"paper_id": "other"}\n',
+        '{"paper_id": "0"}\nno JSON\n',
+        '{"paper_id": "0"}\n[1]\n',
+    ],
+)
+def test_resuming_another_inputs_output_is_refused(tag, beginning):
+    tag.output.parent.mkdir()
+    tag.partial.write_text(beginning)
+    with pytest.raises(UsageError, match=r"found another paper at line 2; repeat the command without --res"):
+        tag(*numbered(9), options=["--resume"])
+    assert tag.partial.read_text() == beginning  # of use to the call that it belongs to
+
+
+def test_resuming_with_a_shorter_or_absent_input_is_refused(tag, tmp_path):
+    tag(*numbered(4))
+    tag.output.rename(tag.partial)
+    data = tag.partial.read_bytes()
+    with pytest.raises(UsageError, match="found another paper at line 3"):
+        tag(*numbered(2), options=["--resume"])
+    with pytest.raises(CorpusError, match="cannot read"):
+        tag(tmp_path / "absent.jsonl", options=["--resume"])
+    assert tag.partial.read_bytes() == data
+
+
+def test_broken_input_leaves_nothing(tag, tmp_path):
+    source = write(tmp_path / "broken.jsonl", *numbered(2))
+    source.write_text(source.read_text() + '{"paper_id": \n' + json.dumps(STRING) + "\n")
+    with pytest.raises(CorpusError, match=r"broken.jsonl, line 3: expected one JSON object a line, found "):
+        tag(source)
+    assert not any(tag.output.parent.iterdir())
+
+
+def test_broken_input_leaves_a_former_output(tag, tmp_path):
+    before = tag(STRING)
+    source = tmp_path / "broken.jsonl"
+    source.write_text("[]\n")
+    with pytest.raises(CorpusError, match="line 1: expected a JSON object, found an array"):
+        tag(source)
+    assert read(tag.output) == before
+    assert not tag.partial.exists()
+
+
+def test_outputs_that_cannot_be_written(tag, tmp_path):
+    source = write(tmp_path / "in.jsonl", STRING)
+    for output, reason in (
+        (tmp_path, "Is a directory; choose a file, not a folder"),
+        (source / "below.jsonl", "choose an output below a folder, not below a file"),
+        (source / "deeper" / "below.jsonl", "choose an output below a folder, not below a file"),
+    ):
+        with pytest.raises(OutputError, match=reason):
+            main(["--input", str(source), "--output", str(output), *tag.tagger])
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk(tag, tmp_path):
+    source = write(tmp_path / "in.jsonl", STRING)
+    with pytest.raises(
+        OutputError, match=r"cannot write /dev/full: No space left on device; free some space"
+    ):
+        main(["--input", str(source), "--output", "/dev/full", *tag.tagger])
+
+
+# Hostile text.
+
+
+def abstract(text: object) -> dict:
+    return {"paper_id": "x", "title": "T", "abstract": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 2: expected an abstract, found an empty one; add its text or drop the paper"),
+        (" \n\t\u0007", "line 2: expected an abstract, found an empty one"),
+        ([], "line 2: expected an abstract, found an empty one"),
+        ("One.\0Two.", "line 2: expected text, found a NUL character in the abstract; remove it"),
+        ("Half \ud83d a pair.", "line 2: expected Unicode text, found a lone surrogate"),
+        (None, "line 2: expected a list of sentences or a string as abstract, found none"),
+    ],
+)
+def test_text_that_is_refused(tag, text, message):
+    with pytest.raises(CorpusError, match=re.escape(message)):
+        tag(STRING, abstract(text))
+    assert not any(tag.output.parent.iterdir())
+
+
+def test_fifty_megabytes_are_refused_with_the_limit(tag):
+    with pytest.raises(CorpusError, match="of at most 1,000,000 characters, found 50,000,000; shorten it"):
+        tag(abstract("x" * 50_000_000))
+    assert not any(tag.output.parent.iterdir())
+
+
+def test_only_punctuation(tag):
+    text = "... !!! ??? (;) -- “”"
+    (record,) = tag(abstract(text))
+    assert " ".join(record["abstract"]) == text
+    assert len(record["pred_labels"]) == len(record["abstract"]) > 0
+
+
+def test_writing_from_right_to_left(tag):
+    (record,) = tag(abstract("هذه جملة أولى. هل هذه ثانية؟ נסיון שלישי בעברית."))
+    assert record["abstract"] == ["هذه جملة أولى.", "هل هذه ثانية؟", "נסיון שלישי בעברית."]
+    assert len(record["pred_labels"]) == 3
+    assert "هل" in tag.output.read_text()  # as it is, not escaped
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("We did it again. " * 10_000, 10_000),
+        ("word " * 180_000, 1),
+        ("x" * 900_000, 1),
+        ("." * 900_000, 1),
+        ("$" * 900_000, 1),
+    ],
+)
+def test_long_abstracts_take_time_in_proportion(tag, text, sentences):
+    started = time.perf_counter()
+    (record,) = tag(abstract(text))
+    assert time.perf_counter() - started < 30
+    assert len(record["abstract"]) == len(record["pred_labels"]) == sentences
+    assert " ".join(record["abstract"]) == text.strip()
+
+
+# Errors.
+
+
+def test_no_such_tagger(tmp_path):
+    with pytest.raises(
+        ModelError, match=r"expected a tagger known by name .* found 'nosuch'; check --tagger"
+    ):
+        main(["--input", "absent", "--output", str(tmp_path / "out"), "--tagger", "nosuch"])
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "-", "--resume"], "--resume needs a file as --output, found -; give one"),
+        (["--output", "x", "--threads", "0"], "expected --threads of at least 1, found 0"),
+    ],
+)
+def test_usage_errors(options, message):
+    with pytest.raises(UsageError, match=message):
+        main(["--input", "absent", *options])
+
+
+@pytest.mark.parametrize("wrong", [[], ["--facets", "guessed"], ["--threads", "x"]])
+def test_arguments_refused_at_once(tmp_path, capsys, wrong):
+    arguments = ["--input", "absent", *(["--output", str(tmp_path / "out"), *wrong] if wrong else [])]
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: python -m qbe.tag" in capsys.readouterr().err
+
+
+def test_errors_are_one_line_with_their_exit_code(tmp_path, tiny_tagger):
+    source = write(tmp_path / "in.jsonl", STRING, abstract(""))
+    done = command("--input", source, "--output", tmp_path / "out", "--tagger", tiny_tagger)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert re.fullmatch(rb"qbe\.tag: .*in\.jsonl, line 2: expected an abstract, .*\n", done.stderr)
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_choices_are_those_of_the_library():
+    actions = {action.dest: action for action in parser()._actions}
+    assert actions["facets"].choices == FACETS

@@ -1,0 +1,709 @@
+"""Training of the facet tagger: its data, its parts worked by hand, and the whole of it on a tiny encoder."""
+
+import inspect
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.tiny import layer_states
+
+from qbe.encode.encoder import Encoder
+from qbe.errors import CorpusError, ModelError, UsageError
+from qbe.export.tagger import Reading, export_head
+from qbe.files import sha256
+from qbe.models.tagger_files import HEAD, TAGGER_CARD
+from qbe.tag.tagger import Tagger
+from qbe.tag.tagging import TaggingEncoder
+from qbe.train import tagger as training
+from qbe.train.__main__ import main
+from qbe.train.csabstruct import LABELS, LabelledAbstract, read_csabstruct
+from qbe.train.states import Tokens, record
+from qbe.train.tagger import Data, Recipe, train_students
+from qbe.train.tagger_fit import Example, Schedule, batches, fit, loss, one_hot, predict
+from qbe.train.tagger_network import Chain, Head
+from qbe.train.tagger_publish import train_tagger
+from qbe.train.tagger_scores import score
+from qbe.train.tagger_teacher import Teacher
+from qbe.train.unlabelled import MAX_JACCARD, TitleIndex, sample_papers, title_words
+from qbe.types import Paper, Sentence
+
+# CSAbstruct's files.
+
+
+def write(path: Path, *records: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+ABSTRACT = {"sentences": ["Why.", "How."], "labels": ["background", "method"], "confs": [1, 0.5]}
+
+
+def test_reading_csabstruct(tmp_path):
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.jsonl", ABSTRACT, ABSTRACT)
+    write(tmp_path / "test.jsonl", {"sentences": ["So."], "labels": ["result"]})
+    found = read_csabstruct(tmp_path)
+    assert list(found) == ["train", "dev", "test"]
+    assert found["dev"] == [LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
+    assert found["test"] == [LabelledAbstract(("So.",), (3,), (1.0,))]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"labels": []}, r"line 2: expected sentences, labels \(background, .*found KeyError\('sentences'\)"),
+        ({**ABSTRACT, "labels": ["aim", "method"]}, r"line 2: .*, found KeyError\('aim'\); give the folder"),
+        ({**ABSTRACT, "labels": None}, "line 2: .*found TypeError"),
+        ({**ABSTRACT, "confs": ["sure", 1]}, "line 2: .*found ValueError.*sure"),
+        ({**ABSTRACT, "labels": ["method"]}, r"line 2: expected one label .* found \[2, 1, 2\]; mend"),
+        ({**ABSTRACT, "confs": [1]}, r"line 2: expected one label .* found \[2, 2, 1\]"),
+        ({"sentences": [], "labels": []}, r"line 2: expected one label .* found \[0, 0, 0\]"),
+        ([1], "line 2: expected a JSON object, found an array"),
+    ],
+)
+def test_broken_records_of_csabstruct(tmp_path, broken, message):
+    write(tmp_path / "train.jsonl", ABSTRACT, broken)
+    with pytest.raises(CorpusError, match=rf"train.jsonl, {message}"):
+        read_csabstruct(tmp_path)
+
+
+def test_absent_and_empty_files_of_csabstruct(tmp_path):
+    with pytest.raises(CorpusError, match=r"cannot read .*train.jsonl: No such file"):
+        read_csabstruct(tmp_path)
+    write(tmp_path / "train.jsonl")
+    with pytest.raises(CorpusError, match=r"train.jsonl: expected abstracts, found none; give the folder"):
+        read_csabstruct(tmp_path)
+
+
+# Papers that are left out, and the others.
+
+
+@pytest.mark.parametrize(
+    ("title", "held"),
+    [
+        ("One, TWO: three-four five six; seven (eight)!", True),  # all of 8 words
+        ("one two three four five six", True),  # 6 of 8
+        ("one two three four five", False),  # 5 of 8
+        ("one two three four five six seven nine ten", False),  # 7 of 10: as much as MAX_JACCARD, not more
+        ("one two three four five six seven eight nine ten eleven", True),  # 8 of 11
+        ("one one one", False),
+        ("", False),
+        ("?!", False),
+    ],
+)
+def test_titles_that_are_nearly_the_same(title, held):
+    index = TitleIndex(["Another title", "", "One two three four five six seven eight", "--"])
+    assert index.holds(title) is held
+
+
+TITLES = st.lists(st.sampled_from(["a", "b", "C", "c", "d", "e-f", "(g)", "."]), max_size=9).map(" ".join)
+
+
+@given(st.lists(TITLES, max_size=6), TITLES)
+def test_titles_against_a_plain_comparison(titles, title):
+    words = title_words(title)
+    jaccards = [len(words & other) / max(1, len(words | other)) for other in map(title_words, titles)]
+    assert TitleIndex(titles).holds(title) is any(jaccard > MAX_JACCARD for jaccard in jaccards)
+
+
+@pytest.fixture(scope="module")
+def unlabelled(tmp_path_factory) -> Path:
+    """40 papers to learn from; 10 others are evaluated on, too short or too long."""
+    good = [
+        {"paper_id": f"p{i}", "title": f"Paper {i}", "abstract": f"We read {i}. It ends. So did we. Twice."}
+        for i in range(40)
+    ]
+    bad = [
+        {"paper_id": "e1", "title": "EVALUATED, title of words", "abstract": good[0]["abstract"]},
+        {"paper_id": "e2", "title": "The evaluated title of words", "abstract": good[0]["abstract"]},
+        *({"paper_id": f"s{i}", "title": "Short", "abstract": "One. And two."} for i in range(4)),
+        *({"paper_id": f"l{i}", "title": "Long", "abstract": "We go on. " * 21} for i in range(4)),
+    ]
+    return write(tmp_path_factory.mktemp("unlabelled") / "papers.jsonl", *bad, *good)
+
+
+def test_samples(unlabelled):
+    evaluated = ["Another", "Evaluated title of words"]
+    everything = sample_papers(unlabelled, evaluated, 40, 0)
+    assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
+    assert [paper.paper_id for paper in everything[:3]] != ["p0", "p1", "p2"]
+    assert [sentence.text for sentence in everything[0].sentences][1:] == ["It ends.", "So did we.", "Twice."]
+    assert sample_papers(unlabelled, iter(evaluated), 15, 0) == everything[:15]
+    assert sample_papers(unlabelled, evaluated, 40, 1) != everything
+    assert sample_papers(unlabelled, evaluated, 0, 0) == []
+    with pytest.raises(CorpusError, match=r"expected 41 abstracts of 3 to 20 sentences .*, found 40; give"):
+        sample_papers(unlabelled, evaluated, 41, 0)
+
+
+# Scores, worked by hand.
+
+
+def test_scores():
+    abstracts = [
+        LabelledAbstract(("",) * 3, (0, 1, 2), (1.0, 0.5, 0.5)),
+        LabelledAbstract(("",) * 4, (3, 4, 3, 3), (1.0, 0.75, 0.25, 1.0)),
+    ]
+    first = np.array([[0.6, 0.4, 0, 0, 0], [0.25, 0.25, 0.4, 0.1, 0], [0, 0.3, 0.4, 0.3, 0]])
+    second = np.array([[0, 0, 0, 1, 0], [0.2, 0.2, 0, 0.5, 0.1]])  # two sentences did not fit
+    found = score(abstracts, [first, second])
+    assert found.micro_f1 == pytest.approx(100 * 5 / 7)
+    assert found.folded == pytest.approx(100 * 6 / 7)
+    assert found.confident == pytest.approx(100 * 3.75 / 5)
+    assert found.confusion.tolist() == [
+        [1, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0],  # background and objective together are the most probable
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 3, 0],
+        [0, 0, 0, 1, 0],
+    ]
+    assert str(found) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
+    by_label = found.by_label()
+    assert list(by_label) == list(LABELS)
+    assert by_label["background"] == pytest.approx(
+        {"precision": 50, "recall": 100, "f1": 200 / 3, "sentences": 1}
+    )
+    assert by_label["result"] == pytest.approx(
+        {"precision": 75, "recall": 100, "f1": 600 / 7, "sentences": 3}
+    )
+    assert by_label["other"] == {"precision": 0, "recall": 0, "f1": 0, "sentences": 1}
+
+
+# The head.
+
+WIDTH = 8
+"""Numbers a token has in one layer; the made-up papers have two layers."""
+
+
+def made_up(seed: int, labels: list[int]) -> Tokens:
+    """Random states; those of a sentence's tokens are large at the place of its label. Title of 2 tokens."""
+    chance = np.random.default_rng(seed)
+    spans, numbers = [], [chance.integers(-20, 20, (2, WIDTH)) for _ in range(3)]
+    for label in labels:
+        begin = len(numbers)
+        for _ in range(chance.integers(1, 5)):
+            numbers.append(chance.integers(-20, 20, (2, WIDTH)))
+            numbers[-1][:, label] += 90
+        spans.append((begin, len(numbers)))
+    numbers.append(chance.integers(-20, 20, (2, WIDTH)))
+    scales = np.full((len(numbers), 2, 1), 0.03, np.float16)
+    return Tokens(
+        np.arange(1, len(numbers) + 1, dtype=np.int32), tuple(spans), np.array(numbers, np.int8), scales
+    )
+
+
+def small_head(seed: int = 0) -> Head:
+    torch.manual_seed(seed)
+    head = Head(2 * WIDTH, width=16, pools=2, sentence_width=32, depth=1, dropout=0.1).eval()
+    for parameter in head.chain.parameters():
+        torch.nn.init.normal_(parameter)
+    return head
+
+
+def scores(head: Head, *papers: Tokens) -> list[np.ndarray]:
+    with torch.inference_mode():
+        found = head(*head.collate(papers)).numpy()
+    return [rows[: len(paper.spans)] for rows, paper in zip(found, papers, strict=True)]
+
+
+def test_padding_does_not_change_scores():
+    head = small_head()
+    papers = [made_up(0, [0]), made_up(1, [3, 1, 4, 2, 0, 0, 1]), made_up(2, [2, 2])]
+    for paper, found in zip(papers, scores(head, *papers), strict=True):
+        assert found.shape == (len(paper.spans), 5)
+        np.testing.assert_allclose(found, scores(head, paper)[0], rtol=0, atol=1e-5)
+
+
+def test_the_order_of_sentences_matters():
+    head = small_head()
+    paper = made_up(3, [1, 2, 3])
+    (found,) = scores(head, paper)
+    (turned,) = scores(head, paper._replace(spans=paper.spans[::-1]))
+    assert np.abs(found - turned[::-1]).min(axis=1).max() > 1e-4
+
+
+def test_tokens_outside_of_sentences_do_not_matter():
+    """Title, [CLS] and [SEP] act through the encoder alone."""
+    head = small_head()
+    paper = made_up(4, [1, 2])
+    numbers = paper.numbers.copy()
+    numbers[[0, 1, 2, -1]] = 100
+    for one, other in zip(scores(head, paper), scores(head, paper._replace(numbers=numbers)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+
+
+def test_far_sentences_share_a_position():
+    long = made_up(5, [0] * 80)
+    assert np.isfinite(scores(small_head(), long)[0]).all()
+
+
+# Fitting.
+
+
+def example(targets: list[list[float]], weights: list[float]) -> Example:
+    paper = made_up(0, [0] * len(targets))
+    return Example(paper, np.array(targets, np.float32), np.array(weights, np.float32))
+
+
+def cross_entropy(row: list[float], targets: list[float]) -> float:
+    total = math.log(sum(map(math.exp, row)))
+    return sum(target * (total - value) for value, target in zip(row, targets, strict=True))
+
+
+def test_the_loss_of_sentences_without_a_chain():
+    model = SimpleNamespace(chain=Chain())  # of zeros: sentences do not act on each other
+    one, two, soft = [1.0, 2.0, 0.5, -1.0, 0.0], [0.0, 3.0, 0.0, 0.0, 1.0], [0.5, 0.25, 0.25, 0.0, 0.0]
+    label = one_hot([2])[0].tolist()
+    assert label == [0, 0, 1, 0, 0]
+    padded = torch.tensor([[one, two], [two, [9.0] * 5]])
+    present = torch.tensor([[True, True], [True, False]])
+    with torch.inference_mode():
+        single = loss(model, padded[:1, :1], present[:1, :1], [example([label], [0.25])])
+        several = loss(model, padded, present, [example([label, soft], [1.0, 0.5]), example([label], [0.25])])
+    assert single.item() == pytest.approx(cross_entropy(one, label))
+    parts = [cross_entropy(one, label), cross_entropy(two, soft), cross_entropy(two, label)]
+    assert several.item() == pytest.approx((parts[0] + 0.5 * parts[1] + 0.25 * parts[2]) / 1.75)
+
+
+def test_the_loss_of_a_sentence_with_its_chain():
+    chain = Chain()
+    chain.begin.data, chain.end.data = torch.tensor([0.0, 1, 2, 3, 4]), torch.tensor([5.0, 0, 0, 0, 0])
+    row = [1.0, 2.0, 0.5, -1.0, 0.0]
+    with torch.inference_mode():
+        found = loss(
+            SimpleNamespace(chain=chain),
+            torch.tensor([[row]]),
+            torch.tensor([[True]]),
+            [example([[0, 0, 0, 1, 0]], [1])],
+        )
+    added = [value + begin for value, begin in zip(row, [5.0, 1, 2, 3, 4], strict=True)]
+    assert found.item() == pytest.approx(cross_entropy(added, [0, 0, 0, 1, 0]))
+
+
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 9), st.integers(0, 3))
+def test_batches_hold_every_paper_once(lengths, size, seed):
+    for order in (None, random.Random(seed)):
+        groups = batches(lengths, size, order)
+        assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
+        assert all(0 < len(group) <= size for group in groups)
+        assert len(groups) == -(-len(lengths) // size)
+    plain = [lengths[i] for group in batches(lengths, size, None) for i in group]
+    assert plain == sorted(lengths)
+
+
+@pytest.fixture(scope="module")
+def planted() -> list[Example]:
+    """Papers whose labels can be told from the states."""
+    chance = random.Random(0)
+    examples = []
+    for seed in range(120):
+        labels = [chance.randrange(5) for _ in range(chance.randint(2, 6))]
+        examples.append(Example(made_up(seed, labels), one_hot(labels), np.ones(len(labels), np.float32)))
+    return examples
+
+
+def fitted(examples: list[Example], seed: int) -> tuple[Head, list[tuple[int, float]]]:
+    head, told = small_head(), []
+    schedule = Schedule(epochs=4, learning_rate=2e-2)
+    fit(head, examples, schedule, seed, lambda epoch, value: told.append((epoch, value)))
+    return head, told
+
+
+def test_a_planted_rule_is_learned_and_a_seed_gives_the_same_weights(planted):
+    head, told = fitted(planted[:80], 3)
+    assert not head.training
+    assert [epoch for epoch, _ in told] == [1, 2, 3, 4]
+    assert told[-1][1] < 0.5 * told[0][1]
+    rest = planted[80:]
+    found = list(predict(head, [example.paper for example in rest]))
+    for row, example in zip(found, rest, strict=True):
+        assert row.shape == example.targets.shape
+        np.testing.assert_allclose(row.sum(axis=1), 1, rtol=0, atol=1e-5)
+    right = np.concatenate(
+        [row.argmax(1) == example.targets.argmax(1) for row, example in zip(found, rest, strict=True)]
+    )
+    assert right.mean() > 0.95
+    again, _ = fitted(planted[:80], 3)
+    other, _ = fitted(planted[:80], 4)
+    weights = [torch.cat([p.flatten() for p in model.parameters()]) for model in (head, again, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_sentences_of_no_weight_teach_nothing(planted):
+    """With the labels of sentences without weight changed, the same is learned."""
+
+    def halved(example: Example, turned: bool) -> Example:
+        targets, weights = example.targets.copy(), example.weights.copy()
+        weights[1:] = 0
+        if turned:
+            targets[1:] = np.roll(targets[1:], 1, axis=1)
+        return Example(example.paper, targets, weights)
+
+    one, other = (fitted([halved(e, turned) for e in planted[:20]], 0)[0] for turned in (False, True))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+# States as the encoder computes them, and the teacher that computes its own.
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder) -> Encoder:
+    return Encoder.open(str(tiny_encoder), "fp32")
+
+
+LONG = Paper("long", "Title", tuple(Sentence(f"Sentence number {i}.") for i in range(60)))
+
+
+def test_recorded_states(encoder, papers, tiny_model):
+    for paper, tokens in zip([papers[0], LONG], record(encoder, (0, 2), [papers[0], LONG]), strict=True):
+        first = next(encoder.windows(paper))
+        assert (tokens.ids.tolist(), list(tokens.spans)) == (first.ids, first.spans)
+        assert len(tokens.spans) < len(LONG.sentences)
+        assert (tokens.numbers.dtype, tokens.scales.dtype) == (np.int8, np.float16)
+        states = layer_states(tiny_model, first.ids)
+        expected = np.stack([states[0], states[2]], axis=1)
+        found = tokens.numbers * tokens.scales.astype(np.float64)
+        assert found.shape == expected.shape == (len(first.ids), 2, 16)
+        assert (np.abs(found - expected) <= 0.6 * tokens.scales + 1e-4).all()
+
+
+def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(encoder, papers, tiny_model):
+    torch.manual_seed(0)
+    teacher = Teacher(tiny_model, (0, 1, 2))
+    head = Head(3 * 16)
+    head.load_state_dict(teacher.head.state_dict())
+    tokens = record(encoder, (0, 1, 2), [*papers[:6], LONG])
+    for one, other in zip(predict(teacher, tokens), predict(head, tokens), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=0.02)
+
+
+def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model):
+    torch.manual_seed(0)
+    teacher = Teacher(tiny_model, (0, 1))
+    before = {name: value.clone() for name, value in teacher.named_parameters()}
+    examples = [
+        Example(tokens, one_hot([2] * len(tokens.spans)), np.ones(len(tokens.spans), np.float32))
+        for tokens in record(encoder, (0, 1), papers[:4])
+    ]
+    fit(teacher, examples, Schedule(epochs=1, papers=2), 0, lambda *_: None)
+    changed = {name for name, value in teacher.named_parameters() if not torch.equal(value, before[name])}
+    assert not any(name.startswith("trunk.embeddings") for name in changed)
+    assert any(name.startswith("trunk.encoder.layer.0") for name in changed)
+    assert "head.chain.begin" in changed
+
+
+# The whole of it.
+
+WORDS = {
+    "background": "people often need help with many old problems",
+    "objective": "we aim to study and find questions",
+    "method": "using a method of layers trained on data",
+    "result": "results show gains by 5 % over them",
+    "other": "code: https://x.y/z",
+}
+"""What sentences of each label are made of, so that a tiny encoder can tell them apart."""
+
+TINY = Recipe(
+    layers=(0, 2),
+    teachers=2,
+    teacher=Schedule(epochs=2, papers=8),
+    unlabelled=20,
+    soft=Schedule(epochs=4),
+    gold=Schedule(epochs=6),
+)
+
+
+def abstract(chance: random.Random) -> dict:
+    labels = [label for label in LABELS if chance.random() < 0.8] or ["method"]
+    sentences = []
+    for label in labels:
+        words = WORDS[label].split()
+        chance.shuffle(words)
+        sentences.append(" ".join(words).capitalize() + ".")
+    confidences = [chance.choice([0.5, 0.75, 1.0]) for _ in labels]
+    return {"sentences": sentences, "labels": labels, "confs": confidences}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory, unlabelled) -> tuple[Path, Path, Path]:
+    """Data laid out as the command takes them: CSAbstruct, unlabelled papers, evaluated papers."""
+    folder, chance = tmp_path_factory.mktemp("data"), random.Random(0)
+    for split, count in (("train", 60), ("dev", 25), ("test", 20)):
+        write(folder / "csabstruct" / f"{split}.jsonl", *(abstract(chance) for _ in range(count)))
+    left_out = write(
+        folder / "evaluated.jsonl",
+        {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]},
+    )
+    return folder / "csabstruct", unlabelled, left_out
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, sources, tiny_encoder, tiny_model):
+    """The folder of a tagger, its card, and the work folder; trained with two seeds."""
+    folder = tmp_path_factory.mktemp("trained")
+    card = train_tagger(
+        *(*sources, folder / "tagger", folder / "work", (0, 1), 1),
+        recipe=TINY,
+        encoder=str(tiny_encoder),
+        weights=tiny_model,
+    )
+    return folder / "tagger", card, folder / "work"
+
+
+def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
+    folder, card, _ = trained
+    assert {path.name for path in folder.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
+    tagger, encoder = Tagger.open(str(folder)), Encoder.open(str(tiny_encoder))
+    assert tagger.shares(encoder)
+    assert tagger.layers == TINY.layers
+    assert tagger.card.training == json.loads(json.dumps(card.training))
+    tagging = TaggingEncoder(encoder, tagger, "predicted")
+    abstracts = read_csabstruct(sources[0])["test"]
+    tagged = [
+        tagging.encode_paper(Paper("x", "", tuple(map(Sentence, one.sentences))))[0] for one in abstracts
+    ]
+    found = score(
+        abstracts, [np.array([sentence.probabilities for sentence in one.sentences]) for one in tagged]
+    )
+    figures = card.training["test"]
+    assert figures == {name: round(getattr(found, name), 2) for name in ("micro_f1", "folded", "confident")}
+    assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
+
+
+def test_the_card_states_how_it_came_about(trained, sources):
+    _, card, _ = trained
+    found = card.training
+    best = max(found["seeds"], key=lambda seed: found["seeds"][seed]["dev"]["confident"])
+    assert found["seed"] == best
+    assert list(found["seeds"]) == [0, 1]
+    assert found["recipe"]["layers"] == TINY.layers
+    assert found["recipe"]["gold"] == TINY.gold._asdict()
+    tests = [found["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
+    assert found["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
+    assert found["parity"]["fp32_max_abs_difference"] < 1e-3
+    assert found["parity"]["int8_same_label"] >= 0.98
+    csabstruct, unlabelled, _ = sources
+    files = {f"CSAbstruct {split}.jsonl": csabstruct / f"{split}.jsonl" for split in ("train", "dev", "test")}
+    assert found["data"] == {
+        name: sha256(path) for name, path in {**files, unlabelled.name: unlabelled}.items()
+    }
+
+
+def test_the_readme_has_the_cards_figures(trained, sources):
+    folder, card, _ = trained
+    text = " ".join((folder / "README.md").read_text().split())
+    found = card.training
+    figures = found["test"]
+    assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
+    for seed, by_split in found["seeds"].items():
+        dev, test = by_split["dev"], by_split["test"]
+        row = (dev["micro_f1"], dev["confident"], test["micro_f1"], test["folded"])
+        assert f"| {seed} | " + " | ".join(f"{figure:.2f}" for figure in row) + " |" in text
+    spread = found["spread"]
+    assert f"micro-F1 {spread['micro_f1']:.2f}, folded {spread['folded']:.2f}" in text
+    assert f"Seed {found['seed']} ships" in text
+    assert card.files[HEAD] in text
+    assert all(digest in text for digest in found["data"].values())
+    # The confusion matrix counts each sentence once, and its diagonal is micro-F1.
+    rows = [re.search(rf"\| {label} \|((?: \d+ \|){{5}})", text)[1] for label in LABELS]
+    confusion = np.array([[int(cell) for cell in row.split("|")[:-1]] for row in rows])
+    abstracts = read_csabstruct(sources[0])["test"]
+    true = [label for one in abstracts for label in one.labels]
+    assert confusion.sum(axis=1).tolist() == np.bincount(true, minlength=5).tolist()
+    assert 100 * np.trace(confusion) / confusion.sum() == pytest.approx(figures["micro_f1"], abs=0.005)
+
+
+@pytest.fixture(scope="module")
+def data(sources, tiny_encoder) -> Data:
+    papers = sample_papers(sources[1], ["Paper 3"], TINY.unlabelled, TINY.sample_seed)
+    return Data(Encoder.open(str(tiny_encoder)), TINY, read_csabstruct(sources[0]), papers)
+
+
+def refuse(*_):
+    raise AssertionError("trained again")
+
+
+def test_finished_parts_are_not_trained_again(trained, data, tiny_model, monkeypatch):
+    *_, work = trained
+    names = {path.name for path in work.iterdir()}
+    assert names == {"teacher-0.pt", "teacher-1.pt", "soft-20.npy", "student-0.pt", "student-1.pt"}
+    monkeypatch.setattr(training, "fit", refuse)
+    students = train_students(data, tiny_model, TINY, (1, 0), work)
+    assert list(students) == [1, 0]
+    for seed, student in students.items():
+        stored = torch.load(work / f"student-{seed}.pt", weights_only=True)
+        assert all(torch.equal(value, stored[name]) for name, value in student.state_dict().items())
+    with pytest.raises(AssertionError, match="trained again"):
+        train_students(data, tiny_model, TINY, (2,), work)
+
+
+def test_the_same_call_gives_the_same_tagger(trained, sources, tmp_path, tiny_encoder, tiny_model):
+    _, card, _ = trained
+    again = train_tagger(
+        *(*sources, tmp_path / "tagger", tmp_path / "work", (0, 1), 1),
+        recipe=TINY,
+        encoder=str(tiny_encoder),
+        weights=tiny_model,
+    )
+    assert again == card
+
+
+def test_unlabelled_papers_lose_their_title_in_part(data):
+    titled = sum(tokens.spans[0][0] > 1 for tokens in data.unlabelled)  # a title stands before the sentences
+    assert 0 < titled < len(data.unlabelled) == TINY.unlabelled
+    assert all(tokens.spans[0][0] == 1 for split in data.papers.values() for tokens in split)
+
+
+@pytest.mark.parametrize("harm", ["cut", "no model", "of another recipe"])
+def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
+    work = tmp_path / "work"
+    work.mkdir()
+    for path in trained[2].iterdir():
+        (work / path.name).write_bytes(path.read_bytes())
+    student = work / "student-0.pt"
+    if harm == "cut":
+        student.write_bytes(student.read_bytes()[:1000])
+    elif harm == "no model":
+        student.write_bytes(b"no model")
+    else:
+        torch.save(small_head().state_dict(), student)
+    message = "student-0.pt: expected a model of this recipe, found .*; give another --work"
+    with pytest.raises(ModelError, match=message) as caught:
+        train_students(data, tiny_model, TINY, (0,), work)
+    assert "\n" not in str(caught.value)
+
+
+def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
+    np.save(tmp_path / "soft-20.npy", np.load(trained[2] / "soft-20.npy")[:-1])
+    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another --w"):
+        train_students(data, tiny_model, TINY, (0,), tmp_path)
+
+
+# Export.
+
+
+def readings(count: int, papers: list[Example]) -> list[Reading]:
+    found = []
+    for example in papers[:count]:
+        batch = Head.collate([example.paper])
+        states = (example.paper.numbers * example.paper.scales.astype(np.float32)).swapaxes(0, 1)
+        found.append(Reading(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
+    return found
+
+
+def test_an_exported_head_gives_the_same_scores(planted, tmp_path):
+    head, _ = fitted(planted[:80], 0)
+    parity = export_head(head, readings(40, planted), tmp_path / HEAD)
+    assert parity["fp32_max_abs_difference"] < 1e-4
+    assert 0 < parity["int8_max_abs_difference"] < 1
+    assert parity["int8_same_label"] > 0.98
+
+
+class Changing(torch.nn.Module):
+    """A head that is not the same once it was exported."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.head, self.calls = head, 0
+
+    def forward(self, *batch):
+        self.calls += 1
+        return self.head(*batch) + self.calls
+
+
+class Fragile(torch.nn.Module):
+    """Label scores that differ by less than eight bits can tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(2 * WIDTH, 5)
+        self.linear.weight.data = torch.ones(5, 2 * WIDTH) + 1e-3 * torch.randn(5, 2 * WIDTH)
+        self.linear.bias.data.zero_()
+
+    def forward(self, states, spans, present):
+        inside = spans.float()
+        return self.linear(inside @ states / inside.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("head", [Changing(small_head()), Fragile()], ids=["fp32", "int8"])
+def test_a_head_that_does_not_survive_the_export_is_refused(planted, tmp_path, head):
+    with pytest.raises(
+        ModelError, match=r"parity check: expected fp32 within .* and int8 .*, found "
+    ) as caught:
+        export_head(head, readings(20, planted), tmp_path / HEAD)
+    found = str(caught.value).partition("found ")[2]
+    exact = float(re.search(r"fp32_max_abs_difference': ([\d.e-]+)", found)[1])
+    assert (exact > 0.5) is isinstance(head, Changing)
+
+
+def test_a_failed_export_publishes_nothing(trained, data, tmp_path, monkeypatch):
+    from qbe.train import tagger_publish
+
+    def refused(*_):
+        raise ModelError("parity check: no")
+
+    monkeypatch.setattr(tagger_publish, "export_head", refused)
+    with pytest.raises(ModelError, match="parity check"):
+        tagger_publish.publish(data, TINY, {0: Head(2 * 16).eval()}, {}, tmp_path / "tagger")
+    assert not any(tmp_path.iterdir())
+
+
+# The command.
+
+
+def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, trained):
+    calls = []
+    monkeypatch.setattr(
+        "qbe.train.tagger_publish.train_tagger", lambda *arguments: calls.append(arguments) or trained[1]
+    )
+    arguments = ["tagger", "--output", "out", "--work", "work", "--threads", "2"]
+    monkeypatch.setenv("QBE_DATA", str(tmp_path))
+    main([*arguments, "--seeds", "3,1,3", "--leave-out", "mine.jsonl"])
+    csabstruct, unlabelled = tmp_path / "csabstruct", tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz"
+    assert calls == [
+        (csabstruct, unlabelled, Path("mine.jsonl"), Path("out"), Path("work"), (3, 1), 2),
+    ]
+    figures = trained[1].training["test"]
+    found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
+    assert capsys.readouterr().out == f"out: {found} on CSAbstruct's test split\n"
+
+
+def test_usage_errors_of_the_command(monkeypatch):
+    monkeypatch.delenv("QBE_DATA", raising=False)
+    arguments = ["tagger", "--output", "out", "--work", "work"]
+    for wrong, message in (
+        (["--seeds", "one"], "expected seeds such as 0,1,2, found 'one'; check --seeds"),
+        (["--threads", "0"], "expected --threads of at least 1, found 0"),
+        ([], "expected --csabstruct, or QBE_DATA set to a folder that holds csabstruct, found neither"),
+        (["--csabstruct", "x", "--unlabelled", "y"], "expected --leave-out, or QBE_DATA set to"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            main([*arguments, *wrong])
+
+
+def test_training_without_torch_names_the_packages():
+    program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
+    program += "from qbe.train.__main__ import main; _cli.run('qbe.train', main)"
+    line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
+    line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "qbe.train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
+    )
+
+
+def test_the_recipe_that_ships_is_the_default():
+    assert inspect.signature(train_tagger).parameters["recipe"].default == Recipe()
