@@ -537,7 +537,8 @@ def refuse(*_):
 def test_finished_parts_are_not_trained_again(trained, data, tiny_model, monkeypatch):
     *_, work = trained
     names = {path.name for path in work.iterdir()}
-    assert names == {"teacher-0.pt", "teacher-1.pt", "soft-20.npy", "student-0.pt", "student-1.pt"}
+    parts = {"teacher-0.pt", "teacher-1.pt", "soft-20.npy", "student-0.pt", "student-1.pt"}
+    assert names == {*parts, "made-from.json"}
     monkeypatch.setattr(training, "fit", refuse)
     students = train_students(data, tiny_model, TINY, (1, 0), work)
     assert list(students) == [1, 0]
@@ -707,3 +708,12 @@ def test_training_without_torch_names_the_packages():
 
 def test_the_recipe_that_ships_is_the_default():
     assert inspect.signature(train_tagger).parameters["recipe"].default == Recipe()
+
+
+def test_a_work_folder_serves_one_recipe(tmp_path):
+    from qbe.train.tagger_publish import _claim
+
+    for _ in range(2):
+        _claim(tmp_path / "work", {"recipe": {"teachers": 2}})
+    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
+        _claim(tmp_path / "work", {"recipe": {"teachers": 3}})

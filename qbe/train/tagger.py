@@ -45,7 +45,7 @@ class Recipe(NamedTuple):
     teacher: Schedule = Schedule(epochs=3, papers=8)
     unlabelled: int = 12_000
     untitled: float = 0.5
-    soft: Schedule = Schedule(epochs=2)
+    soft: Schedule = Schedule(epochs=3)
     gold: Schedule = Schedule(epochs=3, learning_rate=3e-4)
     sample_seed: int = 0
 

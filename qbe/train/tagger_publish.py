@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 import tempfile
@@ -14,8 +15,9 @@ import torch
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
+from qbe.errors import ModelError
 from qbe.export.tagger import Reading, export_head
-from qbe.files import publish_directory, sha256
+from qbe.files import publish_directory, sha256, write_text
 from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
@@ -59,13 +61,25 @@ def train_tagger(
     labelled = read_csabstruct(csabstruct)
     evaluated = (paper.title for paper in read_jsonl(leave_out, split_sentences))
     papers = sample_papers(unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
+    sources = {f"CSAbstruct {split}.jsonl": sha256(csabstruct / f"{split}.jsonl") for split in SPLITS}
+    sources[unlabelled.name] = sha256(unlabelled)
+    _claim(work, {"recipe": _record(recipe), "encoder": encoder, "data": sources})
     torch.set_num_threads(threads)
     data = Data(Encoder.open(encoder, threads=threads), recipe, labelled, papers)
-    work.mkdir(parents=True, exist_ok=True)
     weights = weights or packaged_weights(ENCODERS[DEFAULT_ENCODER])
-    students = train_students(data, weights, recipe, seeds, work)
-    sources = {f"CSAbstruct {split}.jsonl": sha256(csabstruct / f"{split}.jsonl") for split in SPLITS}
-    return publish(data, recipe, students, {**sources, unlabelled.name: sha256(unlabelled)}, output)
+    return publish(data, recipe, train_students(data, weights, recipe, seeds, work), sources, output)
+
+
+def _claim(work: Path, facts: Mapping[str, Any]) -> None:
+    """Note in a work folder what its parts are made from; refuse one whose parts are made from others."""
+    note, text = work / "made-from.json", json.dumps(facts, indent=1) + "\n"
+    if not note.exists():
+        write_text(note, text)
+    elif note.read_text() != text:
+        raise ModelError(
+            f"{work}: expected parts of the same recipe and data, found those of others (see {note.name}); "
+            "give another --work"
+        )
 
 
 def publish(
