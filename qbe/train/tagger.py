@@ -34,7 +34,7 @@ Model = TypeVar("Model", Head, Teacher)
 
 
 class Recipe(NamedTuple):
-    """How the tagger is trained. Chosen on CSAbstruct's ``dev``; see the model's card.
+    """How the tagger is trained; what was chosen on which data stands in the model's card.
 
     ``layers`` of the encoder are read (0: embeddings). ``unlabelled`` papers are labelled by
     ``teachers`` models; a part ``untitled`` of them is read without its title, as CSAbstruct has none.
