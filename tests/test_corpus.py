@@ -412,6 +412,8 @@ def test_offsets_point_into_the_abstract_as_it_came():
     assert offsets is not None
     assert [raw[begin:end] for begin, end in offsets] == ["One\n sentence.", "Another\x07one.", "Glued here."]
     assert locate("One.", ["One.", "Two."]) is None
+    assert locate("One. Two.", ["One", "Two"]) is None
+    assert locate("One. Two.", ["One."]) is None
 
 
 @given(st.lists(st.text(alphabet="ab. \n\u00a0\u2003\x01é", max_size=12).filter(lambda text: text.split())))

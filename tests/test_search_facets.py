@@ -381,6 +381,7 @@ def test_json_without_explaining_is_as_it_was():
         "query_sentence",
         "position",
         "sentence",
+        "offsets",
         "facet",
         "score",
     ]

@@ -19,7 +19,8 @@ _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f]+")
 def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
     """Offsets into ``text`` of the sentences that it was split into, in their order.
 
-    White space and control characters may differ. None where a splitter has added visible characters.
+    White space and control characters may differ. None where a splitter has added or dropped
+    visible characters.
     """
     found = []
     words = _VISIBLE.finditer(text)
@@ -37,7 +38,7 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
             first = begin if first is None else first
             begin, left = begin + taken, left - taken
         found.append((begin if first is None else first, begin))
-    return tuple(found)
+    return tuple(found) if begin == end and next(words, None) is None else None
 
 
 def parse_offsets(value: Any, sentences: int, where: str) -> Offsets:
