@@ -67,10 +67,8 @@ class Tagger:
         """
         if not spans:
             return np.zeros((0, self.width), np.float32)
-        inside = np.zeros((1, len(spans), len(states[0])), np.bool_)
-        for i, (begin, end) in enumerate(spans):
-            inside[0, i, begin:end] = True
-        scores: Floats = self._session.run(None, {"states": np.stack(states), "spans": inside})[0][0]
+        feed = {"states": np.stack(states), "spans": inside(spans, len(states[0]))}
+        scores: Floats = self._session.run(None, feed)[0][0]
         return scores
 
     def probabilities(self, scores: Floats) -> list[FacetProbabilities]:
@@ -81,6 +79,14 @@ class Tagger:
         found = marginals(scores.astype(np.float64), self._begin, self._end, self._transitions)
         found = found.astype(np.float16)
         return [FacetProbabilities(*row) for row in found.tolist()]
+
+
+def inside(spans: Sequence[tuple[int, int]], tokens: int) -> NDArray[np.bool_]:
+    """Which tokens belong to which sentence (1, sentences, tokens), as a head is told it."""
+    mask = np.zeros((1, len(spans), tokens), np.bool_)
+    for i, (begin, end) in enumerate(spans):
+        mask[0, i, begin:end] = True
+    return mask
 
 
 def labelled(paper: Paper, probabilities: Sequence[FacetProbabilities]) -> Paper:

@@ -28,6 +28,12 @@ class Tokens(NamedTuple):
     numbers: NDArray[np.int8]
     scales: NDArray[np.float16]
 
+    @property
+    def states(self) -> Floats:
+        """The encoder's states (tokens, layers, dimension)."""
+        states: Floats = self.numbers.astype(np.float32) * self.scales.astype(np.float32)
+        return states
+
 
 class StateRecorder:
     """A `qbe.encode.reader.TokenReader` that keeps what it reads first."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -119,7 +118,7 @@ class Head(nn.Module):
         spans, present = layout(papers)
         states = torch.zeros(len(papers), spans.shape[2], papers[0].numbers[0].size)
         for row, paper in zip(states, papers, strict=True):
-            values = torch.from_numpy(paper.numbers.astype(np.float32) * paper.scales.astype(np.float32))
+            values = torch.from_numpy(paper.states)
             row[: len(values)] = functional.layer_norm(values, values.shape[-1:]).flatten(1)
         return Batch(states, spans, present)
 

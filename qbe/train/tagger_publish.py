@@ -21,7 +21,7 @@ from qbe.files import publish_directory, sha256, write_text
 from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
-from qbe.tag.tagger import Tagger
+from qbe.tag.tagger import Tagger, inside
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.train.csabstruct import LABELS, SPLITS, read_csabstruct
@@ -141,11 +141,8 @@ def publish(
 
 
 def _reading(paper: Tokens) -> Reading:
-    values = paper.numbers.astype(np.float32) * paper.scales.astype(np.float32)
-    spans = np.zeros((1, len(paper.spans), len(values)), np.bool_)
-    for i, (begin, end) in enumerate(paper.spans):
-        spans[0, i, begin:end] = True
-    return Reading(np.ascontiguousarray(values.swapaxes(0, 1)), spans)
+    states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
+    return Reading(states, inside(paper.spans, len(paper.ids)))
 
 
 def _measure(data: Data, tagger: Tagger) -> Scores:
