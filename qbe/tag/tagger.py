@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
+from qbe.encode.reader import Floats
 from qbe.errors import ModelError
 from qbe.models.registry import DEFAULT_TAGGER
 from qbe.models.session import open_session
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger
 from qbe.tag.chain import marginals
 from qbe.types import FacetProbabilities, Paper, Sentence
-
-Floats = NDArray[np.float32]
 
 
 class Tagger:

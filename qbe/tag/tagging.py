@@ -6,16 +6,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from qbe.encode.encoder import Encoder, PaperVectors
 from qbe.encode.parallel import ordered_map
+from qbe.encode.reader import Floats
 from qbe.errors import ModelError, UsageError
 from qbe.tag.tagger import Tagger, labelled
 from qbe.types import Paper
-
-Floats = NDArray[np.float32]
 
 FACETS = ("given", "predicted")
 """Which labels count: those a corpus brings, where it does, or always the tagger's."""

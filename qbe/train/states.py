@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.parallel import ordered_map
+from qbe.encode.reader import Floats
 from qbe.types import Paper
-
-Floats = NDArray[np.float32]
 
 
 class Tokens(NamedTuple):
