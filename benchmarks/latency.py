@@ -111,7 +111,7 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
 
 def _floors(index: Index, queries: Sequence[Query]) -> None:
     from benchmarks import floors
-    from qbe.search.selection import selected_positions
+    from qbe.encode.selection import selected_positions
 
     sentences, dimension = index.sentence_vectors.shape
     chosen = sum(len(selected_positions(query)) for query in queries) / len(queries)

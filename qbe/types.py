@@ -171,11 +171,20 @@ class Match(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One ranked paper. ``matches`` is empty where a searcher knows no sentences (bm25)."""
+    """One ranked paper.
+
+    ``matches`` is empty where a searcher knows no sentences (bm25). ``parts``, there only where a search was
+    asked to explain itself, are the scores that ``score`` came from, by name: those of the first stage's
+    components before fusion and, where a reranker took part, ``first`` (the first stage's) and ``reranker``
+    (absent from a paper below its depth). ``driven_by`` is the pair of sentences that drove a reranker's
+    score, where it tells.
+    """
 
     docid: str
     score: float
     matches: tuple[Match, ...] = ()
+    parts: Mapping[str, float] | None = None
+    driven_by: Match | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,28 @@ def tiny_tagger(tmp_path_factory, tiny_encoder) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_classifier(tmp_path_factory, tiny_model) -> Path:
+    """A model folder as Hugging Face lays it out: the tiny model under a head that scores pairs of texts."""
+    from support.tiny_classifier import write_classifier
+
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-classifier"
+    write_classifier(folder, tiny_model)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_cross_encoder(tmp_path_factory, tiny_classifier) -> Path:
+    """The tiny classifier, exported by the command line."""
+    folder = tmp_path_factory.mktemp("exported") / "tiny-cross-encoder"
+    command = [sys.executable, "-m", "qbe.export", "cross-encoder"]
+    command += ["--model", tiny_classifier, "--output", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp16", "fp32"]
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
     from qbe.index.build import build_index

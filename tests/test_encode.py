@@ -279,13 +279,13 @@ def test_default_encoder_agrees_with_transformers(original, papers, precision):
 def test_what_is_cut_is_told(encoder, caplog):
     encoder.encode_paper(PAPERS[0])
     assert not caplog.messages
-    tokens = len(encoder._tokens("ab " * 100))
+    tokens = len(encoder.tokenizer.ids("ab " * 100))
     assert tokens > MAX_TOKENS
     encoder.encode_paper(paper("", "Short.", "ab " * 100))
     encoder.encode_paper(PAPERS[3])
     assert caplog.messages == [
         f"paper x: 1 of its sentences longer than the {MAX_TOKENS - 2} tokens that the encoder reads of one, "
         f"cut there; the longest has {tokens}",
-        f"paper x: title of {len(encoder._tokens(PAPERS[3].title))} tokens cut to the {MAX_TOKENS // 4} that "
+        f"paper x: title of {len(encoder.tokenizer.ids(PAPERS[3].title))} tokens cut to the {MAX_TOKENS // 4} that "
         "the encoder reads",
     ]

@@ -13,8 +13,9 @@ from support.damage import truncate
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
 from qbe.files import lock, sha256
-from qbe.models import encoder_files
-from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, read_card, resolve_encoder
+from qbe.models import encoder_files, exports
+from qbe.models.encoder_files import CARD, ENCODER, EXPORT_FORMAT, EncoderFiles, read_card, resolve_encoder
+from qbe.models.exports import cached_export
 from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
 from qbe.models.session import open_session
 
@@ -116,7 +117,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
         shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(encoder_files.subprocess, "run", run)
+    monkeypatch.setattr(exports.subprocess, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
@@ -127,13 +128,13 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
 
 
 def test_an_export_under_way_or_failing_is_told(model, cache, monkeypatch):
-    destination = encoder_files._destination("model", sha256(model / "model.safetensors"))
+    destination = cached_export(ENCODER, "model", sha256(model / "model.safetensors"))
     with (
         lock(destination.with_name(destination.name + ".lock")),
         pytest.raises(ModelError, match="another process"),
     ):
         resolve_encoder(str(model))
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe.export: the reason\n")
-    monkeypatch.setattr(encoder_files.subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe\.export: the reason"):
         resolve_encoder(str(model))

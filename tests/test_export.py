@@ -74,7 +74,7 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
         ),
     )
     monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
-    monkeypatch.setattr(export, "_quantize", lambda _, path: path.write_bytes(b"int8"))
+    monkeypatch.setattr(export, "to_int8", lambda _, path: path.write_bytes(b"int8"))
     monkeypatch.setattr(export, "_parity", lambda *_: {})
     destination = tmp_path / "out" / "tiny"
     export.export_encoder(tiny_model, "first", "here", destination)

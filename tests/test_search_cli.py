@@ -1,4 +1,4 @@
-"""``python -m qbe.search``: sources of queries, forms of output, errors, exit codes."""
+"""``python -m qbe.search`` without reranking: sources of queries, forms of output, errors, exit codes."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def search(tiny_index, capsys):
     """Run the command in this process; gives what it printed."""
 
     def run(*arguments: object) -> str:
-        main(["--index", str(tiny_index), *map(str, arguments)])
+        main(["--index", str(tiny_index), "--rerank", "none", *map(str, arguments)])
         return capsys.readouterr().out
 
     return run
@@ -88,7 +88,8 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
 
 def test_two_processes_write_the_same_bytes(tiny_index, sample, tmp_path):
     for name, threads in (("one", "1"), ("two", "2")):
-        arguments = ("--topics", sample / "topics.tsv", "--threads", threads, "--output", tmp_path / name)
+        arguments = ("--topics", sample / "topics.tsv", "--rerank", "none", "--threads", threads)
+        arguments += ("--output", tmp_path / name)
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads}
         done = command("--index", tiny_index, *arguments, env=environment)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -232,7 +233,8 @@ def test_errors_are_one_line_with_the_right_exit_code(tmp_path, tiny_index):
 
 
 def test_a_reader_that_goes_away_is_no_error(tiny_index, sample):
-    line = f"{sys.executable} -m qbe.search --index {tiny_index} --topics {sample}/topics.tsv | head -1"
+    options = f"--index {tiny_index} --topics {sample}/topics.tsv --rerank none"
+    line = f"{sys.executable} -m qbe.search {options} | head -1"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""

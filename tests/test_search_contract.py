@@ -1,12 +1,15 @@
-"""What every first stage promises, whatever it is made of."""
+"""What every searcher promises, whatever it is made of: first stages, and rerankers behind them."""
 
 import math
 from dataclasses import replace
 
 import pytest
+from support.rerankers import Overlap
 
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.rerank.open import open_reranker
+from qbe.search.reranked import RerankingSearcher
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools
 from qbe.types import Facet, Paper, Query, Sentence
@@ -20,7 +23,11 @@ STAGES = {
     "fused weighted": ("fused", {"fusion": "weighted"}),
     "fused rrf": ("fused", {"fusion": "rrf"}),
     "fused shallow": ("fused", {"depth": 3, "weights": {"bm25": 1.0, "facet": 0.5, "sentences": 0.5}}),
+    "bm25 + overlap": ("bm25", {}, "overlap", {}),
+    "dense + overlap alone, shallow": ("dense", {}, "overlap", {"depth": 5, "weight": 1.0}),
+    "fused + cross-encoder": ("fused", {}, "cross-encoder", {"depth": 20, "weight": 0.25}),
 }
+"""First stage and its options; then, if any, reranker and the options of reranking."""
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +42,27 @@ def stage(request):
 
 
 @pytest.fixture(scope="module")
-def searcher(index, stage) -> Searcher:
-    return Searcher(index, stage[0], **stage[1])
+def open_searcher(stage, request):
+    """Open the stage on an index."""
+
+    def opened(index: Index) -> Searcher | RerankingSearcher:
+        first, options, *reranking = stage
+        searcher = Searcher(index, first, **options)
+        if not reranking:
+            return searcher
+        name, options = reranking
+        if name == "overlap":
+            return RerankingSearcher(searcher, index, Overlap(), **options)
+        folder = request.getfixturevalue("tiny_cross_encoder")
+        reranker = open_reranker(str(folder), threads=index.threads, query_tokens=64, candidate_tokens=64)
+        return RerankingSearcher(searcher, index, reranker, **options)
+
+    return opened
+
+
+@pytest.fixture(scope="module")
+def searcher(index, open_searcher) -> Searcher | RerankingSearcher:
+    return open_searcher(index)
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +125,9 @@ def test_the_sample_pools_are_ranked_whole(searcher, index, sample):
         assert sorted(hit.docid for hit in found) == sorted(pool)
 
 
-def test_the_same_twice_and_with_other_threads(searcher, stage, tiny_index, queries):
+def test_the_same_twice_and_with_other_threads(searcher, open_searcher, tiny_index, queries):
     with Index(tiny_index, threads=3) as threaded:
-        again = Searcher(threaded, stage[0], **stage[1])
+        again = open_searcher(threaded)
         for query in queries:
             found = searcher.search(query, 50)
             assert searcher.search(query, 50) == found
@@ -124,6 +150,25 @@ def test_matches_name_the_closest_sentences(searcher, index, queries):
             assert all(0 <= match.position < count for match in hit.matches)
         plain = searcher.search(query, 5, matches=False)
         assert plain == [hit._replace(matches=()) for hit in searcher.search(query, 5)]
+
+
+def test_parts_are_told_where_asked_for(searcher, stage, queries):
+    parts = {"bm25": {"bm25"}, "dense": {"dense"}, "fused": {"bm25", "sentences", "whole"}}[stage[0]]
+    reranking = stage[3] if len(stage) > 2 else None
+    depth = 0 if reranking is None else reranking.get("depth", 100)
+    for query in queries:
+        expected = set(parts)
+        if stage[0] == "fused" and query.facet:
+            expected.add("facet")
+        if reranking is not None:
+            expected.add("first")
+        found = searcher.search(query, 40, explain=True)
+        for rank, hit in enumerate(found):
+            assert set(hit.parts) == expected | ({"reranker"} if rank < depth else set())
+            assert all(isinstance(score, float) and math.isfinite(score) for score in hit.parts.values())
+            if "first" in hit.parts and stage[0] != "fused":
+                assert hit.parts["first"] == hit.parts[stage[0]]
+        assert [hit._replace(parts=None) for hit in found] == searcher.search(query, 40)
 
 
 def test_a_pool_that_names_unknown_papers_is_refused(searcher, queries):

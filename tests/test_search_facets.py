@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.papers import Papers
 
 from qbe.datasets.embedded import copy_sample
 from qbe.encode.encoder import Encoder
+from qbe.encode.selection import is_guess, selected_positions
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.build import build_index
 from qbe.index.index import Index
@@ -18,7 +20,6 @@ from qbe.search.dense import QueryVectors
 from qbe.search.explain import describe, explain_query
 from qbe.search.present import to_json, to_table
 from qbe.search.searcher import Searcher
-from qbe.search.selection import is_guess, selected_positions
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Query, Sentence
@@ -84,10 +85,10 @@ def tag(tiny_encoder, tiny_tagger):
 
 @pytest.fixture
 def search(capsys):
-    """Run the command in this process; gives what it printed."""
+    """Run the command in this process, without reranking; gives what it printed."""
 
     def run(index: Path, *arguments: object) -> str:
-        main(["--index", str(index), *map(str, arguments)])
+        main(["--index", str(index), "--rerank", "none", *map(str, arguments)])
         return capsys.readouterr().out
 
     return run
@@ -310,16 +311,6 @@ def test_explaining_without_a_facet_tags_too(search, raw_index, unlabelled_index
 
 
 # Presentation, worked by hand.
-
-
-class Papers:
-    """As much of an index as presentation reads."""
-
-    def __init__(self, *papers: Paper) -> None:
-        self._papers = {paper.paper_id: paper for paper in papers}
-
-    def paper(self, paper_id: str) -> Paper:
-        return self._papers[paper_id]
 
 
 GIVEN = Paper("old", "An old one", (Sentence("B.", Facet.BACKGROUND), Sentence("O.")), True, {"year": "1999"})

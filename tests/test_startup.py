@@ -1,5 +1,6 @@
 """What is not loaded: help, usage errors and importing are light, searching needs no PyTorch."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -59,6 +60,8 @@ USAGE_ERRORS = {
     "search without index": ["--paper", "1"],
     "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
+    "search reranked not at all": ["--index", "x", "--paper", "1", "--reranker", "y"],
+    "search reranked too shallowly": ["--index", "x", "--topics", "y", "--rerank-depth", "0"],
     "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
     "evaluate without run": ["--qrels", "x"],
     "datasets": ["nosuch", "--output", "x"],
@@ -84,7 +87,7 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
     [
         (["--paper", "s001"], {"onnxruntime", "tokenizers"}),
         (
-            ["--paper", "s001", "--facet", "method", "--format", "table", "--explain"],
+            ["--paper", "s001", "--facet", "method", "--rerank", "none", "--format", "table", "--explain"],
             {"onnxruntime", "tokenizers"},
         ),
         (["--text", "One sentence. And another."], set()),
@@ -100,6 +103,16 @@ def test_searching_needs_no_pytorch(tiny_index, options, absent):
 
 def test_tagging_a_query_needs_no_pytorch(tiny_index, tiny_tagger):
     options = ["--text", "One sentence. And another.", "--facet", "method", "--tagger", tiny_tagger]
+    options += ["--rerank", "none"]
+    code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
+    assert code == 0
+    assert {"numpy", "onnxruntime", "tokenizers"} <= modules
+    assert not modules & {"torch", "transformers", "datasets", "openai", "scipy", "onnx"}
+
+
+def test_reranking_needs_no_pytorch(tiny_index, tiny_cross_encoder):
+    options = ["--paper", "s001", "--facet", "method", "--reranker", tiny_cross_encoder]
+    options += ["--query-tokens", 64, "--candidate-tokens", 64]
     code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
     assert code == 0
     assert {"numpy", "onnxruntime", "tokenizers"} <= modules
@@ -108,10 +121,11 @@ def test_tagging_a_query_needs_no_pytorch(tiny_index, tiny_tagger):
 
 def test_choices_of_search_are_those_of_its_modules():
     """They are written out in the command line, which may not load the modules for its help."""
-    from qbe.search.__main__ import parser
+    from qbe.models.reranker_files import RERANKER_PRECISIONS
     from qbe.search.bm25 import QUERY_FORMS
     from qbe.search.fusion import FUSIONS
     from qbe.search.matching import MATCHES
+    from qbe.search.options import parser
     from qbe.search.searcher import FIRST_STAGES
     from qbe.tag.tagging import FACETS
 
@@ -121,3 +135,16 @@ def test_choices_of_search_are_those_of_its_modules():
     assert choices["match"] == tuple(MATCHES)
     assert choices["fusion"] == tuple(FUSIONS)
     assert choices["facets"] == FACETS
+    assert choices["rerank_precision"] == RERANKER_PRECISIONS
+
+
+def test_defaults_of_reranking_are_those_of_its_modules():
+    from qbe.rerank.open import open_reranker
+    from qbe.search.options import parser
+
+    helps = {action.dest: action.help for action in parser()._actions}
+    names = {"name": "reranker", "precision": "rerank_precision"}
+    for parameter in inspect.signature(open_reranker).parameters.values():
+        if parameter.name != "threads":
+            told = re.search(r"\(default: ([\w-]+)", helps[names.get(parameter.name, parameter.name)])
+            assert told[1] == str(parameter.default)

@@ -10,7 +10,8 @@ import numpy as np
 
 from qbe.encode.parallel import ordered_map
 from qbe.encode.reader import Floats, TokenReader
-from qbe.encode.windows import SpecialTokens, Window, sentence_room, title_room, windows
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.encode.windows import Window, sentence_room, title_room, windows
 from qbe.errors import ModelError
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
 from qbe.models.registry import DEFAULT_ENCODER
@@ -46,16 +47,11 @@ class Encoder:
 
     def __init__(self, files: EncoderFiles, threads: int = 1) -> None:
         """Load the model and tokenizer; raises ModelError when a file is damaged."""
-        from tokenizers import Tokenizer
-
         files.verify()
         self.files = files
         self.threads = threads
         self._session = open_session(files.model)
-        self._tokenizer = Tokenizer.from_file(str(files.tokenizer))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._special = self._special_tokens()
+        self.tokenizer = PaperTokenizer(files.tokenizer)
 
     @classmethod
     def open(cls, name: str = DEFAULT_ENCODER, precision: str = "int8", threads: int = 1) -> Encoder:
@@ -95,8 +91,8 @@ class Encoder:
 
     def windows(self, paper: Paper) -> Iterator[Window]:
         """The passes through the model that a paper takes; a warning tells what did not fit and was cut."""
-        title = self._tokens(paper.title)
-        sentences = [self._tokens(sentence.text) for sentence in paper.sentences]
+        title = self.tokenizer.ids(paper.title)
+        sentences = [self.tokenizer.ids(sentence.text) for sentence in paper.sentences]
         limit = self.files.card.max_tokens
         room = sentence_room(title, limit)
         cut = [len(sentence) for sentence in sentences if len(sentence) > room]
@@ -111,7 +107,7 @@ class Encoder:
                 "paper %s: title of %d tokens cut to the %d that the encoder reads",
                 *(paper.paper_id, len(title), title_room(limit)),
             )
-        return windows(title, sentences, self._special, limit)
+        return windows(title, sentences, self.tokenizer.special, limit)
 
     def _outputs(self, reader: TokenReader | None) -> list[str]:
         """Names of the outputs that a pass computes: the last layer's, then the reader's."""
@@ -130,20 +126,6 @@ class Encoder:
         ids = np.array([window.ids], dtype=np.int64)
         states = self._session.run(outputs, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         return [state[0] for state in states]
-
-    def _tokens(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def _special_tokens(self) -> SpecialTokens:
-        ids = [self._tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[UNK]")]
-        known = [identity for identity in ids if identity is not None]
-        if len(known) < len(ids):
-            raise ModelError(
-                f"{self.files.tokenizer}: expected a BERT-family tokenizer with [CLS], [SEP] and [UNK], "
-                f"found {len(known)} of them; give another --encoder"
-            )
-        return SpecialTokens(*known)
 
 
 def _unit(vectors: Floats) -> Floats:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qbe import _cli
 from qbe.errors import UsageError
+
+if TYPE_CHECKING:
+    from qbe.evaluate.queries import Facing
+    from qbe.evaluate.report import Report
 
 EPILOG = """\
 NAME.background.trec, NAME.method.trec and NAME.result.trec are one run, NAME, and get one row.
@@ -23,6 +28,9 @@ retrieved, and both are told on standard error. A facet of which a run answers n
 example:
   python -m qbe.evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --run runs/csfcube.*.trec \\
       --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
+  python -m qbe.evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
+      --run runs/csfcube.fused+rerank.*.trec --baseline runs/csfcube.fused.*.trec \\
+      --plot runs/gains.svg --worst 10
 """
 
 
@@ -45,6 +53,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--published", action="store_true", help="show published figures beside (with --protocol csfcube)")
     add("--output", type=Path, metavar="FILE", help="write the whole report as JSON")
+    add(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw what each query gains or loses against the baseline under the first run (.svg, .png)",
+    )
+    add(
+        "--worst",
+        type=int,
+        metavar="N",
+        help="print the N queries that lose most against the baseline under the first run, and its N lowest",
+    )
+    add("--corpus", type=Path, metavar="FILE", help="JSON lines with paper_id and title, for --worst")
     return parser
 
 
@@ -56,10 +77,21 @@ def main(argv: list[str]) -> None:
         raise UsageError(
             "published figures are those of the test folds; leave out --published or --split dev"
         )
+    by_query = options.plot is not None or options.worst is not None
+    if by_query and not (options.protocol and options.baseline):
+        raise UsageError("--plot and --worst need --protocol csfcube and a --baseline; give both")
+    if options.worst is not None and options.worst < 1:
+        raise UsageError(f"expected --worst of at least 1, found {options.worst}")
+    if options.corpus and options.worst is None:
+        raise UsageError("--corpus gives the titles that --worst prints; add --worst or leave out --corpus")
 
+    from qbe.evaluate.plot import check_plot, write_plot
+    from qbe.evaluate.queries import facing
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import build_report
 
+    if options.plot:
+        check_plot(options.plot)
     report = build_report(
         options.qrels,
         options.run,
@@ -73,6 +105,10 @@ def main(argv: list[str]) -> None:
     for name, evaluation in report.rows.items():
         for warning in evaluation.warnings:
             print(f"qbe.evaluate: warning: {name}: {warning}", file=sys.stderr)
+    pair = facing(report) if by_query else None
+    worst = _worst(report, pair, options) if pair and options.worst else ""
+    if pair and options.plot:
+        write_plot(options.plot, pair)
     if options.output:
         import json
 
@@ -80,6 +116,17 @@ def main(argv: list[str]) -> None:
 
         write_text(options.output, json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n")
     print(to_text(report), end="")
+    if worst:
+        print(f"\n{worst}", end="")
+
+
+def _worst(report: Report, pair: Facing, options: argparse.Namespace) -> str:
+    from qbe.evaluate.inputs import read_titles
+    from qbe.evaluate.queries import outcomes
+    from qbe.evaluate.render import worst_to_text
+
+    titles = read_titles(options.corpus) if options.corpus else {}
+    return worst_to_text(pair, outcomes(report, pair, options.qrels), options.worst, titles)
 
 
 if __name__ == "__main__":

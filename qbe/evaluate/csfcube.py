@@ -24,21 +24,28 @@ CUTOFF = 20
 Grades = Sequence[int]
 
 
-def _dcg(grades: Grades) -> float:
-    """Discounted cumulated gain with linear gains and discounts 1, 1, 1/log2(3), 1/log2(4), ...
+def discount(rank: int) -> float:
+    """What a gain at a rank from 1 is divided by: 1, 1, log2(3), log2(4), ...
 
     This is the original form of Järvelin and Kekäläinen (2002) with base 2, in which the first two
-    ranks count alike. Negative grades gain nothing.
+    ranks count alike.
     """
-    return sum(
-        max(grade, 0) / math.log2(rank) if rank > 1 else max(grade, 0)
-        for rank, grade in enumerate(grades, start=1)
-    )
+    return max(1.0, math.log2(rank))
+
+
+def _dcg(grades: Grades) -> float:
+    """Discounted cumulated gain with linear gains; negative grades gain nothing."""
+    return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades, start=1))
+
+
+def ndcg_cutoff(pool_size: int) -> int:
+    """How many ranks NDCG%20 looks at: a fifth of the pool, rounded down."""
+    return int(0.20 * pool_size)
 
 
 def ndcg_percent(ranked: Grades, pool: Collection[int]) -> float:
     """NDCG%20: NDCG at a fifth of the pool (rounded down), in [0, 1]; 0 when nothing there can gain."""
-    cutoff = int(0.20 * len(pool))
+    cutoff = ndcg_cutoff(len(pool))
     ideal = _dcg(sorted(pool, reverse=True)[:cutoff])
     return _dcg(ranked[:cutoff]) / ideal if ideal else 0.0
 

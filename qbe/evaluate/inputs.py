@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qbe import trec
-from qbe.errors import FileFormatError, UsageError
+from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.types import Facet, Hit, Run
 
 _FACET_NAME = re.compile(rf"(?P<name>.+)\.(?:{'|'.join(facet.value for facet in Facet)})(?:\.[^.]+)?")
@@ -73,3 +74,28 @@ def read_runs(paths: Iterable[Path]) -> Run:
             )
         rankings.update(run.rankings)
     return Run(tag, rankings)
+
+
+def read_titles(path: Path) -> dict[str, str]:
+    """Titles by paper id, from a corpus of JSON lines (``paper_id``, ``title``), white space normalized.
+
+    Raises CorpusError for a file that cannot be read, with the line number for a line that is no such
+    record.
+    """
+    titles: dict[str, str] = {}
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    record = json.loads(line)
+                    titles[str(record["paper_id"])] = " ".join(str(record["title"]).split())
+                except (ValueError, LookupError, TypeError) as error:
+                    raise CorpusError(
+                        f"{path}, line {number}: expected a JSON object with paper_id and title, found "
+                        f"{line[:60].decode(errors='replace')!r}; give the corpus as plain JSON lines"
+                    ) from error
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror}; check the path") from error
+    return titles

@@ -28,6 +28,7 @@ class Report:
         split: the folds that the protocol averaged: ``test`` or ``dev``.
         rows: evaluations by system, in the order given; baselines after the others.
         files: run files by system.
+        baselines: the systems that the others are compared with.
         comparisons: of the systems with the baselines.
         published: published rows to stand beside.
     """
@@ -36,6 +37,7 @@ class Report:
     split: str
     rows: Mapping[str, Evaluation]
     files: Mapping[str, tuple[Path, ...]]
+    baselines: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     published: tuple[PublishedRow, ...] = ()
 
@@ -81,6 +83,7 @@ def build_report(
         split,
         rows,
         groups,
+        tuple(baselines),
         compare(rows, baselines) if baselines else (),
         published_rows() if published else (),
     )

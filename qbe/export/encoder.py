@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qbe.errors import MissingDependencyError, ModelError
-from qbe.files import publish_directory, sha256
-from qbe.models.encoder_files import (
-    EXPORT_FORMAT,
-    PRECISIONS,
-    EncoderCard,
-    check_source,
-    model_file,
-    state_output,
-    write_card,
-)
+from qbe.errors import ModelError
+from qbe.export.loading import load_model, load_tokenizer
+from qbe.export.onnx_files import to_int8, to_onnx
+from qbe.export.staging import staged_folder
+from qbe.files import sha256
+from qbe.models.encoder_files import ENCODER, EXPORT_FORMAT, PRECISIONS, EncoderCard, state_output, write_card
+from qbe.models.exports import check_source, model_file
 from qbe.models.session import open_session
 
 FP32_MAX_DIFFERENCE = 1e-3
@@ -49,16 +43,13 @@ def export_encoder(folder: Path, name: str, source: str, destination: Path) -> E
     whole or not at all. Only safetensors weights are read and no code of the model's is run. Raises
     ModelError when the model cannot be loaded or a parity check fails, MissingDependencyError without torch.
     """
-    check_source(folder)
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
-    staged.chmod(0o755)
-    try:
+    check_source(ENCODER, folder)
+    with staged_folder(destination) as staged:
         model = _load(folder)
         shutil.copyfile(folder / "tokenizer.json", staged / "tokenizer.json")
         fp32 = staged / model_file("fp32")
         _to_onnx(model, fp32)
-        _quantize(fp32, staged / model_file("int8"))
+        to_int8(fp32, staged / model_file("int8"))
         parity = _parity(model, staged)
         files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
         card = EncoderCard(
@@ -73,44 +64,12 @@ def export_encoder(folder: Path, name: str, source: str, destination: Path) -> E
             parity=parity,
         )
         write_card(staged, card)
-        publish_directory(staged, destination)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
     return card
 
 
 def _load(folder: Path) -> Any:
-    try:
-        from transformers import AutoModel
-    except ImportError as error:
-        raise MissingDependencyError(
-            "exporting needs torch and transformers; run: pip install 'qbe[train]'"
-        ) from error
-    try:
-        model = AutoModel.from_pretrained(
-            folder,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            attn_implementation="eager",
-        )
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{folder}: expected a BERT-family model, found: {reason}; check --model") from error
-    return model.eval().float()
-
-
-def _tokenizer(folder: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    path = folder / "tokenizer.json"
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(
-            f"{path}: expected a tokenizer of the tokenizers package, found: {reason}"
-        ) from error
+    model, _ = load_model(folder, "AutoModel", "a BERT-family model")
+    return model
 
 
 def _outputs(model: Any) -> list[str]:
@@ -139,25 +98,9 @@ def _to_onnx(model: Any, path: Path) -> None:
     ids = torch.arange(1, 33).reshape(2, 16)
     mask = torch.ones_like(ids)
     mask[1, 10:] = 0
-    inputs, outputs = ["input_ids", "attention_mask"], _outputs(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
-        torch.onnx.export(
-            HiddenStates().eval(),  # the exporter would put a training wrapper, and so dropout, back on
-            (ids, mask),
-            str(path),
-            input_names=inputs,
-            output_names=outputs,
-            dynamic_axes={name: {0: "batch", 1: "tokens"} for name in (*inputs, *outputs)},
-            opset_version=17,
-            dynamo=False,
-        )
-
-
-def _quantize(fp32: Path, int8: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8)
+    inputs, outputs = {"input_ids": ids, "attention_mask": mask}, _outputs(model)
+    axes = {name: {0: "batch", 1: "tokens"} for name in (*inputs, *outputs)}
+    to_onnx(HiddenStates(), inputs, outputs, axes, path)
 
 
 def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
@@ -166,7 +109,7 @@ def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
     """
     import torch
 
-    tokenizer = _tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(int(model.config.max_position_embeddings))
     tokenizer.enable_padding()
     names = _outputs(model)

@@ -5,25 +5,27 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import logging
-import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbe.errors import ModelError, UsageError
-from qbe.files import cache_folder, lock, sha256
+from qbe.files import sha256
+from qbe.models.exports import (
+    ExportKind,
+    cached_export,
+    export_once,
+    exported_folder,
+    model_file,
+    verify_digest,
+)
 from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, EncoderEntry
-
-log = logging.getLogger(__name__)
 
 CARD = "encoder.json"
 EXPORT_FORMAT = 2
 """What an export holds. 1: ``last_hidden_state`` alone; 2: the token states of every layer."""
+ENCODER = ExportKind("encoder", "encoder", CARD, "encoders", EXPORT_FORMAT)
 PRECISIONS = ("int8", "fp32")
-SOURCE_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +77,9 @@ class EncoderFiles:
 
     def verify(self) -> None:
         """Raise ModelError when a file is missing or is not the one that was exported."""
+        remedy = f"delete the folder {self.folder}, and it will be exported again"
         for path in (self.model, self.tokenizer):
-            expected = self.card.files.get(path.name)
-            found = sha256(path) if path.is_file() else None
-            if found != expected:
-                raise ModelError(
-                    f"{path}: expected SHA-256 {expected}, found {found or 'no file'}; delete the folder "
-                    f"{self.folder}, and it will be exported again"
-                )
-
-
-def model_file(precision: str) -> str:
-    """Name of the ONNX file of a precision inside an export."""
-    return f"model.{precision}.onnx"
+            verify_digest(path, self.card.files.get(path.name), remedy)
 
 
 def state_output(layer: int, last: int) -> str:
@@ -104,16 +96,11 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     """
     if precision not in PRECISIONS:
         raise UsageError(f"expected a precision of {', '.join(PRECISIONS)}, found {precision!r}")
-    folder = Path(name)
-    if folder.is_dir():
-        exported = (
-            folder if (folder / CARD).is_file() else _export(folder, folder.resolve().name, str(folder))
-        )
-    elif name in ENCODERS:
-        exported = _export_entry(ENCODERS[name])
-    elif re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        exported = _export(_download(name), name.partition("/")[2], name)
+    if name in ENCODERS and not Path(name).is_dir():
+        exported: Path | None = _export_entry(ENCODERS[name])
     else:
+        exported = exported_folder(ENCODER, name)
+    if exported is None:
         raise ModelError(
             f"expected an encoder known by name ({', '.join(ENCODERS)}), a folder, or a hub name such as "
             f"owner/model, found {name!r}; check --encoder"
@@ -146,10 +133,10 @@ def write_card(folder: Path, card: EncoderCard) -> None:
 
 
 def _export_entry(entry: EncoderEntry) -> Path:
-    destination = _destination(entry.name, entry.digests["model.safetensors"])
+    destination = cached_export(ENCODER, entry.name, entry.digests["model.safetensors"])
     if (destination / CARD).is_file():
         return destination
-    return _export(packaged_weights(entry), entry.name, entry.source)
+    return export_once(ENCODER, packaged_weights(entry), entry.name, entry.source)
 
 
 def packaged_weights(entry: EncoderEntry) -> Path:
@@ -171,47 +158,3 @@ def packaged_weights(entry: EncoderEntry) -> Path:
                 f"reinstall the package {entry.package.replace('_', '-')}, or give another --encoder"
             )
     return folder
-
-
-def _destination(name: str, weights_sha256: str) -> Path:
-    return cache_folder() / "encoders" / f"{name}-{weights_sha256[:12]}-{EXPORT_FORMAT}"
-
-
-def check_source(folder: Path) -> None:
-    """Raise ModelError when a folder lacks one of the files that an export reads."""
-    missing = [file for file in SOURCE_FILES if not (folder / file).is_file()]
-    if missing:
-        raise ModelError(
-            f"{folder}: expected an exported encoder ({CARD}) or a model with {', '.join(SOURCE_FILES)}, "
-            f"found no {', '.join(missing)}; give another folder"
-        )
-
-
-def _export(folder: Path, name: str, source: str) -> Path:
-    check_source(folder)
-    destination = _destination(name, sha256(folder / "model.safetensors"))
-    with lock(destination.with_name(destination.name + ".lock")) as alone:
-        if (destination / CARD).is_file():
-            return destination
-        if not alone:
-            raise ModelError(f"another process is exporting {name} to {destination}; try again in a minute")
-        log.info("exporting the encoder %s to ONNX, once, into %s ...", name, destination)
-        command = [sys.executable, "-m", "qbe.export", "encoder", "--model", str(folder)]
-        command += ["--name", name, "--source", source, "--output", str(destination)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        reason = done.stderr.strip().splitlines() or ["no message"]
-        raise ModelError(f"exporting the encoder {name} failed: {reason[-1]}")
-    return destination
-
-
-def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(SOURCE_FILES)))
-    except Exception as error:
-        raise ModelError(
-            f"cannot load the encoder {name} from the hub: {str(error).splitlines()[0]}; "
-            "check the name and the network, or give a folder"
-        ) from error

@@ -1,4 +1,6 @@
-"""The encoders known by name, each with where its files come from and the digests they must have."""
+"""The models known by name: encoders with where their files come from and the digests they must have,
+taggers and rerankers as folders of this package.
+"""
 
 from __future__ import annotations
 
@@ -45,3 +47,8 @@ DEFAULT_TAGGER = "facet-tagger"
 
 TAGGERS: Mapping[str, str] = {DEFAULT_TAGGER: "facet-tagger"}
 """Facet taggers by name: folders beside this file."""
+
+DEFAULT_RERANKER = "facet-rerankers"
+
+RERANKERS: Mapping[str, str] = {DEFAULT_RERANKER: "facet-rerankers"}
+"""Rerankers by name: folders beside this file."""

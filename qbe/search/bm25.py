@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from qbe import _jvm
+from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.postings import contents
-from qbe.search.selection import selected_positions
 from qbe.types import Hit, Query
 
 QUERY_FORMS = ("title+facet", "facet", "abstract")
@@ -36,7 +36,9 @@ class BM25Searcher:
         self._lucene = index.lucene
         self._generator = _jvm.java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
 
-    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
+    def search(
+        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
+    ) -> list[Hit]:
         """The best hits, ties by id; of a pool every paper, the ones without a common word with score 0."""
         bag = self._bag(query)
         if pool is None:
@@ -44,7 +46,8 @@ class BM25Searcher:
         else:
             found = self._lucene.search(_within(bag, pool), len(pool))
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
-        return [Hit(document.docid, max(document.score, 0.0)) for document in found][:hits]
+        best = [Hit(document.docid, max(document.score, 0.0)) for document in found][:hits]
+        return [hit._replace(parts={"bm25": hit.score}) for hit in best] if explain else best
 
     def _bag(self, query: Query) -> Any:
         text = query_text(query, self._form)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict, similarities
-from qbe.search.selection import selected_positions
 from qbe.types import Facet, Hit, Match, Paper, Query
 
 NEAREST = 2000
@@ -58,11 +58,14 @@ class DenseSearcher:
             self._last = last = query, QueryVectors(self._index, query)
         return last[1]
 
-    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
+    def search(
+        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
+    ) -> list[Hit]:
         """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
         vectors = self.vectors(query)
         rows = self.candidates(vectors, hits) if pool is None else np.unique(self.rows(pool))
-        return best_hits([self._index.papers.ids[row] for row in rows], self.scores(vectors, rows), hits)
+        best = best_hits([self._index.papers.ids[row] for row in rows], self.scores(vectors, rows), hits)
+        return [hit._replace(parts={"dense": hit.score}) for hit in best] if explain else best
 
     def search_rows(self, vectors: QueryVectors, papers: int) -> Ints:
         """Rows of the best papers of the whole index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from qbe.search.selection import is_guess, selected_positions
+from qbe.encode.selection import is_guess, selected_positions
 from qbe.types import Facet, Paper, Query, Sentence
 
 

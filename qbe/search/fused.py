@@ -49,7 +49,9 @@ class FusedSearcher:
         self._index, self._bm25, self._dense = index, bm25, dense
         self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
 
-    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
+    def search(
+        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
+    ) -> list[Hit]:
         """The best hits, ties by id, out of a pool or of both sides' candidates.
 
         Raises UsageError where only the component ``facet`` has a weight and the query has no facet.
@@ -79,4 +81,14 @@ class FusedSearcher:
         names = ("bm25", "whole", "sentences", "facet")
         components = {name: score.astype(np.float64) for name, score in zip(names, scores, strict=False)}
         fused = self._fuse(components, self._weights).astype(np.float32)
-        return best_hits(docids, fused, hits)
+        best = best_hits(docids, fused, hits)
+        return _explained(best, docids, components) if explain else best
+
+
+def _explained(hits: list[Hit], docids: list[str], components: Mapping[str, Floats]) -> list[Hit]:
+    """Hits with their parts: what each component, as it is before fusion, gave the paper."""
+    place = {docid: i for i, docid in enumerate(docids)}
+    return [
+        hit._replace(parts={name: float(score[place[hit.docid]]) for name, score in components.items()})
+        for hit in hits
+    ]

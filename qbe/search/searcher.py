@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from qbe.encode.selection import selected_positions
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.search.fusion import EQUAL_WEIGHTS
-from qbe.search.selection import selected_positions
 from qbe.types import Hit, Query
 
 if TYPE_CHECKING:
@@ -20,8 +20,13 @@ FIRST_STAGES = ("bm25", "dense", "fused")
 class FirstStage(Protocol):
     """What every first stage offers."""
 
-    def search(self, query: Query, hits: int, pool: Sequence[str] | None = None) -> list[Hit]:
-        """The best ``hits`` papers out of the whole index, or every paper of a pool, best first."""
+    def search(
+        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
+    ) -> list[Hit]:
+        """The best ``hits`` papers out of the whole index, or every paper of a pool, best first.
+
+        ``explain`` adds to each the scores of the stage's components.
+        """
 
 
 class Searcher:
@@ -51,18 +56,24 @@ class Searcher:
         self._stage = _open(index, first_stage, self._dense, bm25_query, fusion, weights, depth)
 
     def search(
-        self, query: Query, hits: int = 10, pool: Sequence[str] | None = None, *, matches: bool = True
+        self,
+        query: Query,
+        hits: int = 10,
+        pool: Sequence[str] | None = None,
+        *,
+        matches: bool = True,
+        explain: bool = False,
     ) -> list[Hit]:
         """The best hits, best first.
 
         With a pool its papers are ranked (up to ``hits`` of them), else the whole index. ``matches``
-        adds the pairs of closest sentences to each hit, where the index has vectors.
+        adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` adds its
+        parts.
 
         Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
         facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
         """
-        if hits < 1:
-            raise UsageError(f"expected at least 1 hit, found {hits}")
+        check_hits(hits)
         selected_positions(query)  # a query without sentences is refused, whatever the stage reads of it
         hits = min(hits, len(self._index))
         own = query.paper.paper_id
@@ -71,11 +82,22 @@ class Searcher:
             _check_pool(self._index, query, pool)
             if not pool:
                 return []
-        found = [hit for hit in self._stage.search(query, hits + 1, pool) if hit.docid != own][:hits]
-        if not matches or self._dense is None:
-            return found
-        pairs = self._dense.matches(query, [hit.docid for hit in found])
-        return [hit._replace(matches=pair) for hit, pair in zip(found, pairs, strict=True)]
+        found = self._stage.search(query, hits + 1, pool, explain=explain)
+        found = [hit for hit in found if hit.docid != own][:hits]
+        return self.with_matches(query, found) if matches else found
+
+    def with_matches(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
+        """The hits with their pairs of closest sentences; as they are where the index has no vectors."""
+        if self._dense is None:
+            return list(hits)
+        pairs = self._dense.matches(query, [hit.docid for hit in hits])
+        return [hit._replace(matches=pair) for hit, pair in zip(hits, pairs, strict=True)]
+
+
+def check_hits(hits: int) -> None:
+    """Raise UsageError for fewer than 1 hit."""
+    if hits < 1:
+        raise UsageError(f"expected at least 1 hit, found {hits}")
 
 
 def _open_dense(index: Index, first_stage: str, match: str) -> DenseSearcher | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from qbe import _cli
 from qbe.errors import MissingDependencyError, UsageError
+from qbe.types import Facet
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,26 +39,105 @@ def parser() -> argparse.ArgumentParser:
         "--seeds", default="0,1,2", metavar="0,1,2", help="one student each (default: %(default)s)"
     )
     tagger.add_argument("--threads", type=int, help="default: all processors this process may use")
+    reranker = commands.add_parser(
+        "reranker",
+        help="the facet rerankers",
+        description="Train the facet rerankers on graded pairs of arXiv papers, export them, and write their "
+        "model card. An interrupted call goes on with what is in --work.",
+    )
+    reranker.add_argument(
+        "--facet",
+        choices=("all", *map(str, Facet)),
+        default="all",
+        help="whose grades are learned (default: all three at once)",
+    )
+    reranker.add_argument(
+        "--pairs", type=Path, nargs="+", metavar="FILE", help=f"graded pairs to learn from {data}"
+    )
+    reranker.add_argument("--dev", type=Path, metavar="FILE", help=f"graded pairs to choose on {data}")
+    reranker.add_argument("--corpus", type=Path, metavar="FILE", help=f"the pairs' papers {data}")
+    reranker.add_argument(
+        "--leave-out", type=Path, metavar="FILE", help=f"papers that are evaluated on, as above {data}"
+    )
+    reranker.add_argument("--output", type=Path, required=True, metavar="DIR", help="the rerankers' folder")
+    reranker.add_argument("--work", type=Path, required=True, metavar="DIR", help="for checkpoints")
+    reranker.add_argument(
+        "--loss",
+        choices=("logistic", "margin", "listwise", "cross-entropy", "margin-mse"),
+        default="logistic",
+        help="margin-mse distils a teacher whose scores stand in the pairs' files (default: %(default)s)",
+    )
+    reranker.add_argument("--epochs", type=int, default=1, help="at most (default: %(default)s)")
+    reranker.add_argument("--seeds", default="0,1,2", metavar="0,1,2", help="one model each, and their mean")
+    reranker.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
+    reranker.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser
 
 
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
-    try:
-        seeds = tuple(dict.fromkeys(map(int, options.seeds.split(","))))
-    except ValueError:
-        raise UsageError(f"expected seeds such as 0,1,2, found {options.seeds!r}; check --seeds") from None
-    csabstruct = options.csabstruct or _in_data("csabstruct", "--csabstruct")
-    unlabelled = options.unlabelled or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--unlabelled")
-    leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
+    seeds = _seeds(options.seeds)
+    if options.command == "reranker":
+        _train_reranker(options, seeds, threads)
+    else:
+        _train_tagger(options, seeds, threads)
 
+
+def _seeds(text: str) -> tuple[int, ...]:
     try:
-        from qbe.train.tagger_publish import train_tagger
+        return tuple(dict.fromkeys(map(int, text.split(","))))
+    except ValueError:
+        raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check --seeds") from None
+
+
+@contextlib.contextmanager
+def _training_packages() -> Iterator[None]:
+    """Around imports that need the extra ``train``."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"training needs torch and transformers, found no {error.name}; run: pip install 'qbe[train]'"
         ) from error
+
+
+def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads: int) -> None:
+    if options.epochs < 1:
+        raise UsageError(f"expected --epochs of at least 1, found {options.epochs}")
+    dev = options.dev or _in_data("facet-judgments/dev.tsv", "--dev")
+    corpus = options.corpus or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--corpus")
+    leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
+    train = options.pairs or [_in_data("facet-judgments/train.tsv", "--pairs")]
+    with _training_packages():
+        from qbe.models.encoder_files import packaged_weights
+        from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+        from qbe.train.graded_pairs import MORE_PAIRS
+        from qbe.train.reranker import Recipe, Sources, train_rerankers
+        from qbe.train.reranker_fit import Schedule
+    if not options.pairs:
+        train = [*train, MORE_PAIRS]
+    card = train_rerankers(
+        Sources(tuple(train), dev, corpus, leave_out),
+        packaged_weights(ENCODERS[DEFAULT_ENCODER]),
+        options.output,
+        options.work,
+        seeds,
+        threads,
+        recipe=Recipe(schedule=Schedule(epochs=options.epochs, loss=options.loss)),
+        facets=[facet for facet in Facet if options.facet in ("all", facet.value)],
+        device=options.device,
+    )
+    figures = " / ".join(f"{value:.3f}" for value in card.training["exported"]["int8"])
+    print(f"{options.output}: Spearman {figures} on dev (background / method / result)")
+
+
+def _train_tagger(options: argparse.Namespace, seeds: tuple[int, ...], threads: int) -> None:
+    csabstruct = options.csabstruct or _in_data("csabstruct", "--csabstruct")
+    unlabelled = options.unlabelled or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--unlabelled")
+    leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
+    with _training_packages():
+        from qbe.train.tagger_publish import train_tagger
     card = train_tagger(csabstruct, unlabelled, leave_out, options.output, options.work, seeds, threads)
     figures = card.training["test"]
     found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"

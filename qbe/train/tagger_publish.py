@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import tempfile
@@ -15,9 +14,8 @@ import torch
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
-from qbe.errors import ModelError
 from qbe.export.tagger import Reading, export_head
-from qbe.files import publish_directory, sha256, write_text
+from qbe.files import publish_directory, sha256
 from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
@@ -32,6 +30,7 @@ from qbe.train.tagger_fit import Floats
 from qbe.train.tagger_network import Head
 from qbe.train.tagger_scores import Scores, score
 from qbe.train.unlabelled import sample_papers
+from qbe.train.work import claim, record
 from qbe.types import Paper, Sentence
 
 PARITY_PAPERS = 50
@@ -63,23 +62,11 @@ def train_tagger(
     papers = sample_papers(unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
     sources = {f"CSAbstruct {split}.jsonl": sha256(csabstruct / f"{split}.jsonl") for split in SPLITS}
     sources[unlabelled.name] = sha256(unlabelled)
-    _claim(work, {"recipe": _record(recipe), "encoder": encoder, "data": sources})
+    claim(work, {"recipe": record(recipe), "encoder": encoder, "data": sources})
     torch.set_num_threads(threads)
     data = Data(Encoder.open(encoder, threads=threads), recipe, labelled, papers)
     weights = weights or packaged_weights(ENCODERS[DEFAULT_ENCODER])
     return publish(data, recipe, train_students(data, weights, recipe, seeds, work), sources, output)
-
-
-def _claim(work: Path, facts: Mapping[str, Any]) -> None:
-    """Note in a work folder what its parts are made from; refuse one whose parts are made from others."""
-    note, text = work / "made-from.json", json.dumps(facts, indent=1) + "\n"
-    if not note.exists():
-        write_text(note, text)
-    elif note.read_text() != text:
-        raise ModelError(
-            f"{work}: expected parts of the same recipe and data, found those of others (see {note.name}); "
-            "give another --work"
-        )
 
 
 def publish(
@@ -103,7 +90,7 @@ def publish(
         parity = export_head(students[best], readings, staged / HEAD)
         chain = students[best].chain
         training: dict[str, Any] = {
-            "recipe": _record(recipe),
+            "recipe": record(recipe),
             "seed": best,
             "data": dict(sources),
             "parity": parity,
@@ -165,9 +152,3 @@ def _figures(scores: Scores) -> dict[str, float]:
         "folded": round(scores.folded, 2),
         "confident": round(scores.confident, 2),
     }
-
-
-def _record(value: Any) -> Any:
-    """Nested named tuples as nested dictionaries."""
-    fields = getattr(value, "_asdict", None)
-    return {name: _record(part) for name, part in fields().items()} if fields else value

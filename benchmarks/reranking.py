@@ -1,0 +1,193 @@
+"""``python -m benchmarks.reranking``: pairs a second, against sentence-transformers on PyTorch.
+
+Same weights (the packaged encoder with a random head), same pairs, same token budgets, same threads. Texts
+are cut to the budgets beforehand, so that all sides read the same tokens. sentence-transformers gets all
+pairs at once, sorts them by length and batches them; qbe reranks query by query. ``--latency`` times whole
+texts, query by query, instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import (
+    Stage,
+    interleaved,
+    machine,
+    median_p95,
+    positive,
+    ratio,
+    spread,
+    table,
+    time_stages,
+)
+from benchmarks.reranking_inputs import Task, fitted, tasks, write_classifier
+from qbe import _cli
+from qbe.errors import ModelError
+from qbe.rerank.reranker import Reranker
+
+BATCHES = (8, 16, 32)
+CANDIDATES = 100
+PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "tokenizers", "numpy")
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.reranking", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--pairs", type=positive, default=300, help="default: %(default)s")
+    parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    parser.add_argument(
+        "--latency",
+        action="store_true",
+        help=f"seconds for the {CANDIDATES} candidates of one query instead",
+    )
+    return parser
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    threads = _cli.threads(options.threads)
+    print(machine(threads, PACKAGES))
+
+    from qbe.export.cross_encoder import export_cross_encoder
+    from qbe.rerank.open import open_reranker
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        name, chosen = tasks(folder / "collection", options.pairs, CANDIDATES)
+        total, each = sum(len(task.papers) for task in chosen), len(chosen[0].papers)
+        print(f"{name}: {total} pairs ({len(chosen)} queries, {each} candidates), {options.rounds} rounds\n")
+        write_classifier(folder / "classifier")
+        exported = str(folder / "exported")
+        export_cross_encoder(folder / "classifier", "MiniLM, random head", "built here", Path(exported))
+        encoders: dict[str, Reranker] = {
+            f"qbe {precision}": open_reranker(exported, precision=precision, threads=threads)
+            for precision in ("int8", "fp32")
+        }
+        facets = _facet_rerankers(threads)
+        if options.latency:
+            _latency({**encoders, **facets}, chosen, options.rounds)
+        else:
+            _against_peer(encoders, facets, folder / "classifier", chosen, threads, options.rounds)
+
+
+def _facet_rerankers(threads: int) -> dict[str, Reranker]:
+    """The rerankers that ship, as they are used; none, with a line that says so, where they are not there."""
+    from qbe.rerank.open import open_reranker
+
+    try:
+        return {"qbe facet rerankers": open_reranker(threads=threads)}
+    except ModelError as error:
+        print(f"without the facet rerankers: {error}\n")
+        return {}
+
+
+def _latency(rerankers: Mapping[str, Reranker], chosen: Sequence[Task], rounds: int) -> None:
+    stages: list[dict[str, Stage]] = [
+        {name: functools.partial(one.score, task.query, task.papers) for name, one in rerankers.items()}
+        for task in chosen
+    ]
+    times = time_stages(stages, rounds)
+    rows = [(name, *median_p95(runs, 1.0), f"{max(runs):.2f}") for name, runs in times.items()]
+    print(table(("seconds a query", "median", "p95", "max"), rows))
+
+
+def _against_peer(
+    encoders: Mapping[str, Reranker],
+    facets: Mapping[str, Reranker],
+    classifier: Path,
+    chosen: Sequence[Task],
+    threads: int,
+    rounds: int,
+) -> None:
+    import torch
+    from tokenizers import Tokenizer
+
+    from benchmarks import floors
+
+    torch.set_num_threads(threads)
+    tokenizer = Tokenizer.from_file(str(classifier / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    same = [fitted(task, tokenizer) for task in chosen]
+    texts = [pair for task in same for pair in task.texts()]
+    peer = _peer(classifier)
+    actions: dict[str, Stage] = {
+        **{name: functools.partial(_scores, one, same) for name, one in encoders.items()},
+        **{name: functools.partial(_scores, one, chosen) for name, one in facets.items()},
+    }
+    for size in BATCHES:
+        actions[f"ST fp32, batch {size}"] = functools.partial(peer, texts, batch_size=size)
+    before = floors.products(threads)
+    times = interleaved(actions, rounds)
+    after = floors.products(threads)
+    rows = [
+        (
+            name,
+            spread([len(texts) / seconds for seconds in runs]),
+            ratio(times, name, "qbe int8"),
+            ratio(times, name, "qbe fp32"),
+        )
+        for name, runs in times.items()
+    ]
+    print(table(("side", "pairs/s", "time / qbe int8", "time / qbe fp32"), rows))
+    _agreement(encoders, same, peer(texts, batch_size=BATCHES[0]))
+    lengths = [len(encoding.ids) for encoding in tokenizer.encode_batch(texts)]
+    _floor(lengths, {name: max(rate, after[name]) for name, rate in before.items()})
+
+
+def _scores(reranker: Reranker, chosen: Sequence[Task]) -> list[list[float]]:
+    """Scores by query and candidate."""
+    return [[judged.score for judged in reranker.score(*task)] for task in chosen]
+
+
+def _agreement(encoders: Mapping[str, Reranker], chosen: Sequence[Task], expected: Any) -> None:
+    """Differences from the original's scores (pairs,), and rank correlations with them within each query."""
+    import numpy as np
+    from scipy.stats import spearmanr
+
+    print(f"\nscores of ST fp32: standard deviation {np.std(expected):.4f}")
+    for name, reranker in encoders.items():
+        found = _scores(reranker, chosen)
+        largest = np.abs(np.concatenate(found) - expected).max()
+        first, correlations = 0, []
+        for scores in found:
+            original = expected[first : first + len(scores)]
+            correlations.append(float(spearmanr(scores, original).statistic))
+            first += len(scores)
+        print(
+            f"{name} with ST fp32: largest difference {largest:.6f}, Spearman within a query "
+            f"{spread(correlations, '{:.4f}')}"
+        )
+
+
+def _floor(lengths: Sequence[int], rates: Mapping[str, float]) -> None:
+    from benchmarks.encoding import flops
+
+    work = sum(map(flops, lengths)) / len(lengths)
+    print(
+        f"\n{sum(lengths) / len(lengths):.0f} tokens a pair; matrix products of one pass of the "
+        f"cross-encoder: {work / 1e9:.2f} GFLOP a pair"
+    )
+    for name, rate in rates.items():
+        print(f"measured {name} product: {rate / 1e9:,.0f} GFLOP/s, so at most {rate / work:,.0f} pairs/s")
+
+
+def _peer(classifier: Path) -> Any:
+    """sentence-transformers' ``predict`` on the same weights, its scores the logits."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(
+        str(classifier), device="cpu", local_files_only=True, model_kwargs={"dtype": "float32"}
+    )
+    return functools.partial(model.predict, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.reranking", main)

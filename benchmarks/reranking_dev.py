@@ -1,0 +1,156 @@
+"""What chose the rerankers' constants: weights and token budgets on the dev split of facet-judgments.
+
+    QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--index DIR]
+
+Builds an index over the papers of facet-judgments (unless --index names one that holds them), ranks each dev
+query's candidates with each first stage and with the facet rerankers, and prints mean Spearman with the grades.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import lzma
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.reranker_files import resolve_reranker
+from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+from qbe.search.fusion import z_normalize
+from qbe.search.searcher import FIRST_STAGES, Searcher
+from qbe.types import Facet, Query
+
+Grades = Mapping[str, Mapping[str, Sequence[float]]]
+Scores = Mapping[tuple[str, Facet], np.ndarray]
+
+
+def read_grades(path: Path) -> Grades:
+    """Grades by query and candidate, one a facet."""
+    found: dict[str, dict[str, list[float]]] = {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream, delimiter="\t"):
+            grades = [float(row[facet.value]) for facet in Facet]
+            found.setdefault(row["query_id"], {})[row["paper_id"]] = grades
+    return found
+
+
+def build(data: Path, folder: Path) -> None:
+    """Index the papers of both splits of facet-judgments."""
+    splits = [read_grades(data / "facet-judgments" / f"{split}.tsv") for split in ("train", "dev")]
+    wanted = {name for lists in splits for query, pool in lists.items() for name in (query, *pool)}
+    corpus = folder.with_suffix(".jsonl")
+    with lzma.open(data / "arxiv-cs" / "arxiv-cs.jsonl.xz", "rt") as source, corpus.open("w") as target:
+        target.writelines(line for line in source if json.loads(line)["paper_id"] in wanted)
+    build_index(folder, BuildSettings(corpus=(str(corpus),)))
+
+
+def spearman(scores: Scores, grades: Grades) -> list[float]:
+    """Mean correlation over queries by facet, and the mean of the three."""
+    means = []
+    for number, facet in enumerate(Facet):
+        values = []
+        for query, pool in grades.items():
+            wanted = [row[number] for row in pool.values()]
+            if len(set(wanted)) > 1:
+                values.append(spearmanr(scores[query, facet], wanted).statistic)
+        means.append(float(np.mean(values)))
+    return [*means, float(np.mean(means))]
+
+
+def ranked(index: Index, grades: Grades, score: Callable[[Query, Sequence[str]], Sequence[float]]) -> Scores:
+    """Scores of each query's candidates by facet."""
+    return {
+        (name, facet): np.array(score(Query(index.paper(name), facet), list(pool)))
+        for name, pool in grades.items()
+        for facet in Facet
+    }
+
+
+def first_stage(index: Index, stage: str) -> Callable[[Query, Sequence[str]], Sequence[float]]:
+    searcher = Searcher(index, stage)
+
+    def score(query: Query, pool: Sequence[str]) -> Sequence[float]:
+        hits = searcher.search(query, len(pool), pool, matches=False)
+        found = {hit.docid: hit.score for hit in hits}
+        return [found[name] for name in pool]
+
+    return score
+
+
+def reranked(index: Index, reranker: FacetCrossEncoder) -> Callable[[Query, Sequence[str]], Sequence[float]]:
+    def score(query: Query, pool: Sequence[str]) -> Sequence[float]:
+        return [judged.score for judged in reranker.score(query, [index.paper(name) for name in pool])]
+
+    return score
+
+
+def mixed(first: Scores, second: Scores, weight: float) -> Scores:
+    return {
+        key: (1 - weight) * z_normalize(first[key].astype(float))
+        + weight * z_normalize(second[key].astype(float))
+        for key in first
+    }
+
+
+def show(name: str, row: Sequence[float]) -> None:
+    print(f"| {name:34} | " + " | ".join(f"{value:.3f}" for value in row) + " |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--index", type=Path)
+    parser.add_argument("--reranker", default=DEFAULT_RERANKER)
+    parser.add_argument("--precision", default="int8")
+    parser.add_argument("--budgets", action="store_true", help="token budgets too (minutes)")
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    data = Path(os.environ["QBE_DATA"])
+    grades = read_grades(data / "facet-judgments" / "dev.tsv")
+    with tempfile.TemporaryDirectory() as folder:
+        where = options.index or Path(folder) / "index"
+        if options.index is None:
+            build(data, where)
+        with Index(where, threads=options.threads) as index:
+            compare(index, grades, options)
+
+
+def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
+    """Print the tables."""
+    files = resolve_reranker(options.reranker, options.precision)
+
+    def at(query_tokens: int, candidate_tokens: int) -> Scores:
+        reranker = FacetCrossEncoder(files, options.threads, query_tokens, candidate_tokens)
+        return ranked(index, grades, reranked(index, reranker))
+
+    print("| scores | background | method | result | mean |")
+    second = at(384, 384)
+    show("reranker alone", spearman(second, grades))
+    for stage in FIRST_STAGES:
+        first = ranked(index, grades, first_stage(index, stage))
+        for weight in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
+            show(f"{stage}, reranker's weight {weight}", spearman(mixed(first, second, weight), grades))
+    if options.budgets:
+        for query_tokens, candidate_tokens in (
+            (64, 384),
+            (128, 384),
+            (256, 384),
+            (384, 64),
+            (384, 128),
+            (384, 256),
+        ):
+            row = spearman(at(query_tokens, candidate_tokens), grades)
+            show(f"query {query_tokens}, candidate {candidate_tokens} tokens", row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Papers to token ids, laid out in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from qbe.encode.windows import SpecialTokens, Window, windows
+from qbe.errors import ModelError
+from qbe.types import Paper
+
+
+class PaperTokenizer:
+    """The tokenizer of a BERT-family model, as it is applied to titles and sentences."""
+
+    def __init__(self, path: Path) -> None:
+        """Load a file of the ``tokenizers`` package; raises ModelError where it is none of the BERT family."""
+        from tokenizers import Tokenizer
+
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(
+                f"{path}: expected a tokenizer of the tokenizers package, found: {reason}; install or "
+                "export the model again"
+            ) from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        ids = [self._tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[UNK]")]
+        known = [identity for identity in ids if identity is not None]
+        if len(known) < len(ids):
+            raise ModelError(
+                f"{path}: expected a BERT-family tokenizer with [CLS], [SEP] and [UNK], found {len(known)} "
+                "of them; give another model"
+            )
+        self.special = SpecialTokens(*known)
+
+    def ids(self, text: str) -> list[int]:
+        """Token ids of a text, without special tokens."""
+        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return found
+
+    def first_window(self, paper: Paper, max_tokens: int) -> Window:
+        """A paper's title and as many of its sentences as ``max_tokens`` hold, at least one (cut if need be)."""
+        sentences: Iterator[list[int]] = (self.ids(sentence.text) for sentence in paper.sentences)
+        return next(windows(self.ids(paper.title), list(sentences), self.special, max_tokens))

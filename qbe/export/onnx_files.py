@@ -1,0 +1,52 @@
+"""PyTorch modules as ONNX files, and these in smaller numbers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def to_onnx(
+    module: Any,
+    inputs: Mapping[str, Any],
+    outputs: Sequence[str],
+    axes: Mapping[str, Mapping[int, str]],
+    path: Path,
+) -> None:
+    """Trace a module with example inputs, given by name in the order of its arguments, and write it in fp32.
+
+    ``axes`` names, for each input and output, the axes whose length may vary.
+    """
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer's notes on constants; a parity check decides
+        torch.onnx.export(
+            module.eval(),  # the exporter would put a training module, and so dropout, back on
+            tuple(inputs.values()),
+            str(path),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes=axes,
+            opset_version=17,
+            dynamo=False,
+        )
+
+
+def to_int8(fp32: Path, int8: Path) -> None:
+    """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic)."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8)
+
+
+def to_fp16(fp32: Path, fp16: Path) -> None:
+    """Weights and arithmetic in half precision; inputs and outputs stay as they are."""
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constants beyond half precision's range, cut to it
+        onnx.save(convert_float_to_float16(onnx.load(fp32), keep_io_types=True), fp16)

@@ -1,0 +1,97 @@
+"""A reranker that reads query and candidate as one text: any exported BERT-family pair classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from qbe.encode.parallel import ordered_map
+from qbe.encode.selection import selected_positions
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.errors import ModelError
+from qbe.models.reranker_files import (
+    PAIR_INPUTS,
+    SCORE,
+    CrossEncoderCard,
+    RerankerFiles,
+    open_reranker_session,
+)
+from qbe.rerank.pairs import (
+    CANDIDATE_TOKENS,
+    QUERY_TOKENS,
+    candidate_room,
+    check_budgets,
+    closed,
+    pair,
+    query_room,
+    side,
+)
+from qbe.rerank.reranker import Judged
+from qbe.types import Paper, Query
+
+
+class CrossEncoder:
+    """Scores ``[CLS] query title. query sentences [SEP] candidate title. abstract [SEP]`` in one pass.
+
+    The query's sentences are those that it is about, in the order of the abstract. One pair is one call of
+    a single-threaded session, and ``threads`` pairs are under way at a time: see `qbe.encode.encoder` for
+    why. It knows no sentences: its judgements have no match.
+    """
+
+    def __init__(
+        self,
+        files: RerankerFiles,
+        threads: int = 1,
+        query_tokens: int = QUERY_TOKENS,
+        candidate_tokens: int = CANDIDATE_TOKENS,
+    ) -> None:
+        """Load model and tokenizer.
+
+        Raises ModelError when a file is missing, damaged or foreign, UsageError for budgets of tokens that
+        the model cannot read.
+        """
+        card = files.card
+        if not isinstance(card, CrossEncoderCard):
+            raise ModelError(f"{files.folder}: expected a pair cross-encoder, found {card.kind} rerankers")
+        check_budgets(query_tokens, candidate_tokens, card.max_tokens)
+        files.verify()
+        self.name = card.name
+        self.threads = threads
+        self._query_room, self._candidate_room = query_room(query_tokens), candidate_room(candidate_tokens)
+        self._inputs = PAIR_INPUTS if card.token_types else PAIR_INPUTS[:-1]
+        self._session = open_reranker_session(files.model(), self._inputs, [SCORE])
+        self._tokenizer = PaperTokenizer(files.tokenizer)
+
+    def score(
+        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
+    ) -> list[Judged]:
+        """See `qbe.rerank.reranker.Reranker`."""
+        asked = query.paper
+        about = (asked.sentences[position].text for position in sorted(selected_positions(query)))
+        first = self._side(asked.title, about, self._query_room)
+        # The longest first, so that no thread is left alone with a long one at the end.
+        order = sorted(range(len(papers)), key=lambda i: -len(papers[i].title) - len(papers[i].abstract))
+        scores = [0.0] * len(papers)
+        found = ordered_map(lambda i: self._score(first, papers[i]), order, self.threads)
+        for i, score in zip(order, found, strict=True):
+            scores[i] = score
+            if progress:
+                progress(1)
+        return [Judged(score) for score in scores]
+
+    def _score(self, query: Sequence[int], paper: Paper) -> float:
+        texts = (sentence.text for sentence in paper.sentences)
+        candidate = self._side(paper.title, texts, self._candidate_room)
+        ids, types = pair(query, candidate, self._tokenizer.special)
+        arrays = {
+            "input_ids": np.array([ids], np.int64),
+            "attention_mask": np.ones((1, len(ids)), np.int64),
+            "token_type_ids": np.array([types], np.int64),
+        }
+        (scores,) = self._session.run([SCORE], {name: arrays[name] for name in self._inputs})
+        return float(scores[0])
+
+    def _side(self, title: str, sentences: Iterable[str], room: int) -> list[int]:
+        ids = self._tokenizer.ids
+        return side(ids(closed(title)), [ids(text) for text in sentences], room)

@@ -1,0 +1,66 @@
+"""Late interaction between a query and a candidate that was read with the query before its eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+FEATURES = ("sentences", "facet", "whole", "mean", "tokens")
+"""The similarities that a score is made of, in the order of their weights."""
+
+
+class Vectors(NamedTuple):
+    """A paper as a facet's model reads it; all rows are unit vectors, float32.
+
+    ``sentences`` (sentences, dimension); ``mean`` (dimension,) of the facet's sentences together; ``whole``
+    (dimension,) of the whole paper; ``tokens`` (tokens, dimension). ``shares`` (tokens,) says how much each
+    token counts as a query's: they sum to 1 over the tokens of the facet's sentences and are 0 elsewhere.
+    ``facet`` (sentences,) bool marks the facet's sentences.
+    """
+
+    sentences: Floats
+    mean: Floats
+    whole: Floats
+    tokens: Floats
+    shares: Floats
+    facet: NDArray[np.bool_]
+
+
+def similarities(query: Vectors, candidate: Vectors) -> Floats:
+    """Cosines between the query's sentences of the facet and all of the candidate's, (query, candidate)."""
+    found: Floats = query.sentences[query.facet] @ candidate.sentences.T
+    return found
+
+
+def features(query: Vectors, candidate: Vectors) -> Floats:
+    """What is compared, in the order of FEATURES, (5,) float32.
+
+    ``sentences``: the mean over the query's sentences of the facet of each one's best cosine with a
+    sentence of the candidate (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences). ``facet``: the
+    same with the candidate's sentences of the facet alone. ``whole``: the cosine of the papers. ``mean``:
+    the cosine of the facet's sentences, averaged. ``tokens``: each token of the query's facet's best cosine
+    with a token of the candidate, averaged by the tokens' shares.
+    """
+    cosines = similarities(query, candidate)
+    counted = query.shares > 0
+    nearest = (query.tokens[counted] @ candidate.tokens.T).max(axis=1)
+    return np.array(
+        [
+            cosines.max(axis=1).mean(),
+            cosines[:, candidate.facet].max(axis=1).mean(),
+            query.whole @ candidate.whole,
+            query.mean @ candidate.mean,
+            nearest @ query.shares[counted],
+        ],
+        dtype=np.float32,
+    )
+
+
+def score(query: Vectors, candidate: Vectors, weights: Sequence[float]) -> float:
+    """The weighted sum of the features."""
+    return float(features(query, candidate).astype(np.float64) @ np.asarray(weights, np.float64))

@@ -1,0 +1,36 @@
+"""Rerankers by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.reranker_files import CrossEncoderCard, resolve_reranker
+from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
+
+if TYPE_CHECKING:
+    from qbe.rerank.reranker import Reranker
+
+
+def open_reranker(
+    name: str = DEFAULT_RERANKER,
+    *,
+    precision: str = "int8",
+    threads: int = 1,
+    query_tokens: int = QUERY_TOKENS,
+    candidate_tokens: int = CANDIDATE_TOKENS,
+) -> Reranker:
+    """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
+
+    ``threads`` candidates are judged at a time; the token budgets count special tokens. Raises UsageError
+    for a precision or budgets that the reranker does not have room for, ModelError when it cannot be found,
+    verified or loaded.
+    """
+    files = resolve_reranker(name, precision)
+    if isinstance(files.card, CrossEncoderCard):
+        from qbe.rerank.cross_encoder import CrossEncoder
+
+        return CrossEncoder(files, threads, query_tokens, candidate_tokens)
+    from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+
+    return FacetCrossEncoder(files, threads, query_tokens, candidate_tokens)

@@ -1,0 +1,37 @@
+"""What every reranker does: score candidates for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from qbe.types import Match, Paper, Query
+
+
+class Judged(NamedTuple):
+    """A reranker's score of one candidate, and the pair of sentences that drove it.
+
+    Scores compare within one query only; more is better. ``match`` is None where a reranker knows no
+    sentences.
+    """
+
+    score: float
+    match: Match | None = None
+
+
+class Reranker(Protocol):
+    """Reads a query and one candidate at a time."""
+
+    @property
+    def name(self) -> str:
+        """The name that the model's card gives."""
+
+    def score(
+        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
+    ) -> list[Judged]:
+        """One judgement for each paper, in the order given.
+
+        A paper's judgement depends neither on the other papers nor on their order nor on the number of
+        threads. ``progress`` is called, always from the calling thread, with the number of papers judged
+        since the last call. Raises what `qbe.encode.selection.selected_positions` raises for the query.
+        """

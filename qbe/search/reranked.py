@@ -1,0 +1,119 @@
+"""The second stage: a reranker reads the best papers of the first one anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from qbe.errors import ModelError, UsageError
+from qbe.types import Hit, Query
+
+if TYPE_CHECKING:
+    from qbe.index.index import Index
+    from qbe.rerank.reranker import Judged, Reranker
+    from qbe.search.searcher import Searcher
+
+RERANK_DEPTH = 100
+"""How many papers of the first stage are reranked."""
+
+RERANK_WEIGHT = 0.6
+"""The reranker's share of the score, the rest being the first stage's; chosen on facet-judgments dev."""
+
+
+class RerankingSearcher:
+    """Searches with a first stage and reranks its best papers.
+
+    A reranked paper's score is ``(1 - weight) * z(first) + weight * z(reranker)``, both z-normalized over
+    the papers reranked. The other papers follow below them in the first stage's order.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        index: Index,
+        reranker: Reranker,
+        depth: int = RERANK_DEPTH,
+        weight: float = RERANK_WEIGHT,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Rerank the ``depth`` best papers of ``searcher``, whose text is read from ``index``.
+
+        A ``weight`` of 1 is the reranker alone, of 0 the first stage alone. ``progress`` is called with the
+        number of papers just reranked. Raises UsageError for a depth below 1 or a weight outside 0 to 1.
+        """
+        if depth < 1:
+            raise UsageError(f"expected a rerank depth of at least 1, found {depth}")
+        if not 0 <= weight <= 1:
+            raise UsageError(f"expected a rerank weight from 0 to 1, found {weight:g}")
+        self._searcher, self._index, self._reranker = searcher, index, reranker
+        self._depth, self._weight, self._progress = depth, weight, progress
+
+    def search(
+        self,
+        query: Query,
+        hits: int = 10,
+        pool: Sequence[str] | None = None,
+        *,
+        matches: bool = True,
+        explain: bool = False,
+    ) -> list[Hit]:
+        """The best hits, best first, ties by id; arguments and errors are those of `Searcher.search`.
+
+        Each reranked hit carries the pair of sentences that drove its score, where the reranker knows it.
+        Raises ModelError where a score of the reranker is no finite number.
+        """
+        from qbe.search.searcher import check_hits
+
+        check_hits(hits)
+        first = self._searcher.search(query, max(hits, self._depth), pool, matches=False, explain=explain)
+        if explain:
+            first = [_with_part(hit, "first", hit.score) for hit in first]
+        reranked = self._rerank(query, first[: self._depth], explain=explain)
+        lowest = min((hit.score for hit in reranked), default=0.0)
+        found = [*reranked, *_below(lowest, first[self._depth :])]
+        best = sorted(found, key=lambda hit: (-hit.score, hit.docid))[:hits]
+        return self._searcher.with_matches(query, best) if matches else best
+
+    def _rerank(self, query: Query, hits: Sequence[Hit], *, explain: bool) -> list[Hit]:
+        """The hits with their final scores, in the order given."""
+        if not hits:
+            return []
+        judged = self._reranker.score(query, [self._index.paper(hit.docid) for hit in hits], self._progress)
+        for hit, one in zip(hits, judged, strict=True):
+            if not math.isfinite(one.score):
+                raise ModelError(
+                    f"expected finite scores of the reranker {self._reranker.name}, found {one.score} for "
+                    f"paper {hit.docid}; choose another --rerank-precision or --reranker"
+                )
+        scores = interpolate([hit.score for hit in hits], [one.score for one in judged], self._weight)
+        return [
+            _judged(hit, one, score, explain=explain)
+            for hit, one, score in zip(hits, judged, scores, strict=True)
+        ]
+
+
+def interpolate(first: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
+    """``(1 - weight) * z(first) + weight * z(reranker)`` of papers scored by both, in the order given."""
+    import numpy as np
+
+    from qbe.search.fusion import z_normalize
+
+    mixed = (1 - weight) * z_normalize(np.array(first)) + weight * z_normalize(np.array(reranker))
+    scores: list[float] = mixed.tolist()
+    return scores
+
+
+def _judged(hit: Hit, judged: Judged, score: float, *, explain: bool) -> Hit:
+    if explain:
+        hit = _with_part(hit, "reranker", judged.score)
+    return hit._replace(score=score, driven_by=judged.match)
+
+
+def _with_part(hit: Hit, name: str, score: float) -> Hit:
+    return hit._replace(parts={**(hit.parts or {}), name: score})
+
+
+def _below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
+    """The papers that were not reranked, with their scores moved as one: the best of them is 1 below."""
+    return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]

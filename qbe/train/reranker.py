@@ -1,0 +1,228 @@
+"""Training of the facet rerankers, from graded pairs and seeds to what is published."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from qbe.corpus import read_jsonl
+from qbe.encode.encoder import Encoder
+from qbe.export.facet_rerankers import example_inputs, export_facets
+from qbe.files import publish_directory, sha256
+from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_RERANKER
+from qbe.models.reranker_files import (
+    RERANKER_CARD,
+    TOKENIZER,
+    TRUNK,
+    FacetRerankersCard,
+    RerankerFiles,
+)
+from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+from qbe.tag.tagger import Tagger
+from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
+from qbe.train.reranker_card import describe
+from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, spearman, with_weights
+from qbe.train.reranker_network import FACETS, Network
+from qbe.train.reranker_reading import Reading, collect
+from qbe.train.unlabelled import TitleIndex
+from qbe.train.work import claim, record
+from qbe.types import Facet, Paper, Query
+
+log = logging.getLogger(__name__)
+Weights = Mapping[str, Tensor]
+
+
+class Sources(NamedTuple):
+    """Where the data lie: graded pairs to learn from, those to choose on, the corpus that holds their papers,
+    and papers that are evaluated on, which nothing is learned from.
+    """
+
+    train: tuple[Path, ...]
+    dev: Path
+    corpus: Path
+    leave_out: Path
+
+
+class Recipe(NamedTuple):
+    """How the rerankers are trained; what was chosen on which data stands in the models' card.
+
+    ``joint`` upper layers learn and let candidates attend to the query; of a paper ``max_tokens`` are read.
+    """
+
+    joint: int = 3
+    max_tokens: int = 384
+    schedule: Schedule = Schedule()
+
+
+class Data(NamedTuple):
+    """Lists to learn from and to choose on, and their papers, as papers and as the network reads them."""
+
+    train: GradedLists
+    dev: GradedLists
+    papers: Mapping[str, Paper]
+    readings: Mapping[str, Reading]
+
+
+def train_rerankers(
+    sources: Sources,
+    weights: Path,
+    output: Path,
+    work: Path,
+    seeds: Sequence[int],
+    threads: int,
+    *,
+    recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
+    facets: Sequence[Facet] = FACETS,
+    encoder: str = DEFAULT_ENCODER,
+    device: str = "cpu",
+) -> FacetRerankersCard:
+    """Train facet rerankers from files, and publish them.
+
+    ``weights`` is the folder of the BERT encoder to start from, ``encoder`` the name or folder of the one
+    whose tokenizer and tagger read the papers. Finished parts are kept in ``work``, from where the same call
+    goes on. Of the seeds and their mean (a "soup"; Wortsman et al., 2022) the best on dev is published.
+    Raises CorpusError for data that cannot be read, ModelError where a check fails, OutputError where
+    nothing can be written.
+    """
+    digests = {path.name: sha256(path) for path in (*sources.train, sources.dev, sources.corpus)}
+    facts = {"recipe": record(recipe), "facets": [facet.value for facet in facets], "data": digests}
+    claim(work, facts)
+    torch.set_num_threads(threads)
+    trunk = Encoder.open(encoder, threads=threads)
+    data = _read(sources, trunk, recipe)
+    network = Network(weights, recipe.joint, _kind(device)).to(device)
+    papers = Papers(network, data.readings)
+    start = _copy(network)
+    found: dict[str, Weights] = {}
+    for seed in seeds:
+        network.load_state_dict(start, strict=False)
+        torch.manual_seed(seed)
+        fit(
+            network, papers, data.train, data.dev, recipe.schedule, seed, work / f"seed-{seed}.pt", facets=facets
+        )
+        found[f"seed {seed}"] = _copy(network)
+    if len(seeds) > 1:
+        found["mean"] = _mean(list(found.values()))
+    network.load_state_dict(start, strict=False)
+    dev = {"untrained": spearman(network, papers, data.dev)}
+    for name, each in found.items():
+        dev[name] = with_weights(network, each, lambda: spearman(network, papers, data.dev))
+        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in dev[name]))
+    numbers = [FACETS.index(facet) for facet in facets]
+    best = max(found, key=lambda name: sum(dev[name][number] for number in numbers))
+    network.load_state_dict(dict(found[best]), strict=False)
+    training = facts | {
+        "pairs": {
+            part: sum(map(len, lists.values())) for part, lists in (("train", data.train), ("dev", data.dev))
+        },
+        "queries": {"train": len(data.train), "dev": len(data.dev)},
+        "shipped": best,
+        "dev": dev,
+    }
+    return publish(network, data, training, trunk.files.tokenizer, recipe.max_tokens, output, threads)
+
+
+def _read(sources: Sources, encoder: Encoder, recipe: Recipe) -> Data:
+    dev = read_graded_pairs(sources.dev)
+    train: dict[str, Any] = {}
+    for path in sources.train:
+        train |= read_graded_pairs(path)
+    evaluated = TitleIndex(paper.title for paper in read_jsonl(sources.leave_out, lambda text: [text]))
+    found = collect(sources.corpus, papers_of(train, dev), encoder, Tagger.open(), recipe.max_tokens)
+    seen = frozenset(identity for identity, (paper, _) in found.items() if evaluated.holds(paper.title))
+    kept = without(train, seen | frozenset(dev))
+    log.info("%d queries to learn from, %d to choose on; %d papers left out", len(kept), len(dev), len(seen))
+    papers = {identity: paper for identity, (paper, _) in found.items()}
+    return Data(kept, dev, papers, {identity: reading for identity, (_, reading) in found.items()})
+
+
+def _kind(device: str) -> torch.dtype:
+    """bfloat16 where the processor multiplies in it."""
+    fast = torch.cpu._is_avx512_bf16_supported() if device == "cpu" else torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def _copy(network: Network) -> Weights:
+    return {name: part.detach().clone() for name, part in network.learned.items()}
+
+
+def _mean(weights: Iterable[Weights]) -> Weights:
+    every = list(weights)
+    return {name: torch.stack([each[name] for each in every]).mean(0) for name in every[0]}
+
+
+def publish(
+    network: Network,
+    data: Data,
+    training: Mapping[str, Any],
+    tokenizer: Path,
+    max_tokens: int,
+    output: Path,
+    threads: int,
+) -> FacetRerankersCard:
+    """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
+
+    The folder appears whole or not at all.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    staged.chmod(0o755)
+    network = network.to("cpu")
+    network.kind = torch.float32
+    first = data.readings[min(data.readings)]
+    layer = network.shape
+    example = example_inputs(
+        first.ids.numpy(),
+        first.pooling.numpy(),
+        (network.joint, layer.heads, layer.dimension // layer.heads),
+    )
+    try:
+        measured: dict[str, Any] = {}
+        for precision, folder in (("fp32", staged / "fp32"), ("int8", staged)):
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(tokenizer, folder / TOKENIZER)
+            export_facets(network, folder, TRUNK, example, precision)
+            files = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in FACETS)]
+            card = FacetRerankersCard(
+                name=DEFAULT_RERANKER,
+                precision=precision,
+                max_tokens=max_tokens,
+                files={name: sha256(folder / name) for name in files},
+                heads={
+                    facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)
+                },
+                training=dict(training),
+            )
+            measured[precision] = _measure(RerankerFiles(folder, card, precision), data, threads)
+            card = dataclasses.replace(card, training=dict(training) | {"exported": dict(measured)})
+            (folder / RERANKER_CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+        size = sum((staged / name).stat().st_size for name in card.files)
+        (staged / "README.md").write_text(describe(card, size))
+        publish_directory(staged, output)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return card
+
+
+def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
+    """Mean Spearman of the exported models on dev, by facet, in the pass that a search would use."""
+    limit = files.card.max_tokens
+    reranker = FacetCrossEncoder(files, threads, limit, limit)
+    means = []
+    for number, facet in enumerate(FACETS):
+        values: list[float] = []
+        for query, pairs in data.dev.items():
+            candidates = [data.papers[pair.paper_id] for pair in pairs]
+            judged = reranker.score(Query(data.papers[query], facet), candidates)
+            values += correlation([each.score for each in judged], [pair.grades[number] for pair in pairs])
+        means.append(sum(values) / len(values))
+    return means

@@ -1,0 +1,70 @@
+"""The model card of the facet rerankers, in Markdown, written from what was measured."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qbe.models.reranker_files import FacetRerankersCard
+from qbe.train.reranker_network import FEATURES
+from qbe.types import Facet
+
+
+def describe(card: FacetRerankersCard, size: int) -> str:
+    """The card's text; ``size`` is the bytes of all files together."""
+    training = card.training
+    recipe = training["recipe"]
+    schedule = recipe["schedule"]
+    parts = [
+        f"# {card.name}",
+        "A cross-encoder for each facet (background, method, result): one ONNX graph each, over weights "
+        f"that they share ({card.precision}, {size / 1e6:.1f} MB in all). A candidate is read with the query "
+        "before its eyes (its tokens attend to the query's in the upper layers), and scored by late "
+        "interaction between sentences, tokens and whole papers.",
+        "Written by `python -m qbe.train reranker`.",
+        "## Figures on the dev split of facet-judgments",
+        "Mean over queries of Spearman's correlation with the grades. Untrained is the encoder's own late "
+        "interaction, from which training starts; fp32 and int8 are the exported models, read and scored as "
+        f"a search does. Published: {training['shipped']}, the best on dev.",
+        _figures(training["dev"] | training["exported"]),
+        "## Recipe",
+        f"The last {recipe['joint']} layers of the encoder learn, the others stay; "
+        f"{training['queries']['train']:,} lists of graded candidates ({training['pairs']['train']:,} pairs), "
+        f"all facets at once; loss {schedule['loss']}; AdamW at {schedule['learning_rate']} (facet "
+        f"projections {schedule['head_rate']}, weights of similarities {schedule['weight_rate']}), "
+        f"{schedule['queries']} lists a step, at most {schedule['epochs']} epochs, running mean of the weights "
+        f"({schedule['memory']}), best epoch on dev. `mean` averages the weights of the seeds (Wortsman et "
+        "al., 2022).",
+        "Weights of the similarities:",
+        _weights(card.heads),
+        "## Data",
+        *(f"- {name}: SHA-256 {digest}" for name, digest in training["data"].items()),
+        "Papers with a title like that of one in CSFCube are left out, and so are the queries of dev.",
+        "## Limits",
+        "English abstracts of computer science; elsewhere untested. The grades are those of large language "
+        "models that followed CSFCube's published definitions.",
+    ]
+    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _wrapped(part: str) -> str:
+    return part if part.startswith(("|", "#", "-")) else textwrap.fill(part, 110, break_on_hyphens=False)
+
+
+def _figures(rows: Mapping[str, Sequence[float]]) -> str:
+    lines = [
+        "| weights | " + " | ".join(map(str, Facet)) + " | mean |",
+        "|---|" + "---:|" * (len(Facet) + 1),
+    ]
+    for name, row in rows.items():
+        cells = [*row, sum(row) / len(row)]
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in cells) + " |")
+    return "\n".join(lines)
+
+
+def _weights(heads: Mapping[str, Any]) -> str:
+    lines = ["| facet | " + " | ".join(FEATURES) + " |", "|---|" + "---:|" * len(FEATURES)]
+    for facet, row in heads.items():
+        lines.append(f"| {facet} | " + " | ".join(f"{value:.2f}" for value in row) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,256 @@
+"""Fitting a facet cross-encoder to graded lists, with checkpoints that resume exactly."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+
+from qbe.errors import ModelError
+from qbe.train.graded_pairs import GradedLists, GradedPair
+from qbe.train.reranker_loss import LOSSES
+from qbe.train.reranker_network import FACETS, Network
+from qbe.train.reranker_reading import Reading
+from qbe.types import Facet
+
+log = logging.getLogger(__name__)
+
+
+class Schedule(NamedTuple):
+    """How the network is fitted.
+
+    AdamW, warm-up over a tenth of the steps, then linearly down to nothing; ``queries`` lists a step. The
+    layers learn at ``learning_rate``, the facets' projections and token weights at ``head_rate``, the
+    weights of similarities and the gates, of which there are few, at ``weight_rate``. What is kept is the
+    running mean of the weights, by ``memory``. ``patience`` epochs without a better dev figure end it.
+    """
+
+    epochs: int = 1
+    learning_rate: float = 6e-5
+    head_rate: float = 2e-4
+    weight_rate: float = 2e-2
+    queries: int = 2
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    memory: float = 0.98
+    loss: str = "logistic"
+    patience: int = 2
+
+
+class Papers:
+    """Papers by id, and their states behind the layers that do not learn, read once and kept."""
+
+    def __init__(self, network: Network, readings: Mapping[str, Reading]) -> None:
+        """Read every paper through the lower layers; in batches of like length, which takes minutes."""
+        self.readings = readings
+        self.below: dict[str, Tensor] = {}
+        ordered = sorted(readings, key=lambda identity: len(readings[identity].ids))
+        for first in range(0, len(ordered), 16):
+            batch = ordered[first : first + 16]
+            states = network.read_below([readings[identity] for identity in batch])
+            # A copy each: a part of a batch would keep the whole of it in memory.
+            self.below |= {
+                identity: part.clone() for identity, part in zip(batch, states, strict=True)
+            }
+
+    def scores(self, network: Network, query: str, pairs: Sequence[GradedPair]) -> Tensor:
+        """Scores (candidates, facets) of a query's candidates."""
+        ids = [query, *(pair.paper_id for pair in pairs)]
+        found: Tensor = network(
+            [self.readings[identity] for identity in ids], [self.below[identity] for identity in ids]
+        )
+        return found
+
+
+class Progress(NamedTuple):
+    """Where a fit stands: steps done, and mean dev Spearman after each epoch."""
+
+    step: int
+    dev: tuple[float, ...]
+
+
+def fit(
+    network: Network,
+    papers: Papers,
+    lists: GradedLists,
+    dev: GradedLists,
+    schedule: Schedule,
+    seed: int,
+    checkpoint: Path,
+    *,
+    facets: Sequence[Facet] = FACETS,
+    every: int = 100,
+    stop_after: int | None = None,
+) -> Progress:
+    """Fit the network, and leave the best epoch's running mean of the weights in it.
+
+    The state after each ``every`` steps is kept in ``checkpoint``; the same call goes on from there, and
+    ends in the same weights as one that was never interrupted (on one machine with as many threads).
+    ``facets`` are those whose grades are learned. ``stop_after`` ends after so many steps of this call, as
+    an interruption would. Raises ModelError for a checkpoint that cannot be read.
+    """
+    numbers = [FACETS.index(facet) for facet in facets]
+    queries = sorted(query for query in lists if len(lists[query]) > 1)
+    per_epoch = len(queries) // schedule.queries
+    total = schedule.epochs * per_epoch
+    optimizer = _optimizer(network, schedule)
+    learned = network.learned
+    mean = {name: part.detach().clone() for name, part in learned.items()}
+    best = {name: part.clone() for name, part in mean.items()}
+    progress = Progress(0, ())
+    if checkpoint.exists():
+        progress = _load(checkpoint, network, optimizer, mean, best)
+        log.info("seed %d goes on after step %d of %d", seed, progress.step, total)
+    loss_of, last = LOSSES[schedule.loss], None if stop_after is None else progress.step + stop_after
+    losses: list[float] = []
+    while progress.step < total and not _tired(progress.dev, schedule.patience):
+        epoch, place = divmod(progress.step, per_epoch)
+        order = random.Random(f"{seed}-{epoch}").sample(queries, len(queries))
+        chosen = order[place * schedule.queries : (place + 1) * schedule.queries]
+        for group in optimizer.param_groups:
+            group["lr"] = group["full_rate"] * share(progress.step, total)
+        for query in chosen:
+            scores = papers.scores(network, query, lists[query])
+            grades = torch.tensor([pair.grades for pair in lists[query]], device=scores.device)
+            loss = torch.stack([loss_of(scores[:, i], grades[:, i]) for i in numbers]).mean()
+            (loss / len(chosen)).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.item())
+        nn.utils.clip_grad_norm_(list(learned.values()), schedule.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        progress = progress._replace(step=progress.step + 1)
+        _remember(mean, learned, min(schedule.memory, (1 + progress.step) / (10 + progress.step)))
+        if progress.step % per_epoch == 0:
+            found = with_weights(network, mean, lambda: spearman(network, papers, dev))
+            figure = float(np.mean([found[i] for i in numbers]))
+            if not progress.dev or figure > max(progress.dev):
+                best = {name: part.clone() for name, part in mean.items()}
+            progress = progress._replace(dev=(*progress.dev, figure))
+            log.info("seed %d, epoch %d: dev Spearman %s", seed, len(progress.dev), _shown(found))
+        if progress.step % every == 0 or progress.step % per_epoch == 0 or progress.step == last:
+            log.info("seed %d, step %d of %d: loss %.4f", seed, progress.step, total, np.mean(losses))
+            losses.clear()
+            _save(checkpoint, network, optimizer, mean, best, progress)
+        if progress.step == last:
+            break
+    network.load_state_dict(best, strict=False)
+    return progress
+
+
+def share(step: int, total: int) -> float:
+    """The part of the full learning rate at a step: up over a tenth of the steps, then down to nothing."""
+    warm = max(1, total // 10)
+    return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+
+
+def spearman(network: Network, papers: Papers, lists: GradedLists) -> tuple[float, ...]:
+    """For each facet the mean over queries of Spearman's correlation of scores and grades.
+
+    A query whose grades are all alike has none and is passed over; where all scores are alike it is 0.
+    """
+    found: list[list[float]] = [[] for _ in FACETS]
+    with torch.no_grad():
+        for query, pairs in lists.items():
+            scores = papers.scores(network, query, pairs).float().cpu().numpy()
+            for number, values in enumerate(found):
+                values.extend(correlation(scores[:, number], [pair.grades[number] for pair in pairs]))
+    return tuple(float(np.mean(values)) if values else math.nan for values in found)
+
+
+def correlation(scores: Sequence[float], grades: Sequence[float]) -> list[float]:
+    """Spearman's correlation of one query's scores and grades; none where all grades are alike."""
+    if len(set(grades)) < 2:
+        return []
+    return [float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0]
+
+
+def with_weights(network: Network, weights: Mapping[str, Tensor], call: Callable[[], Any]) -> Any:
+    """What a call gives while the network has other weights."""
+    own = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
+    network.load_state_dict(dict(weights), strict=False)
+    try:
+        return call()
+    finally:
+        network.load_state_dict(own, strict=False)
+
+
+def _optimizer(network: Network, schedule: Schedule) -> torch.optim.AdamW:
+    rates: dict[float, list[nn.Parameter]] = {}
+    for name, part in network.learned.items():
+        few = name == "weights" or name.endswith("gate")
+        head = name in ("projections", "token_weights")
+        rate = schedule.weight_rate if few else schedule.head_rate if head else schedule.learning_rate
+        rates.setdefault(rate, []).append(part)
+    groups = [
+        {
+            "params": parts,
+            "full_rate": rate,
+            "weight_decay": schedule.weight_decay if rate == schedule.learning_rate else 0.0,
+        }
+        for rate, parts in rates.items()
+    ]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98))
+
+
+def _tired(dev: Sequence[float], patience: int) -> bool:
+    return len(dev) > patience and max(dev) not in dev[-patience:]
+
+
+def _remember(mean: Mapping[str, Tensor], learned: Mapping[str, Tensor], memory: float) -> None:
+    with torch.no_grad():
+        for name, part in learned.items():
+            mean[name].mul_(memory).add_(part, alpha=1 - memory)
+
+
+def _shown(found: Sequence[float]) -> str:
+    return " / ".join(f"{value:.4f}" for value in found)
+
+
+def _save(
+    path: Path,
+    network: Network,
+    optimizer: torch.optim.AdamW,
+    mean: Mapping[str, Tensor],
+    best: Mapping[str, Tensor],
+    progress: Progress,
+) -> None:
+    state = {
+        "network": {name: part.detach() for name, part in network.learned.items()},
+        "optimizer": optimizer.state_dict(),
+        "mean": dict(mean),
+        "best": dict(best),
+        "step": progress.step,
+        "dev": list(progress.dev),
+    }
+    partial = path.with_suffix(".partial")
+    torch.save(state, partial)
+    partial.replace(path)
+
+
+def _load(
+    path: Path,
+    network: Network,
+    optimizer: torch.optim.AdamW,
+    mean: dict[str, Tensor],
+    best: dict[str, Tensor],
+) -> Progress:
+    try:
+        state = torch.load(path, weights_only=True)
+        network.load_state_dict(state["network"], strict=False)
+        optimizer.load_state_dict(state["optimizer"])
+        mean.update(state["mean"])
+        best.update(state["best"])
+        return Progress(state["step"], tuple(state["dev"]))
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"{path}: expected a checkpoint of this training, found: {reason}; delete it, or give another --work"
+        ) from error

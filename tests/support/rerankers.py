@@ -1,0 +1,46 @@
+"""Rerankers whose scores can be worked by hand."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from qbe.rerank.reranker import Judged
+from qbe.types import Match, Paper, Query
+
+
+class ByHand:
+    """Scores papers as told, and says that the query's sentence 0 and the paper's last one drove it."""
+
+    name = "by-hand"
+
+    def __init__(self, scores: Mapping[str, float]) -> None:
+        self._scores = scores
+        self.asked: list[list[str]] = []
+
+    def score(
+        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
+    ) -> list[Judged]:
+        self.asked.append([paper.paper_id for paper in papers])
+        if progress:
+            progress(len(papers))
+        return [self._judged(paper) for paper in papers]
+
+    def _judged(self, paper: Paper) -> Judged:
+        score = self._scores[paper.paper_id]
+        return Judged(score, Match(0, len(paper.sentences) - 1, score))
+
+
+class Overlap:
+    """Scores papers by the share of the words of both abstracts that they have in common."""
+
+    name = "overlap"
+
+    def score(
+        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
+    ) -> list[Judged]:
+        asked = words(query.paper)
+        if progress:
+            progress(len(papers))
+        return [Judged(len(asked & words(paper)) / len(asked | words(paper))) for paper in papers]
+
+
+def words(paper: Paper) -> set[str]:
+    return set(paper.abstract.lower().split())

@@ -1,0 +1,124 @@
+"""A tiny network of facet rerankers with fixed random weights, and the sample as it learns from it."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+import qbe.datasets.layout
+from qbe.datasets.layout import grade, pool, read_layout
+from qbe.encode.tokenizer import PaperTokenizer
+from qbe.models.encoder_files import packaged_weights
+from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.train.graded_pairs import GradedPair
+from qbe.train.reranker_network import Network
+from qbe.train.reranker_reading import Reading, read
+from qbe.trec import read_topics
+from qbe.types import Facet, Paper
+
+HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
+SAMPLE = Path(qbe.datasets.layout.__file__).with_name("sample")
+
+
+def write_bert(folder: Path, seed: int = 0) -> None:
+    """Write a BERT as Hugging Face lays it out, which reads with the packaged encoder's tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    packaged = packaged_weights(ENCODERS[DEFAULT_ENCODER])
+    shutil.copyfile(packaged / "tokenizer.json", folder / "tokenizer.json")
+    vocabulary = json.loads((packaged / "config.json").read_text())["vocab_size"]
+    config = {
+        "architectures": ["BertModel"],
+        "model_type": "bert",
+        "vocab_size": vocabulary,
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": INNER,
+        "max_position_embeddings": MAX_TOKENS,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(_weights(vocabulary, seed), folder / "model.safetensors", {"format": "pt"})
+
+
+def _weights(vocabulary: int, seed: int) -> dict[str, np.ndarray]:
+    shapes = {
+        "embeddings.word_embeddings.weight": (vocabulary, HIDDEN),
+        "embeddings.position_embeddings.weight": (MAX_TOKENS, HIDDEN),
+        "embeddings.token_type_embeddings.weight": (2, HIDDEN),
+        "embeddings.LayerNorm.weight": (HIDDEN,),
+        "embeddings.LayerNorm.bias": (HIDDEN,),
+    }
+    for layer in (f"encoder.layer.{number}" for number in range(LAYERS)):
+        for name, rows, columns in (
+            *((f"attention.self.{part}", HIDDEN, HIDDEN) for part in ("query", "key", "value")),
+            ("attention.output.dense", HIDDEN, HIDDEN),
+            ("intermediate.dense", INNER, HIDDEN),
+            ("output.dense", HIDDEN, INNER),
+        ):
+            shapes |= {f"{layer}.{name}.weight": (rows, columns), f"{layer}.{name}.bias": (rows,)}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= {f"{layer}.{name}.{kind}": (HIDDEN,) for kind in ("weight", "bias")}
+    random = np.random.default_rng(seed)
+
+    def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        spread = 1.0 if "word" in name else 0.15
+        return (spread * random.standard_normal(shape) + name.endswith("Norm.weight")).astype(np.float32)
+
+    return {name: weight(name, shape) for name, shape in shapes.items()}
+
+
+def network(folder: Path, joint: int = 2) -> Network:
+    """The untrained network, in single precision."""
+    return Network(folder, joint, torch.float32)
+
+
+def stirred(folder: Path, joint: int = 2) -> Network:
+    """A network as training might leave it: gates open, and heads that are not all alike."""
+    found = network(folder, joint)
+    random = torch.Generator().manual_seed(5)
+    for name, part in found.learned.items():
+        if name.endswith("gate"):
+            part.data = torch.randn(part.shape, generator=random)
+        elif name in ("weights", "projections", "token_weights"):
+            part.data += 0.3 * torch.randn(part.shape, generator=random)
+    return found
+
+
+def readings(folder: Path, papers: Iterable[Paper]) -> dict[str, Reading]:
+    """Papers as the network reads them, by id."""
+    tokenizer = PaperTokenizer(folder / "tokenizer.json")
+    return {paper.paper_id: read(paper, tokenizer, MAX_TOKENS) for paper in papers}
+
+
+def graded_lists(candidates: int = 16) -> dict[str, list[GradedPair]]:
+    """The judgements of the sample: for each query paper so many of its pool, graded by all facets."""
+    layout = read_layout(SAMPLE / "layout.json")
+    lists = {}
+    for _, query, facet in read_topics(SAMPLE / "topics.tsv"):
+        # Every so manieth of the pool by grade, so that all grades are there.
+        members = sorted(pool(layout, query, facet), key=lambda other: -grade(layout, query, other, facet))
+        chosen = [members[place * len(members) // candidates] for place in range(candidates)]
+        lists[query] = [
+            GradedPair(other, tuple(float(grade(layout, query, other, each)) for each in Facet))
+            for other in chosen
+        ]
+    return lists
+
+
+def write_lists(path: Path, lists: dict[str, list[GradedPair]]) -> Path:
+    """Write graded pairs as the command takes them."""
+    rows = ["query_id\tpaper_id\t" + "\t".join(map(str, Facet))]
+    rows += [
+        "\t".join([query, pair.paper_id, *(f"{value:g}" for value in pair.grades)])
+        for query, pairs in lists.items()
+        for pair in pairs
+    ]
+    path.write_text("\n".join(rows) + "\n")
+    return path

@@ -1,0 +1,223 @@
+"""The pair cross-encoder: its numbers against the original's, its inputs, and what it refuses."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from support.damage import truncate
+from tokenizers import Tokenizer
+
+from qbe.errors import ModelError, UsageError
+from qbe.files import sha256
+from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card, resolve_reranker, write_reranker_card
+from qbe.rerank.cross_encoder import CrossEncoder
+from qbe.rerank.open import open_reranker
+from qbe.types import Facet, Paper, Query, Sentence
+
+ROOMY = {"query_tokens": 64, "candidate_tokens": 64}
+
+QUERY = Paper(
+    "q",
+    "Ranking papers",
+    (
+        Sentence("Search is hard.", Facet.BACKGROUND),
+        Sentence("We read pairs.", Facet.METHOD),
+        Sentence("It works.", Facet.RESULT),
+        Sentence("We cut them.", Facet.METHOD),
+    ),
+    labelled=True,
+)
+CANDIDATES = [
+    Paper("a", "Do retinas age?", (Sentence("We photograph eyes."), Sentence("They do."))),
+    Paper("b", "", (Sentence("No title."),)),
+    Paper("c", "A longer title about graphs and code", (Sentence("Graphs of code are compared."),) * 4),
+]
+TEXTS = [
+    "Do retinas age? We photograph eyes. They do.",
+    "No title.",
+    "A longer title about graphs and code." + " Graphs of code are compared." * 4,
+]
+METHOD_TEXT = "Ranking papers. We read pairs. We cut them."
+
+
+@pytest.fixture
+def exported(tmp_path, tiny_cross_encoder) -> Path:
+    """A copy of the export, to be damaged."""
+    return Path(shutil.copytree(tiny_cross_encoder, tmp_path / "exported"))
+
+
+def rewrite_digest(folder: Path, name: str) -> None:
+    """Have the card of an export vouch for a file that was changed."""
+    card = read_reranker_card(folder)
+    write_reranker_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
+
+
+@pytest.fixture(scope="module")
+def original(tiny_classifier):
+    """The classifier in PyTorch: a function of token ids and types to a logit."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = transformers.BertForSequenceClassification.from_pretrained(tiny_classifier).eval()
+
+    def logit(ids, types) -> float:
+        with torch.inference_mode():
+            output = model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]))
+        return output.logits.item()
+
+    return logit
+
+
+def scores(reranker, query: Query) -> list[float]:
+    return [judged.score for judged in reranker.score(query, CANDIDATES)]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (Query(QUERY, Facet.METHOD), METHOD_TEXT),
+        (Query(QUERY, positions=(2, 0)), "Ranking papers. Search is hard. It works."),
+        (Query(QUERY), f"Ranking papers. {QUERY.abstract}"),
+    ],
+)
+def test_scores_are_the_logits_of_transformers(tiny_cross_encoder, tiny_classifier, original, query, text):
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **ROOMY)
+    tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
+    encodings = [tokenizer.encode(text, candidate) for candidate in TEXTS]
+    expected = [original(encoding.ids, encoding.type_ids) for encoding in encodings]
+    assert max(expected) - min(expected) > 1e-2
+    np.testing.assert_allclose(scores(reranker, query), expected, rtol=0, atol=1e-5)
+
+
+def test_scores_are_those_of_sentence_transformers(tiny_cross_encoder, tiny_classifier):
+    torch = pytest.importorskip("torch")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.CrossEncoder(str(tiny_classifier), device="cpu", local_files_only=True)
+    pairs = [(METHOD_TEXT, text) for text in TEXTS]
+    expected = theirs.predict(pairs, activation_fn=torch.nn.Identity())
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **ROOMY)
+    np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
+
+
+def test_budgets_cut_each_side_at_its_end(tiny_cross_encoder, tiny_classifier, original):
+    reranker = open_reranker(
+        str(tiny_cross_encoder), precision="fp32", threads=2, query_tokens=11, candidate_tokens=9
+    )
+    tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
+    expected = []
+    for text in TEXTS:
+        query, candidate = (
+            tokenizer.encode(part, add_special_tokens=False).ids for part in (METHOD_TEXT, text)
+        )
+        assert len(query) > 9
+        ids = [2, *query[:9], 3, *candidate[:8], 3]
+        expected.append(original(ids, [0] * 11 + [1] * (len(ids) - 11)))
+    np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("precision", "least"), [("fp16", 0.999), ("int8", 0.9)])
+def test_smaller_numbers_keep_the_order(tiny_cross_encoder, papers, precision, least):
+    query = Query(papers[23], Facet.METHOD)
+    exact, rounded = (
+        [
+            judged.score
+            for judged in open_reranker(str(tiny_cross_encoder), precision=p, **ROOMY).score(query, papers)
+        ]
+        for p in ("fp32", precision)
+    )
+    assert exact != rounded
+    assert spearmanr(exact, rounded).statistic > least
+
+
+def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    from qbe.export.cross_encoder import export_cross_encoder
+
+    tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
+    config = transformers.DistilBertConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        dim=16,
+        n_layers=1,
+        n_heads=2,
+        hidden_dim=32,
+        max_position_embeddings=128,
+        num_labels=1,
+        initializer_range=0.5,
+    )
+    torch.manual_seed(1)
+    model = transformers.DistilBertForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path / "distil")
+    shutil.copyfile(tiny_classifier / "tokenizer.json", tmp_path / "distil" / "tokenizer.json")
+    card = export_cross_encoder(tmp_path / "distil", "distil", "here", tmp_path / "out")
+    assert not card.token_types
+    reranker = open_reranker(str(tmp_path / "out"), precision="fp32", **ROOMY)
+    with torch.inference_mode():
+        expected = [
+            model(torch.tensor([tokenizer.encode(METHOD_TEXT, text).ids])).logits.item() for text in TEXTS
+        ]
+    np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
+
+
+def test_it_is_named_and_knows_no_sentences(tiny_cross_encoder):
+    reranker = open_reranker(str(tiny_cross_encoder), **ROOMY)
+    assert reranker.name == "tiny-classifier"
+    assert [judged.match for judged in reranker.score(Query(QUERY), CANDIDATES)] == [None] * 3
+
+
+def test_budgets_beyond_the_model_are_refused(tiny_cross_encoder):
+    with pytest.raises(UsageError, match="into the 128 that the reranker reads, found 256 and 256"):
+        open_reranker(str(tiny_cross_encoder))
+
+
+@pytest.mark.parametrize("name", ["model.int8.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_damaged_files_are_refused(exported, name, damage):
+    damage(exported / name)
+    with pytest.raises(ModelError, match=rf"{name}: expected SHA-256 .*, found .*; delete the folder"):
+        open_reranker(str(exported), **ROOMY)
+
+
+def test_what_is_no_onnx_model_is_refused(exported):
+    truncate(exported / "model.int8.onnx")
+    rewrite_digest(exported, "model.int8.onnx")
+    with pytest.raises(ModelError, match=r"model\.int8\.onnx: expected an ONNX model, found: ") as caught:
+        open_reranker(str(exported), **ROOMY)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_onnx_model_is_refused(exported, tiny_encoder):
+    shutil.copyfile(tiny_encoder / "model.int8.onnx", exported / "model.int8.onnx")
+    rewrite_digest(exported, "model.int8.onnx")
+    with pytest.raises(
+        ModelError,
+        match=r"expected a reranker of input_ids, .*found a model of input_ids, attention_mask to last",
+    ):
+        open_reranker(str(exported), **ROOMY)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "expected a tokenizer of the tokenizers package, found: "),
+        (None, r"expected a BERT-family tokenizer with \[CLS\], \[SEP\] and \[UNK\], found 2"),
+    ],
+)
+def test_another_tokenizer_is_refused(exported, text, message):
+    path = exported / "tokenizer.json"
+    path.write_text(text or path.read_text().replace("[CLS]", "<s>"))
+    rewrite_digest(exported, path.name)
+    with pytest.raises(ModelError, match=message) as caught:
+        open_reranker(str(exported), **ROOMY)
+    assert "\n" not in str(caught.value)
+
+
+def test_facet_rerankers_are_no_pair_cross_encoder(exported):
+    card = {"format": 1, "kind": "facet", "name": "x", "max_tokens": 128, "heads": {}}
+    card |= {"precision": "int8", "files": {}, "training": {}}
+    (exported / RERANKER_CARD).write_text(json.dumps(card))
+    with pytest.raises(ModelError, match="expected a pair cross-encoder, found facet rerankers"):
+        CrossEncoder(resolve_reranker(str(exported)), **ROOMY)

@@ -1,0 +1,245 @@
+"""Queries one by one: gains and losses, papers wrongly high, papers missed, as values and as text."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbe.errors import CorpusError, UsageError
+from qbe.evaluate.__main__ import main
+from qbe.evaluate.csfcube import ndcg_percent
+from qbe.evaluate.inputs import read_titles
+from qbe.evaluate.queries import (
+    Placed,
+    best_missed,
+    facing,
+    largest_losses,
+    lowest_scores,
+    outcomes,
+    wrongly_high,
+)
+from qbe.evaluate.report import build_report
+from qbe.types import Facet
+
+GRADES = {"a": 3, "b": 2, "c": 2, "d": 1, "e": 0, "f": 0, "g": 0, "h": 0, "i": 0, "j": 0}
+"""A pool of ten: NDCG%20 looks at two ranks, the ideal gains there are 3 and 2, both undiscounted."""
+
+RANKINGS = {
+    # query -> the run's ranking, the baseline's, and NDCG%20 of both by hand, in fifths
+    "1_method": ("efabcdghij", "abcdefghij", 0, 5),
+    "2_method": ("abcdefghij", "dabcefghij", 5, 4),
+    "1_result": ("ebacdfghij", "eabcdfghij", 2, 3),
+    "2_result": ("edabcfghij", "edabcfghij", 1, 1),
+}
+
+
+def write(folder, rankings=RANKINGS):
+    """Qrels, folds and runs ``run+rerank`` and ``run`` of the queries, with the corpus."""
+    folds = {}
+    for facet in sorted({query_id.split("_")[1] for query_id in rankings}):
+        ids = [query_id for query_id in rankings if query_id.endswith(facet)]
+        folds[facet] = {"fold1_dev": ids[1:], "fold2_dev": ids[:1]}
+        folds[facet] |= {"fold1_test": ids[:1], "fold2_test": ids[1:]}
+        for column, name in enumerate(("run+rerank", "run")):
+            lines = [
+                f"{q} Q0 {docid} {rank} {-rank} {name}\n"
+                for q in ids
+                for rank, docid in enumerate(rankings[q][column], start=1)
+            ]
+            (folder / f"{name}.{facet}.trec").write_text("".join(lines))
+    judged = [f"{q} 0 {docid} {grade}\n" for q in rankings for docid, grade in GRADES.items()]
+    (folder / "all.qrels").write_text("".join(judged))
+    (folder / "folds.json").write_text(json.dumps(folds))
+    papers = [{"paper_id": i, "title": f"Title  of\n{i}", "abstract": []} for i in ("1", "2", *GRADES)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers))
+
+
+def files(name):
+    return sorted(Path().glob(f"{name}.*.trec"))
+
+
+def report_of(run, baseline):
+    return build_report([Path("all.qrels")], run, protocol="csfcube", baseline_files=baseline)
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def pair(collection):
+    return facing(report_of(files("run+rerank"), files("run")))
+
+
+def test_the_first_run_faces_the_baseline_under_the_name_of_its_files(pair):
+    assert (pair.system, pair.baseline) == ("run+rerank", "run")
+    found = pair.differences()
+    assert list(found) == [Facet.METHOD, Facet.RESULT]
+    assert [query_id for query_id, _ in found[Facet.METHOD]] == ["2_method", "1_method"]
+    assert [value for _, value in found[Facet.METHOD]] == pytest.approx([0.2, -1.0])
+    assert found[Facet.RESULT] == [("2_result", 0.0), ("1_result", pytest.approx(-0.2))]
+
+
+def test_outcomes_of_every_query(pair, collection):
+    report = report_of(files("run+rerank"), files("run"))
+    found = {outcome.query_id: outcome for outcome in outcomes(report, pair, [Path("all.qrels")])}
+    for query_id, (_, _, ours, theirs) in RANKINGS.items():
+        assert found[query_id].score == pytest.approx(ours / 5)
+        assert found[query_id].baseline == pytest.approx(theirs / 5)
+        assert found[query_id].pool == 10
+    assert found["1_method"].wrongly_high == (Placed("e", 0, 1), Placed("f", 0, 2))
+    assert found["1_method"].missed == Placed("a", 3, 3)
+    assert found["2_method"].wrongly_high == ()
+    assert found["2_method"].missed is None
+    assert found["1_result"].wrongly_high == (Placed("e", 0, 1),)
+    assert found["2_result"].wrongly_high == (Placed("e", 0, 1), Placed("d", 1, 2))
+
+
+def test_largest_losses_and_lowest_scores(pair, collection):
+    found = outcomes(report_of(files("run+rerank"), files("run")), pair, [Path("all.qrels")])
+    assert [o.query_id for o in largest_losses(found, 10)] == ["1_method", "1_result"]
+    assert [o.query_id for o in largest_losses(found, 1)] == ["1_method"]
+    assert [o.query_id for o in lowest_scores(found, 3)] == ["1_method", "2_result", "1_result"]
+
+
+def test_the_dearest_ranks_are_kept_and_shown_in_their_order():
+    grades = {f"p{i:02}": 3 if i < 3 else 1 if i < 8 else 0 for i in range(25)}
+    ranked = ["p03", "p04", "p20", "p05", "p21"]
+    # Ideal 3 3 3 1 1: the ranks cost 2, 2, 3 / log2(3) = 1.89, 0 and 1 / log2(5) = 0.43.
+    assert wrongly_high(ranked, grades) == (Placed("p03", 1, 1), Placed("p04", 1, 2), Placed("p20", 0, 3))
+    assert wrongly_high(["p00", *ranked[1:]], grades) == (
+        Placed("p04", 1, 2),
+        Placed("p20", 0, 3),
+        Placed("p21", 0, 5),
+    )
+
+
+def test_the_best_missed_paper_has_the_highest_grade_and_stands_lowest():
+    assert best_missed("beafcdghij", GRADES) == Placed("a", 3, 3)
+    assert best_missed("aebfcdghij", GRADES) == Placed("c", 2, 5)
+    assert best_missed("aeb", GRADES) == Placed("c", 2, None)
+    assert best_missed("acbefghijd", GRADES) == Placed("d", 1, 10)
+    assert best_missed("acbdfe", GRADES) is None
+    assert best_missed("", dict.fromkeys("ab", 0)) is None
+
+
+@given(st.lists(st.integers(-1, 3), min_size=5, max_size=30))
+def test_a_paper_is_missed_unless_no_worse_one_stands_above_it(grades):
+    pool = {f"p{i:02}": grade for i, grade in enumerate(grades)}
+    gains = [max(grade, 0) for grade in grades]
+    assert (best_missed(list(pool), pool) is None) == (gains == sorted(gains, reverse=True))
+    high = wrongly_high(list(pool), pool)
+    assert high or ndcg_percent(grades, grades) in (0.0, pytest.approx(1.0))
+    assert [placed.rank for placed in high] == sorted({placed.rank for placed in high})
+    assert all(pool[placed.docid] == placed.grade < max(grades) for placed in high)
+
+
+def test_a_facet_that_one_side_lacks_is_left_out(collection):
+    pair = facing(report_of(files("run+rerank"), [Path("run.result.trec")]))
+    assert list(pair.differences()) == [Facet.RESULT]
+
+
+def test_a_run_must_face_one_other_run_on_a_common_facet(collection):
+    with pytest.raises(UsageError, match=r"expected one baseline .* found none"):
+        facing(report_of(files("run"), []))
+    with pytest.raises(UsageError, match=r"found run\+rerank, run;"):
+        facing(report_of(files("run+rerank"), [*files("run"), *files("run+rerank")]))
+    with pytest.raises(UsageError, match="found run as both"):
+        facing(report_of(files("run"), files("run")))
+    with pytest.raises(UsageError, match="found none; give both for one facet"):
+        facing(report_of([Path("run+rerank.method.trec")], [Path("run.result.trec")]))
+
+
+ARGUMENTS = ["--protocol", "csfcube", "--qrels", "all.qrels"]
+
+
+def arguments():
+    runs = ["--run", *map(str, files("run+rerank")), "--baseline", *map(str, files("run"))]
+    return [*ARGUMENTS, *runs]
+
+
+def test_worst_queries_are_printed_behind_the_tables(collection, capsys):
+    main([*arguments(), "--worst", "1", "--corpus", "corpus.jsonl"])
+    assert capsys.readouterr().out.endswith(
+        "Largest losses of run+rerank against run, NDCG%20 (per cent):\n"
+        "1_method  0.00 against 100.00 (-100.00)  Title of 1\n"
+        "  high    rank 1 of 10, grade 0: e  Title of e\n"
+        "  high    rank 2 of 10, grade 0: f  Title of f\n"
+        "  missed  rank 3 of 10, grade 3: a  Title of a\n"
+        "\n"
+        "Lowest scores of run+rerank, NDCG%20 (per cent):\n"
+        "1_method  0.00 against 100.00 (-100.00)  Title of 1\n"
+        "  high    rank 1 of 10, grade 0: e  Title of e\n"
+        "  high    rank 2 of 10, grade 0: f  Title of f\n"
+        "  missed  rank 3 of 10, grade 3: a  Title of a\n"
+    )
+
+
+def test_without_a_corpus_ids_stand_alone(collection, capsys):
+    Path("run+rerank.method.trec").write_text("1_method Q0 e 1 2 r\n2_method Q0 b 1 2 r\n")
+    main([*arguments(), "--worst", "1"])
+    out = capsys.readouterr().out
+    assert "\n1_method  0.00 against 100.00 (-100.00)\n  high    rank 1 of 10, grade 0: e\n" in out
+    assert "  missed  not retrieved, grade 3: a\n" in out
+
+
+def test_no_loss_is_told(collection, capsys):
+    run, baseline = (["--run", *map(str, files("run"))], ["--baseline", *map(str, files("run+rerank"))])
+    write(collection, {q: (r[0], r[0], 0, 0) for q, r in RANKINGS.items()})
+    main([*ARGUMENTS, *run, *baseline, "--worst", "2"])
+    assert "Largest losses of run against run+rerank, NDCG%20 (per cent):\nnone\n" in capsys.readouterr().out
+
+
+def test_a_reranked_run_is_tested_against_the_first_stage_by_facet_and_measure(collection, capsys):
+    main([*arguments(), "--output", "report.json"])
+    rows = [
+        line.split()[:5] for line in capsys.readouterr().out.splitlines() if line.startswith("run+rerank")
+    ]
+    compared = [row[2:4] for row in rows if row[1] == "run"]
+    for measure in ("NDCG%20", "MAP"):
+        assert [scope for name, scope in compared if name == measure] == ["method", "result", "aggregated"]
+    whole = json.loads(Path("report.json").read_text())["comparisons"][2]
+    assert (whole["system"], whole["baseline"]) == ("run+rerank", "run")
+    assert (whole["measure"], whole["scope"], whole["queries"]) == ("NDCG%20", "aggregated", 4)
+    assert whole["difference"] == pytest.approx(-0.25)
+    # Differences -1, 0.2, 0 and -0.2: of the sums 1.4, 1, 1 and 0.6 three are as far from 0 as -1.
+    assert whole["randomization_p"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--worst", "0"], "--worst of at least 1, found 0"),
+        (["--corpus", "corpus.jsonl"], "add --worst"),
+        (["--plot", "gains.pdf"], r"ends in \.svg or \.png, found gains\.pdf"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(collection, change, message):
+    with pytest.raises(UsageError, match=message):
+        main([*arguments(), *change])
+
+
+@pytest.mark.parametrize("option", [["--plot", "gains.svg"], ["--worst", "3"]])
+def test_protocol_and_baseline_are_needed(collection, option):
+    with pytest.raises(UsageError, match="need --protocol csfcube and a --baseline"):
+        main(["--qrels", "all.qrels", "--run", "run.method.trec", "--baseline", "run.result.trec", *option])
+    with pytest.raises(UsageError, match="need --protocol csfcube and a --baseline"):
+        main([*ARGUMENTS, "--run", "run.method.trec", *option])
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"paper_id": "1"}', '"text"', "\udcff"])
+def test_a_broken_corpus_is_told_with_its_line(tmp_path, line):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"paper_id": 1, "title": "T"}\n\n' + line + "\n", errors="surrogateescape")
+    with pytest.raises(CorpusError, match=r"corpus\.jsonl, line 3: expected a JSON object with paper_id and"):
+        read_titles(path)
+
+
+def test_a_corpus_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(CorpusError, match="No such file"):
+        read_titles(tmp_path / "none.jsonl")

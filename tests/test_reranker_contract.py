@@ -1,0 +1,127 @@
+"""What every reranker promises, whatever it is made of."""
+
+import math
+import threading
+
+import pytest
+
+from qbe.errors import FacetNotFoundError, UsageError
+from qbe.rerank.open import open_reranker
+from qbe.types import Facet, Paper, Query, Sentence
+
+RERANKERS = {
+    # fixture that gives the folder, options of `open_reranker`
+    "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
+    "pair fp16": ("tiny_cross_encoder", {"precision": "fp16"}),
+    "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
+}
+BUDGETS = {"query_tokens": 48, "candidate_tokens": 80}
+
+
+@pytest.fixture(scope="module", params=RERANKERS)
+def opened(request):
+    """A function that opens the reranker with a number of threads."""
+    fixture, options = RERANKERS[request.param]
+    folder = str(request.getfixturevalue(fixture))
+    return lambda threads=1: open_reranker(folder, threads=threads, **BUDGETS, **options)
+
+
+@pytest.fixture(scope="module")
+def reranker(opened):
+    return opened()
+
+
+@pytest.fixture(scope="module")
+def queries(papers) -> list[Query]:
+    """A query by each facet, by the whole abstract, by positions, and from outside the collection."""
+    one = next(paper for paper in papers if paper.paper_id == "s024")
+    outside = Paper(
+        "outside",
+        "Ranking code by what it does",
+        (Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train a network.")),
+        labelled=True,
+    )
+    return [*(Query(one, facet) for facet in (*Facet, None)), Query(one, positions=(3, 0)), Query(outside)]
+
+
+def test_one_judgement_for_each_paper_in_order(reranker, queries, papers):
+    for query in queries:
+        judged = reranker.score(query, papers[:9])
+        assert [reranker.score(query, [paper])[0] for paper in papers[:9]] == judged
+        assert all(type(one.score) is float and math.isfinite(one.score) for one in judged)
+        assert len({one.score for one in judged}) > 1
+        assert reranker.score(query, papers[8::-1]) == judged[::-1]
+        assert reranker.score(query, []) == []
+
+
+def test_a_paper_given_twice_is_judged_twice_alike(reranker, queries, papers):
+    first, second, third = reranker.score(queries[0], [papers[5], papers[6], papers[5]])
+    assert first == third != second
+
+
+def test_judgements_do_not_depend_on_threads(opened, reranker, queries, papers):
+    threaded = opened(3)
+    for query in queries[:2]:
+        assert threaded.score(query, papers[:40]) == reranker.score(query, papers[:40])
+
+
+def test_what_a_query_is_about_counts(reranker, papers):
+    sentences = (
+        Sentence("Search is hard.", Facet.BACKGROUND),
+        Sentence("We read pairs of papers.", Facet.METHOD),
+        Sentence("Users find more.", Facet.RESULT),
+    )
+    paper = Paper("short", "Ranking papers", sentences, labelled=True)
+    queries = [*(Query(paper, facet) for facet in (*Facet, None)), Query(paper, positions=(0, 2))]
+    found = [reranker.score(query, papers[:5]) for query in queries]
+    for number, judged in enumerate(found):
+        assert judged not in found[:number]
+
+
+def test_a_match_names_sentences_of_both(reranker, queries, papers):
+    for query in queries:
+        for paper, (_, match) in zip(papers[:9], reranker.score(query, papers[:9]), strict=True):
+            if match is not None:
+                assert 0 <= match.query_position < len(query.paper.sentences)
+                assert 0 <= match.position < len(paper.sentences)
+                assert math.isfinite(match.score)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_progress_adds_up_to_the_papers(opened, queries, papers, threads):
+    steps, callers = [], set()
+
+    def progress(count):
+        steps.append(count)
+        callers.add(threading.current_thread())
+
+    opened(threads).score(queries[0], papers[:30], progress)
+    assert sum(steps) == 30
+    assert len(steps) > 1
+    assert min(steps) > 0
+    assert callers == {threading.current_thread()}
+
+
+def test_what_is_no_query_is_refused(reranker, papers):
+    labelled = Paper("x", "T", (Sentence("M", Facet.METHOD),), labelled=True)
+    with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
+        reranker.score(Query(labelled, Facet.RESULT), papers[:2])
+    with pytest.raises(UsageError, match="found both"):
+        reranker.score(Query(labelled, Facet.METHOD, (0,)), papers[:2])
+    with pytest.raises(UsageError, match="sentence positions from 0 to 0"):
+        reranker.score(Query(labelled, positions=(1,)), papers[:2])
+
+
+@pytest.mark.parametrize(
+    "text", ["🧬", "retina 🧬 数学 \U00010348", "\u200b", "?! \\ [SEP] [CLS]", "x " * 3000]
+)
+def test_any_text_can_be_judged(reranker, papers, text):
+    strange = Paper("strange", text, (Sentence(text), Sentence("A sentence.")))
+    for query, candidate in ((strange, papers[0]), (papers[0], strange), (strange, strange)):
+        (judged,) = reranker.score(Query(query), [candidate])
+        assert math.isfinite(judged.score)
+
+
+def test_it_has_a_name(reranker):
+    assert isinstance(reranker.name, str)
+    assert reranker.name

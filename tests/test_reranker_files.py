@@ -1,0 +1,199 @@
+"""Where a reranker's files come from: names, folders, the cache, cards of both kinds; what is refused."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.damage import truncate
+
+from qbe.errors import ModelError, UsageError
+from qbe.files import sha256
+from qbe.models import exports, reranker_files
+from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.reranker_files import (
+    RERANKER_CARD,
+    RERANKER_FORMAT,
+    TRUNK,
+    CrossEncoderCard,
+    FacetRerankersCard,
+    read_reranker_card,
+    resolve_reranker,
+    write_reranker_card,
+)
+from qbe.types import Facet
+
+
+@pytest.fixture
+def exported(tmp_path, tiny_cross_encoder) -> Path:
+    """A copy of the export, to be damaged."""
+    return Path(shutil.copytree(tiny_cross_encoder, tmp_path / "exported"))
+
+
+@pytest.fixture
+def facets(tmp_path) -> Path:
+    """A folder of facet rerankers for two facets, with words for models."""
+    folder = tmp_path / "facets"
+    folder.mkdir()
+    names = ("background.onnx", "method.onnx", TRUNK, "tokenizer.json")
+    for name in names:
+        (folder / name).write_text(name)
+    card = FacetRerankersCard(
+        name="two-facets",
+        precision="int8",
+        max_tokens=256,
+        files={name: sha256(folder / name) for name in names},
+        heads={"background": [1.0, 0.5], "method": [0.25, 2.0]},
+        training={"seed": 1},
+    )
+    write_reranker_card(folder, card)
+    return folder
+
+
+def test_a_folder_is_found_in_each_precision(tiny_cross_encoder):
+    for precision in ("int8", "fp16", "fp32"):
+        files = resolve_reranker(str(tiny_cross_encoder), precision)
+        assert files.model() == files.model(Facet.METHOD) == tiny_cross_encoder / f"model.{precision}.onnx"
+        assert files.tokenizer == tiny_cross_encoder / "tokenizer.json"
+        assert isinstance(files.card, CrossEncoderCard)
+        files.verify()
+        files.verify(Facet.RESULT)
+
+
+def test_only_the_files_in_use_are_checked(exported):
+    truncate(exported / "model.fp32.onnx")
+    resolve_reranker(str(exported)).verify()
+    with pytest.raises(ModelError, match=r"model\.fp32\.onnx: expected SHA-256"):
+        resolve_reranker(str(exported), "fp32").verify()
+
+
+def test_facet_rerankers_have_a_model_a_facet(facets):
+    files = resolve_reranker(str(facets))
+    assert files.card == read_reranker_card(facets)
+    assert files.card.heads == {"background": [1.0, 0.5], "method": [0.25, 2.0]}
+    assert files.model(Facet.METHOD) == facets / "method.onnx"
+    with pytest.raises(UsageError, match=r"that two-facets reranks \(background, method\), found result;"):
+        files.model(Facet.RESULT)
+    with pytest.raises(UsageError, match="found none"):
+        files.model()
+    with pytest.raises(UsageError, match=r"precision int8, the only one of .*facets, found fp32"):
+        resolve_reranker(str(facets), "fp32")
+
+
+@pytest.mark.parametrize("name", ["method.onnx", TRUNK, "tokenizer.json"])
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_facet_rerankers_are_checked_by_facet(facets, name, damage):
+    files = resolve_reranker(str(facets))
+    files.verify()
+    damage(facets / name)
+    for facet in (Facet.METHOD, None):
+        with pytest.raises(ModelError, match=rf"{name}: expected SHA-256 .*; install qbe again, or train"):
+            files.verify(facet)
+    if name == "method.onnx":
+        files.verify(Facet.BACKGROUND)
+
+
+def test_a_file_that_the_card_does_not_know_is_refused(facets):
+    card = read_reranker_card(facets)
+    del card.files[TRUNK]
+    write_reranker_card(facets, card)
+    with pytest.raises(ModelError, match=rf"{TRUNK}: expected SHA-256 None, found "):
+        resolve_reranker(str(facets)).verify(Facet.METHOD)
+
+
+def test_names_that_are_no_reranker_are_refused(cache):
+    with pytest.raises(ModelError, match=f"known by name .{DEFAULT_RERANKER}.*found 'nosuch'; check --rer"):
+        resolve_reranker("nosuch")
+    with pytest.raises(UsageError, match="expected a precision of int8, fp16, fp32, found 'int4'"):
+        resolve_reranker("nosuch", "int4")
+    assert not cache.exists()
+
+
+def test_the_registry_comes_before_folders(facets, tmp_path, monkeypatch):
+    monkeypatch.setattr(reranker_files, "RERANKERS", {"known": str(facets)})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "known").mkdir()
+    assert resolve_reranker("known").folder == facets
+    with pytest.raises(ModelError, match=r"expected an exported reranker \(reranker\.json\) or a model with"):
+        resolve_reranker("./known")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "in format 1, found kind pair in format 2; export or train it again"),
+        ({"kind": "list"}, "of kind pair or facet in format 1, found kind list"),
+        ({"heads": {}}, "expected the card of a reranker, found .*heads"),
+    ],
+)
+def test_another_card_is_refused(exported, change, message):
+    path = exported / RERANKER_CARD
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=message):
+        resolve_reranker(str(exported))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '"kind"'])
+def test_a_damaged_card_is_refused(exported, text):
+    (exported / RERANKER_CARD).write_text(text)
+    with pytest.raises(ModelError, match=r"reranker\.json: expected ") as caught:
+        resolve_reranker(str(exported))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_classifier_is_exported_once_into_the_cache(
+    tiny_classifier, tiny_cross_encoder, cache, monkeypatch
+):
+    calls = []
+
+    def run(command, **_):
+        calls.append(command)
+        shutil.copytree(tiny_cross_encoder, command[command.index("--output") + 1])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(exports.subprocess, "run", run)
+    first, second = (resolve_reranker(str(tiny_classifier), precision) for precision in ("int8", "fp32"))
+    assert len(calls) == 1
+    assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "cross-encoder"]
+    digest = sha256(tiny_classifier / "model.safetensors")[:12]
+    folder = cache / "rerankers" / f"tiny-classifier-{digest}-{RERANKER_FORMAT}"
+    assert first.folder == second.folder == folder
+
+
+def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encoder, cache, monkeypatch):
+    import huggingface_hub
+
+    asked = []
+
+    def snapshot_download(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(tiny_classifier)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+
+    def run(command, **_):
+        assert command[command.index("--source") + 1] == "owner/model"
+        shutil.copytree(tiny_cross_encoder, command[command.index("--output") + 1])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(exports.subprocess, "run", run)
+    assert resolve_reranker("owner/model").folder.name.startswith("model-")
+    assert asked == [("owner/model", ["config.json", "model.safetensors", "tokenizer.json"])]
+
+
+def test_a_failed_export_or_download_is_told(tiny_classifier, cache, monkeypatch):
+    import huggingface_hub
+
+    failed = SimpleNamespace(returncode=1, stderr="noise\nqbe.export: the reason\n")
+    monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(ModelError, match=r"exporting the reranker .* failed: qbe\.export: the reason"):
+        resolve_reranker(str(tiny_classifier))
+
+    def snapshot_download(*_, **__):
+        raise OSError("no network\nat all")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    with pytest.raises(ModelError, match="cannot load the reranker owner/model from the hub: no network;"):
+        resolve_reranker("owner/model")

@@ -1,0 +1,405 @@
+"""Reranking: how scores are mixed, what is reranked, what is explained, and the command's options."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.papers import Papers
+from support.rerankers import ByHand
+
+from qbe.errors import ModelError, UsageError
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.rerank.open import open_reranker
+from qbe.search.__main__ import main
+from qbe.search.present import to_json, to_table
+from qbe.search.reranked import RerankingSearcher, interpolate
+from qbe.search.searcher import Searcher
+from qbe.trec import read_pools, read_run, read_topics
+from qbe.types import Facet, Hit, Match, Paper, Query, Sentence
+
+BUDGETS = {"query_tokens": 64, "candidate_tokens": 64}
+"""Together as many tokens as the tiny cross-encoder reads."""
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index) -> Iterator[Index]:
+    with Index(tiny_index) as index:
+        yield index
+
+
+@pytest.fixture(scope="module")
+def searcher(index) -> Searcher:
+    return Searcher(index)
+
+
+@pytest.fixture(scope="module")
+def query(index) -> Query:
+    return Query(index.paper("s024"), Facet.METHOD)
+
+
+@pytest.fixture(scope="module")
+def first(searcher, query) -> list[Hit]:
+    """All that the first stage finds."""
+    return searcher.search(query, 1000, matches=False)
+
+
+def upside_down(first: list[Hit]) -> ByHand:
+    """A reranker of the opposite opinion: 0 for the first, 1 for the next, ..."""
+    return ByHand({hit.docid: float(rank) for rank, hit in enumerate(first)})
+
+
+def ids(hits: list[Hit]) -> list[str]:
+    return [hit.docid for hit in hits]
+
+
+# The mixture of scores.
+
+
+@pytest.mark.parametrize(
+    ("weight", "scores"),
+    # In units of the root of 1.5, the z-score of the first and the last of three at equal distances.
+    [(0.0, (-1, 0, 1)), (0.25, (-0.5, -0.25, 0.75)), (0.5, (0, -0.5, 0.5)), (1.0, (1, -1, 0))],
+)
+def test_scores_are_mixed_by_hand(weight, scores):
+    mixed = interpolate([1.0, 2.0, 3.0], [30.0, 10.0, 20.0], weight)
+    assert mixed == pytest.approx([score * math.sqrt(1.5) for score in scores], abs=1e-12)
+
+
+FINITE, WEIGHT, SCALE = st.floats(-1e3, 1e3), st.floats(0, 1), st.floats(1, 100)
+
+
+@given(
+    st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=30), st.floats(0, 1), st.floats(1, 100), FINITE
+)
+def test_neither_scale_nor_offset_of_a_reranker_counts(pairs, weight, scale, offset):
+    one, two = [first for first, _ in pairs], [reranker for _, reranker in pairs]
+    mixed = interpolate(one, two, weight)
+    if np.std(two) < 1e-3:  # nothing but rounding
+        return
+    assert mixed == pytest.approx(interpolate(one, [scale * s + offset for s in two], weight), abs=1e-6)
+
+
+def test_a_paper_alone_scores_0():
+    assert interpolate([3.5], [-7.0], 0.6) == [0.0]
+    assert interpolate([], [], 0.6) == []
+
+
+# What is reranked, and what is not.
+
+
+def test_the_first_stage_alone_and_the_reranker_alone(searcher, index, query, first):
+    none = RerankingSearcher(searcher, index, upside_down(first), depth=20, weight=0)
+    assert ids(none.search(query, 1000)) == ids(first)
+    alone = RerankingSearcher(searcher, index, upside_down(first), depth=20, weight=1)
+    assert ids(alone.search(query, 1000)) == [*ids(first)[:20][::-1], *ids(first)[20:]]
+    half = RerankingSearcher(searcher, index, upside_down(first), depth=2, weight=0.5)
+    assert [hit.score for hit in half.search(query, 2)] == [0.0, 0.0]
+    assert ids(half.search(query, 2)) == sorted(ids(first)[:2])  # ties by id
+
+
+def test_final_scores_by_hand(searcher, index, query, first):
+    found = RerankingSearcher(searcher, index, upside_down(first), depth=4, weight=0.75).search(query, 9)
+    scores = np.array([hit.score for hit in first[:4]])
+    z = (scores - scores.mean()) / scores.std()
+    ranks = (np.arange(4) - 1.5) / math.sqrt(1.25)
+    mixed = dict(zip(ids(first), 0.25 * z + 0.75 * ranks, strict=False))
+    assert ids(found[:4]) == sorted(mixed, key=lambda docid: -mixed[docid])
+    assert [hit.score for hit in found[:4]] == pytest.approx(sorted(mixed.values(), reverse=True))
+    # The rest lies 1 below, at the distances that the first stage gave it.
+    assert ids(found[4:]) == ids(first[4:9])
+    lowest = found[3].score - 1
+    assert found[4].score == lowest
+    assert [hit.score for hit in found[4:]] == pytest.approx(
+        [lowest + hit.score - first[4].score for hit in first[4:9]]
+    )
+
+
+@pytest.mark.parametrize(("hits", "depth"), [(3, 10), (10, 3), (1000, 500), (5, 5)])
+def test_the_best_of_the_first_stage_are_reranked(searcher, index, query, first, hits, depth):
+    reranker, done = upside_down(first), []
+    found = RerankingSearcher(searcher, index, reranker, depth, 1, done.append).search(query, hits)
+    assert reranker.asked == [ids(first)[:depth]]
+    assert sum(done) == min(depth, len(first))
+    assert ids(found) == [*ids(first)[:depth][::-1], *ids(first)[depth:]][:hits]
+
+
+def test_a_pool_is_reranked(searcher, index, query, first):
+    pool = [f"s{number:03}" for number in range(20, 60)]
+    inside = [docid for docid in ids(first) if docid in pool]
+    found = RerankingSearcher(searcher, index, upside_down(first), 10, 1).search(query, 1000, pool)
+    firsts = ids(searcher.search(query, 1000, pool))
+    assert sorted(firsts) == sorted(inside) == sorted(ids(found))
+    assert ids(found[10:]) == firsts[10:]
+    assert ids(found[:10]) == sorted(firsts[:10], key=lambda docid: -ids(first).index(docid))
+
+
+def test_a_cross_encoder_alone_ranks_as_it_scores(index, searcher, query, first, tiny_cross_encoder):
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **BUDGETS)
+    found = RerankingSearcher(searcher, index, reranker, 1000, 1).search(query, 1000)
+    judged = reranker.score(query, [index.paper(hit.docid) for hit in first])
+    scores = {hit.docid: one.score for hit, one in zip(first, judged, strict=True)}
+    assert ids(found) == sorted(scores, key=lambda docid: (-scores[docid], docid))
+    assert all(hit.driven_by is None and hit.matches for hit in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 0}, "expected a rerank depth of at least 1, found 0"),
+        ({"weight": -0.25}, "expected a rerank weight from 0 to 1, found -0.25"),
+        ({"weight": 1.5}, "expected a rerank weight from 0 to 1, found 1.5"),
+        ({"weight": math.nan}, "expected a rerank weight from 0 to 1, found nan"),
+    ],
+)
+def test_options_out_of_range_are_refused(searcher, index, first, options, message):
+    with pytest.raises(UsageError, match=message):
+        RerankingSearcher(searcher, index, upside_down(first), **options)
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, score):
+    reranker = ByHand({hit.docid: score if rank == 7 else 0.0 for rank, hit in enumerate(first)})
+    message = f"expected finite scores of the reranker by-hand, found {score} for paper {first[7].docid};"
+    assert RerankingSearcher(searcher, index, reranker, depth=7).search(query)
+    with pytest.raises(ModelError, match=message):
+        RerankingSearcher(searcher, index, reranker, depth=8).search(query)
+
+
+# Explaining.
+
+
+def test_the_parts_of_a_fused_score_give_the_score(searcher, query):
+    found = searcher.search(query, 1000, [f"s{number:03}" for number in range(1, 50)], explain=True)
+    parts = {name: np.array([hit.parts[name] for hit in found]) for name in found[0].parts}
+    assert set(parts) == {"bm25", "sentences", "facet", "whole"}
+    mean = sum((scores - scores.mean()) / scores.std() for scores in parts.values()) / 4
+    assert [hit.score for hit in found] == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_reranked_hit_tells_of_both_stages(searcher, index, query, first):
+    reranking = RerankingSearcher(searcher, index, upside_down(first), depth=3, weight=1)
+    stage = searcher.search(query, 5, matches=False, explain=True)
+    found = reranking.search(query, 5, explain=True)
+    for hit, rank in zip(found, (2, 1, 0, 3, 4), strict=True):
+        expected = {**stage[rank].parts, "first": first[rank].score}
+        last = len(index.paper(hit.docid).sentences) - 1
+        if rank < 3:
+            assert (hit.parts, hit.driven_by) == ({**expected, "reranker": rank}, Match(0, last, rank))
+        else:
+            assert (hit.parts, hit.driven_by) == (expected, None)
+    plain = reranking.search(query, 5)
+    assert plain == [hit._replace(parts=None) for hit in found]
+    assert reranking.search(query, 5, matches=False) == [hit._replace(matches=()) for hit in plain]
+
+
+ASKED = Paper(
+    "asked", "A question", (Sentence("We ask.", Facet.METHOD), Sentence("We know.", Facet.RESULT)), True
+)
+ANSWER = Paper(
+    "answer",
+    "An answer",
+    (
+        Sentence("They tell.", Facet.METHOD),
+        Sentence("They do."),
+    ),
+    True,
+    {"year": "1999"},
+)
+BELOW = Paper("below", "Below", (Sentence("Nothing."),), True)
+HITS = [
+    Hit(
+        "answer",
+        1.5,
+        (Match(0, 1, 0.5),),
+        {"bm25": 12.5, "whole": 0.125, "first": 0.75, "reranker": -2.0},
+        Match(0, 0, 0.25),
+    ),
+    Hit("below", -3.0, (Match(0, 0, 0.125),), {"bm25": 3.0, "whole": 0.0, "first": -1.25}),
+]
+
+
+def test_the_table_explains_reranking():
+    table = to_table(Papers(ANSWER, BELOW), Query(ASKED, Facet.METHOD), HITS, 100, explain=True)
+    assert table.splitlines() == [
+        "Papers like “A question”, for its method:",
+        "",
+        "  *0          method given: We ask.",
+        "   1          result given: We know.",
+        "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity. >3",
+        "is the pair of sentences that drove the reranker.",
+        "",
+        "   1   1.5000 An answer (1999)  [answer]",
+        "              bm25 12.5000, whole 0.1250, first stage 0.7500, reranker -2.0000",
+        "  >0   0.2500 method given: They tell.",
+        "  ~0   0.5000 other given: They do.",
+        "",
+        "   2  -3.0000 Below  [below]",
+        "              bm25 3.0000, whole 0.0000, first stage -1.2500, not reranked",
+        "  ~0   0.1250 other given: Nothing.",
+    ]
+
+
+def test_the_plain_table_shows_what_drove_the_reranker():
+    table = to_table(Papers(ANSWER, BELOW), Query(ASKED, Facet.METHOD), HITS, 100)
+    assert table.splitlines()[2:] == [
+        "   1   1.5000 An answer (1999)  [answer]",
+        "              method: They tell.",
+        "",
+        "   2  -3.0000 Below  [below]",
+        "              Nothing.",
+    ]
+
+
+def test_json_explains_reranking():
+    arguments = (Papers(ANSWER, BELOW), "q", Query(ASKED, Facet.METHOD), HITS)
+    one, two = json.loads(to_json(*arguments, explain=True))["hits"]
+    assert one["parts"] == {"bm25": 12.5, "whole": 0.125, "first": 0.75, "reranker": -2.0}
+    assert one["driven_by"] == {
+        "query_position": 0,
+        "query_sentence": "We ask.",
+        "position": 0,
+        "sentence": "They tell.",
+        "offsets": None,
+        "facet": "method",
+        "score": 0.25,
+        "probability": None,
+    }
+    assert (two["parts"], two["driven_by"]) == ({"bm25": 3.0, "whole": 0.0, "first": -1.25}, None)
+    for hit in json.loads(to_json(*arguments))["hits"]:
+        assert set(hit) == {"rank", "docid", "score", "title", "year", "matches"}
+
+
+# The command.
+
+
+@pytest.fixture
+def search(tiny_index, capsys):
+    """Run the command in this process; gives what it printed."""
+
+    def run(*arguments: object, folder: Path = tiny_index) -> str:
+        main(["--index", str(folder), *map(str, arguments)])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def reranker(tiny_cross_encoder) -> tuple[object, ...]:
+    """The options of the tiny cross-encoder."""
+    return ("--reranker", tiny_cross_encoder, "--query-tokens", 64, "--candidate-tokens", 64)
+
+
+def test_topics_make_a_reranked_run(search, index, sample, reranker, tiny_cross_encoder, tmp_path):
+    topics, pools = sample / "topics.tsv", sample / "pools.tsv"
+    arguments = ("--topics", topics, "--facet", "method", "--pool", pools, *reranker)
+    options = ("--rerank-depth", 4, "--rerank-weight", 0.25, "--rerank-precision", "fp32")
+    search(*arguments, *options, "--first-stage", "dense", "--output", tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert run.tag == "qbe-dense+rerank"
+    model = open_reranker(str(tiny_cross_encoder), precision="fp32", **BUDGETS)
+    reranking = RerankingSearcher(Searcher(index, "dense"), index, model, 4, 0.25)
+    methods = [topic for topic in read_topics(topics) if topic.facet is Facet.METHOD]
+    assert list(run.rankings) == [topic.query_id for topic in methods]
+    for topic in methods:
+        query = Query(index.paper(topic.paper_id), topic.facet)
+        hits = reranking.search(query, 1000, read_pools(pools)[topic.query_id])
+        assert ids(run.rankings[topic.query_id]) == ids(hits)
+
+
+def test_a_run_does_not_depend_on_threads(search, sample, reranker, tmp_path):
+    arguments = ("--topics", sample / "topics.tsv", "--facet", "result", "--hits", 30, *reranker)
+    for threads in (1, 3):
+        search(*arguments, "--threads", threads, "--output", tmp_path / str(threads))
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+
+
+def tag(output: str) -> str:
+    return output.split()[5]
+
+
+def test_a_facet_is_reranked_unless_told_otherwise(search, sample, reranker):
+    paper = ("--paper", "s024")
+    assert tag(search(*paper, "--facet", "method", *reranker)) == "qbe-fused+rerank"
+    assert tag(search(*paper, "--facet", "method", "--rerank", "none")) == "qbe-fused"
+    assert tag(search(*paper)) == tag(search(*paper, "--sentences", "0")) == "qbe-fused"
+    asked = ("--rerank", "cross-encoder", *reranker)
+    for aspect in ((), ("--sentences", "0,2")):
+        assert tag(search(*paper, *aspect, *asked)) == "qbe-fused+rerank"
+        assert tag(search(*paper, *aspect, *asked, "--run-tag", "mine")) == "mine"
+    assert tag(search("--topics", sample / "topics.tsv", *reranker)) == "qbe-fused+rerank"
+
+
+def test_an_index_without_vectors_is_reranked(search, sample, reranker, tmp_path):
+    build_index(tmp_path / "bm25", BuildSettings((str(sample / "corpus.jsonl"),), dense=False))
+    arguments = ("--paper", "s024", "--facet", "method", "--first-stage", "bm25", *reranker)
+    output = search(*arguments, "--explain", "--format", "json", folder=tmp_path / "bm25")
+    for hit in json.loads(output)["hits"]:
+        assert list(hit["parts"]) == ["bm25", "first", "reranker"][: 3 if hit["rank"] <= 100 else 2]
+        assert (hit["matches"], hit["driven_by"]) == ([], None)
+
+
+def test_the_parts_are_shown(search, reranker):
+    arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 3, "--format", "table")
+    table = search(*arguments, *reranker)
+    for part in ("bm25", "sentences", "facet", "whole", "first stage", "reranker"):
+        assert table.count(f" {part} ") >= 3
+    assert " first stage " not in search(*arguments, "--rerank", "none")
+
+
+def test_progress_is_for_terminals(tiny_index, sample, reranker, monkeypatch, capsys):
+    topics = ("--topics", sample / "topics.tsv", "--pool", sample / "pools.tsv", "--facet", "method")
+    arguments = ["--index", *map(str, (tiny_index, *topics, *reranker, "--rerank-depth", 5))]
+    main(arguments)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    main(arguments)
+    last = capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
+    assert last.startswith("reranking: 100%")
+    assert " 40/40 " in last  # 8 queries, 5 candidates each
+
+
+REFUSED = [
+    (
+        ["--rerank", "none", "--reranker", "x"],
+        "--reranker goes with --rerank cross-encoder, the default only",
+    ),
+    (["--rerank", "none", "--rerank-depth", "9"], "--rerank-depth goes with --rerank cross-encoder"),
+    (["--rerank", "none", "--rerank-weight", "0"], "--rerank-weight goes with --rerank cross-encoder"),
+    (["--rerank", "none", "--rerank-precision", "int8"], "--rerank-precision goes with --rerank"),
+    (["--rerank", "none", "--query-tokens", "9"], "--query-tokens goes with --rerank cross-encoder"),
+    (["--rerank", "none", "--candidate-tokens", "9"], "--candidate-tokens goes with --rerank cross-encoder"),
+    (["--rerank-depth", "0"], "expected --rerank-depth of at least 1, found 0"),
+    (["--query-tokens", "0"], "expected --query-tokens of at least 1, found 0"),
+    (["--candidate-tokens", "-1"], "expected --candidate-tokens of at least 1, found -1"),
+    (["--rerank-weight", "1.5"], "expected a --rerank-weight from 0 to 1, found 1.5"),
+    (["--rerank-weight", "nan"], "expected a --rerank-weight from 0 to 1, found nan"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_what_is_refused(tmp_path, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        main(["--index", str(tmp_path), "--paper", "s024", "--facet", "method", *arguments])
+
+
+@pytest.mark.parametrize("aspect", [(), ("--sentences", "0")])
+def test_options_of_reranking_need_reranking(tmp_path, aspect):
+    with pytest.raises(UsageError, match=r"the default only with a facet; add that, or drop --rerank-depth"):
+        main(["--index", str(tmp_path), "--paper", "s024", *aspect, "--rerank-depth", "9"])
+
+
+def test_a_reranker_that_is_not_there_is_one_line(tiny_index, tmp_path):
+    line = [sys.executable, "-m", "qbe.search", "--index", tiny_index, "--paper", "s024", "--facet", "method"]
+    for options, code in ((["--reranker", tmp_path / "nosuch"], 1), (["--rerank-weight", "2"], 2)):
+        done = subprocess.run([*line, *options], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+        assert done.stderr.startswith("qbe.search: expected a ")
