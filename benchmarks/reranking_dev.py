@@ -2,8 +2,9 @@
 
     QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--index DIR]
 
-Builds an index over the papers of facet-judgments (unless --index names one that holds them), ranks each dev
-query's candidates with each first stage and with the facet rerankers, and prints mean Spearman with the grades.
+Builds an index over the papers of facet-judgments (unless --index names one that holds them), ranks each
+dev query's candidates with each first stage and with the facet rerankers, and prints mean Spearman with the
+grades.
 """
 
 from __future__ import annotations

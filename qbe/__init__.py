@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
+    from qbe.rerank.open import open_reranker
+    from qbe.search.reranked import RerankingSearcher
     from qbe.search.searcher import Searcher
     from qbe.types import Facet, Hit, Paper, Query, Run, Sentence
 
@@ -19,12 +21,25 @@ _HOMES = {
     "Index": "qbe.index.index",
     "Paper": "qbe.types",
     "Query": "qbe.types",
+    "RerankingSearcher": "qbe.search.reranked",
     "Run": "qbe.types",
     "Searcher": "qbe.search.searcher",
     "Sentence": "qbe.types",
+    "open_reranker": "qbe.rerank.open",
 }
 
-__all__ = ["Facet", "Hit", "Index", "Paper", "Query", "Run", "Searcher", "Sentence"]
+__all__ = [
+    "Facet",
+    "Hit",
+    "Index",
+    "Paper",
+    "Query",
+    "RerankingSearcher",
+    "Run",
+    "Searcher",
+    "Sentence",
+    "open_reranker",
+]
 
 
 def __getattr__(name: str) -> Any:

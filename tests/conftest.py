@@ -103,6 +103,28 @@ def tiny_cross_encoder(tmp_path_factory, tiny_classifier) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_reranker_weights(tmp_path_factory) -> Path:
+    """A model folder as Hugging Face lays it out: what tiny facet rerankers are trained from."""
+    from support.tiny_reranker import write_bert
+
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-reranker"
+    write_bert(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_facet_rerankers(tmp_path_factory, tiny_reranker_weights) -> Path:
+    """Facet rerankers of random weights in int8, and in fp32 in the folder ``fp32`` inside."""
+    from support.tiny_reranker import export, stirred
+
+    folder = tmp_path_factory.mktemp("exported") / "tiny-facets"
+    network = stirred(tiny_reranker_weights)
+    export(network, folder, tiny_reranker_weights, "int8")
+    export(network, folder / "fp32", tiny_reranker_weights, "fp32")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
     from qbe.index.build import build_index

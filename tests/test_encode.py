@@ -286,6 +286,6 @@ def test_what_is_cut_is_told(encoder, caplog):
     assert caplog.messages == [
         f"paper x: 1 of its sentences longer than the {MAX_TOKENS - 2} tokens that the encoder reads of one, "
         f"cut there; the longest has {tokens}",
-        f"paper x: title of {len(encoder.tokenizer.ids(PAPERS[3].title))} tokens cut to the {MAX_TOKENS // 4} that "
-        "the encoder reads",
+        f"paper x: title of {len(encoder.tokenizer.ids(PAPERS[3].title))} tokens cut to the "
+        f"{MAX_TOKENS // 4} that the encoder reads",
     ]

@@ -42,6 +42,7 @@ ONE_DOOR = {
     "transformers": {"export", "train"},
     "onnx": {"export", "train"},
     "faiss": {"index"},
+    "matplotlib": {"evaluate"},
     "tqdm": {"_cli"},
 }
 """Package -> rooms that may import it."""

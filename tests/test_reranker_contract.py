@@ -14,6 +14,7 @@ RERANKERS = {
     "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
     "pair fp16": ("tiny_cross_encoder", {"precision": "fp16"}),
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
+    "facet": ("tiny_facet_rerankers", {}),
 }
 BUDGETS = {"query_tokens": 48, "candidate_tokens": 80}
 

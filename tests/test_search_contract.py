@@ -25,9 +25,12 @@ STAGES = {
     "fused shallow": ("fused", {"depth": 3, "weights": {"bm25": 1.0, "facet": 0.5, "sentences": 0.5}}),
     "bm25 + overlap": ("bm25", {}, "overlap", {}),
     "dense + overlap alone, shallow": ("dense", {}, "overlap", {"depth": 5, "weight": 1.0}),
-    "fused + cross-encoder": ("fused", {}, "cross-encoder", {"depth": 20, "weight": 0.25}),
+    "fused + cross-encoder": ("fused", {}, "tiny_cross_encoder", {"depth": 20, "weight": 0.25}),
+    "fused + facet rerankers": ("fused", {}, "tiny_facet_rerankers", {"depth": 7, "weight": 0.25}),
 }
-"""First stage and its options; then, if any, reranker and the options of reranking."""
+"""First stage and its options; then, if any, the reranker (the fixture of its folder, or by hand) and the
+options of reranking.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def open_searcher(stage, request):
         name, options = reranking
         if name == "overlap":
             return RerankingSearcher(searcher, index, Overlap(), **options)
-        folder = request.getfixturevalue("tiny_cross_encoder")
+        folder = request.getfixturevalue(name)
         reranker = open_reranker(str(folder), threads=index.threads, query_tokens=64, candidate_tokens=64)
         return RerankingSearcher(searcher, index, reranker, **options)
 

@@ -139,12 +139,17 @@ def test_choices_of_search_are_those_of_its_modules():
 
 
 def test_defaults_of_reranking_are_those_of_its_modules():
+    from qbe.models.reranker_files import resolve_reranker
     from qbe.rerank.open import open_reranker
+    from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
     from qbe.search.options import parser
 
     helps = {action.dest: action.help for action in parser()._actions}
     names = {"name": "reranker", "precision": "rerank_precision"}
     for parameter in inspect.signature(open_reranker).parameters.values():
-        if parameter.name != "threads":
+        if parameter.default is not None and parameter.name != "threads":
             told = re.search(r"\(default: ([\w-]+)", helps[names.get(parameter.name, parameter.name)])
             assert told[1] == str(parameter.default)
+    limit = resolve_reranker().card.max_tokens
+    for name, pair in (("query_tokens", QUERY_TOKENS), ("candidate_tokens", CANDIDATE_TOKENS)):
+        assert f"(default: {limit}; {pair} with a pair cross-encoder)" in helps[name]

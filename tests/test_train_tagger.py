@@ -711,9 +711,9 @@ def test_the_recipe_that_ships_is_the_default():
 
 
 def test_a_work_folder_serves_one_recipe(tmp_path):
-    from qbe.train.tagger_publish import _claim
+    from qbe.train.work import claim
 
     for _ in range(2):
-        _claim(tmp_path / "work", {"recipe": {"teachers": 2}})
+        claim(tmp_path / "work", {"recipe": {"teachers": 2}})
     with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        _claim(tmp_path / "work", {"recipe": {"teachers": 3}})
+        claim(tmp_path / "work", {"recipe": {"teachers": 3}})

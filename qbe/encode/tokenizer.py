@@ -14,7 +14,7 @@ class PaperTokenizer:
     """The tokenizer of a BERT-family model, as it is applied to titles and sentences."""
 
     def __init__(self, path: Path) -> None:
-        """Load a file of the ``tokenizers`` package; raises ModelError where it is none of the BERT family."""
+        """Load a file of the ``tokenizers`` package; raises ModelError where it is no BERT tokenizer."""
         from tokenizers import Tokenizer
 
         try:
@@ -42,6 +42,6 @@ class PaperTokenizer:
         return found
 
     def first_window(self, paper: Paper, max_tokens: int) -> Window:
-        """A paper's title and as many of its sentences as ``max_tokens`` hold, at least one (cut if need be)."""
+        """A paper's title and as many sentences as ``max_tokens`` hold; at least one, cut if need be."""
         sentences: Iterator[list[int]] = (self.ids(sentence.text) for sentence in paper.sentences)
         return next(windows(self.ids(paper.title), list(sentences), self.special, max_tokens))

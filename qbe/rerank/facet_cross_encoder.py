@@ -52,7 +52,7 @@ class FacetCrossEncoder:
     """
 
     def __init__(
-        self, files: RerankerFiles, threads: int = 1, query_tokens: int = 256, candidate_tokens: int = 256
+        self, files: RerankerFiles, threads: int = 1, query_tokens: int = 384, candidate_tokens: int = 384
     ) -> None:
         """Load the tokenizer; models are loaded when their facet is first asked for.
 
@@ -125,7 +125,7 @@ class FacetCrossEncoder:
         """The first window of a paper, and those of the positions that lie in it (all of it if none do)."""
         window = self._tokenizer.first_window(paper, limit)
         count = len(window.spans)
-        return _Selected(window, [i for i in first if i < count] or list(range(count)))
+        return _Selected(window, sorted(i for i in first if i < count) or list(range(count)))
 
     def _read(self, reader: Reader, selected: _Selected, query: Reading | None) -> Reading:
         window, chosen = selected

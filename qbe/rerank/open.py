@@ -17,20 +17,24 @@ def open_reranker(
     *,
     precision: str = "int8",
     threads: int = 1,
-    query_tokens: int = QUERY_TOKENS,
-    candidate_tokens: int = CANDIDATE_TOKENS,
+    query_tokens: int | None = None,
+    candidate_tokens: int | None = None,
 ) -> Reranker:
     """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
 
-    ``threads`` candidates are judged at a time; the token budgets count special tokens. Raises UsageError
-    for a precision or budgets that the reranker does not have room for, ModelError when it cannot be found,
-    verified or loaded.
+    ``threads`` candidates are judged at a time. The token budgets count special tokens; by default they are
+    256 for either side of a pair cross-encoder, and all that facet rerankers take (see their card). Raises
+    UsageError for a precision or budgets that the reranker does not have room for, ModelError when it
+    cannot be found, verified or loaded.
     """
     files = resolve_reranker(name, precision)
     if isinstance(files.card, CrossEncoderCard):
         from qbe.rerank.cross_encoder import CrossEncoder
 
-        return CrossEncoder(files, threads, query_tokens, candidate_tokens)
+        return CrossEncoder(
+            files, threads, query_tokens or QUERY_TOKENS, candidate_tokens or CANDIDATE_TOKENS
+        )
     from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 
-    return FacetCrossEncoder(files, threads, query_tokens, candidate_tokens)
+    limit = files.card.max_tokens
+    return FacetCrossEncoder(files, threads, query_tokens or limit, candidate_tokens or limit)

@@ -142,8 +142,12 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
         help=f"the reranker's share of the score, from 0 to 1 (default: {RERANK_WEIGHT})",
     )
     group.add_argument(
-        "--query-tokens", type=int, help="tokens of the query that are read at most (default: 256)"
+        "--query-tokens",
+        type=int,
+        help="tokens of the query that are read at most (default: 384; 256 with a pair cross-encoder)",
     )
     group.add_argument(
-        "--candidate-tokens", type=int, help="tokens of a candidate that are read at most (default: 256)"
+        "--candidate-tokens",
+        type=int,
+        help="tokens of a candidate that are read at most (default: 384; 256 with a pair cross-encoder)",
     )

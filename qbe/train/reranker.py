@@ -93,7 +93,8 @@ def train_rerankers(
     Raises CorpusError for data that cannot be read, ModelError where a check fails, OutputError where
     nothing can be written.
     """
-    digests = {path.name: sha256(path) for path in (*sources.train, sources.dev, sources.corpus)}
+    read = (*sources.train, sources.dev, sources.corpus)
+    digests = {f"{path.parent.name}/{path.name}": sha256(path) for path in read}
     facts = {"recipe": record(recipe), "facets": [facet.value for facet in facets], "data": digests}
     claim(work, facts)
     torch.set_num_threads(threads)
@@ -107,7 +108,14 @@ def train_rerankers(
         network.load_state_dict(start, strict=False)
         torch.manual_seed(seed)
         fit(
-            network, papers, data.train, data.dev, recipe.schedule, seed, work / f"seed-{seed}.pt", facets=facets
+            network,
+            papers,
+            data.train,
+            data.dev,
+            recipe.schedule,
+            seed,
+            work / f"seed-{seed}.pt",
+            facets=facets,
         )
         found[f"seed {seed}"] = _copy(network)
     if len(seeds) > 1:
@@ -197,9 +205,7 @@ def publish(
                 precision=precision,
                 max_tokens=max_tokens,
                 files={name: sha256(folder / name) for name in files},
-                heads={
-                    facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)
-                },
+                heads={facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)},
                 training=dict(training),
             )
             measured[precision] = _measure(RerankerFiles(folder, card, precision), data, threads)

@@ -30,10 +30,10 @@ def describe(card: FacetRerankersCard, size: int) -> str:
         _figures(training["dev"] | training["exported"]),
         "## Recipe",
         f"The last {recipe['joint']} layers of the encoder learn, the others stay; "
-        f"{training['queries']['train']:,} lists of graded candidates ({training['pairs']['train']:,} pairs), "
+        f"{training['queries']['train']:,} graded lists ({training['pairs']['train']:,} pairs), "
         f"all facets at once; loss {schedule['loss']}; AdamW at {schedule['learning_rate']} (facet "
         f"projections {schedule['head_rate']}, weights of similarities {schedule['weight_rate']}), "
-        f"{schedule['queries']} lists a step, at most {schedule['epochs']} epochs, running mean of the weights "
+        f"{schedule['queries']} lists a step, at most {schedule['epochs']} epochs, running mean of weights "
         f"({schedule['memory']}), best epoch on dev. `mean` averages the weights of the seeds (Wortsman et "
         "al., 2022).",
         "Weights of the similarities:",

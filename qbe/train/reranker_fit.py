@@ -57,9 +57,7 @@ class Papers:
             batch = ordered[first : first + 16]
             states = network.read_below([readings[identity] for identity in batch])
             # A copy each: a part of a batch would keep the whole of it in memory.
-            self.below |= {
-                identity: part.clone() for identity, part in zip(batch, states, strict=True)
-            }
+            self.below |= {identity: part.clone() for identity, part in zip(batch, states, strict=True)}
 
     def scores(self, network: Network, query: str, pairs: Sequence[GradedPair]) -> Tensor:
         """Scores (candidates, facets) of a query's candidates."""
@@ -161,7 +159,9 @@ def spearman(network: Network, papers: Papers, lists: GradedLists) -> tuple[floa
         for query, pairs in lists.items():
             scores = papers.scores(network, query, pairs).float().cpu().numpy()
             for number, values in enumerate(found):
-                values.extend(correlation(scores[:, number], [pair.grades[number] for pair in pairs]))
+                values.extend(
+                    correlation(scores[:, number].tolist(), [pair.grades[number] for pair in pairs])
+                )
     return tuple(float(np.mean(values)) if values else math.nan for values in found)
 
 
@@ -201,7 +201,7 @@ def _optimizer(network: Network, schedule: Schedule) -> torch.optim.AdamW:
 
 
 def _tired(dev: Sequence[float], patience: int) -> bool:
-    return len(dev) > patience and max(dev) not in dev[-patience:]
+    return bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
 
 
 def _remember(mean: Mapping[str, Tensor], learned: Mapping[str, Tensor], memory: float) -> None:
@@ -250,7 +250,8 @@ def _load(
         best.update(state["best"])
         return Progress(state["step"], tuple(state["dev"]))
     except Exception as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
         raise ModelError(
-            f"{path}: expected a checkpoint of this training, found: {reason}; delete it, or give another --work"
+            f"{path}: expected a checkpoint of this training, found: {reason}; delete it, or give "
+            "another --work"
         ) from error

@@ -82,7 +82,7 @@ class Layer(nn.Module):
         flat = F.linear(states, self.heads_weight.to(kind), self.heads_bias.to(kind))
         found = []
         # A single paper is not split, so that an exported graph holds no length.
-        for part in flat.split(list(lengths)) if len(lengths) > 1 else [flat]:
+        for part in torch.split(flat, list(lengths)) if len(lengths) > 1 else [flat]:
             split = part.view(-1, 3, self.shape.heads, size).permute(1, 2, 0, 3)
             queries, keys, values = split.contiguous().unbind(0)
             found.append(Heads(queries / math.sqrt(size), keys, values))
@@ -168,7 +168,7 @@ class Network(nn.Module):
             assert isinstance(layer, Layer)
             heads = layer.heads(states.to(self.kind), lengths)
             states = layer.finish(states, torch.cat([layer.attend(own) for own in heads]))
-        return [part.to(torch.bfloat16) for part in states.split(lengths)]
+        return [part.to(torch.bfloat16) for part in torch.split(states, lengths)]
 
     def read_above(self, below: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Final states (tokens, dimension) of a query, which is the first, and of its candidates."""
@@ -179,7 +179,8 @@ class Network(nn.Module):
             query, *candidates = layer.heads(states.to(self.kind), lengths)
             gathered = [layer.attend(query), *(layer.attend(own, query) for own in candidates)]
             states = layer.finish(states, torch.cat(gathered))
-        return states.split(lengths)
+        found: tuple[Tensor, ...] = torch.split(states, lengths)
+        return found
 
     def forward(self, papers: Sequence[Reading], below: Sequence[Tensor]) -> Tensor:
         """Scores (candidates, facets) of the papers behind the first, which is the query."""
@@ -187,8 +188,9 @@ class Network(nn.Module):
         pooled = [paper.pooling.to(part.device) @ part for paper, part in zip(papers, states, strict=True)]
         sizes = [len(part) for part in pooled]
         flat = torch.cat(pooled)
-        vectors = [F.normalize(flat @ matrix.T, dim=-1).split(sizes) for matrix in self.projections]
-        tokens = F.normalize(torch.cat(states), dim=-1).to(self.kind).split([len(part) for part in states])
+        vectors = [torch.split(F.normalize(flat @ matrix.T, dim=-1), sizes) for matrix in self.projections]
+        unit = F.normalize(torch.cat(states), dim=-1).to(self.kind)
+        tokens = torch.split(unit, [len(part) for part in states])
         scores = []
         for place in range(1, len(papers)):
             best = (tokens[0] @ tokens[place].T).max(1).values.float()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from qbe.errors import CorpusError
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
-from qbe.types import Facet, Paper
+from qbe.types import Facet, Paper, Sentence
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ def collect(
     """
     missing = set(wanted)
     log.info("reading %d papers from %s", len(missing), source)
-    chosen = (paper for paper in read_jsonl(source, split_sentences) if paper.paper_id in missing)
+    unsplit = (paper for paper in read_jsonl(source, lambda text: [text]) if paper.paper_id in missing)
+    chosen = (replace(paper, sentences=_split(paper)) for paper in unsplit)
     tagging = TaggingEncoder(encoder, tagger, "predicted")
     found = {}
     for paper, _ in tagging.encode(chosen):
@@ -65,6 +67,10 @@ def collect(
             f"{min(missing)}; give the corpus that the pairs were made from"
         )
     return found
+
+
+def _split(paper: Paper) -> tuple[Sentence, ...]:
+    return tuple(map(Sentence, split_sentences(paper.abstract)))
 
 
 def read(paper: Paper, tokenizer: PaperTokenizer, max_tokens: int) -> Reading:

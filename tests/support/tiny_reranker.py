@@ -12,13 +12,16 @@ from safetensors.numpy import save_file
 import qbe.datasets.layout
 from qbe.datasets.layout import grade, pool, read_layout
 from qbe.encode.tokenizer import PaperTokenizer
+from qbe.export.facet_rerankers import example_inputs, export_facets
+from qbe.files import sha256
 from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersCard, write_reranker_card
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker_network import Network
 from qbe.train.reranker_reading import Reading, read
 from qbe.trec import read_topics
-from qbe.types import Facet, Paper
+from qbe.types import Facet, Paper, Sentence
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
 SAMPLE = Path(qbe.datasets.layout.__file__).with_name("sample")
@@ -28,7 +31,7 @@ def write_bert(folder: Path, seed: int = 0) -> None:
     """Write a BERT as Hugging Face lays it out, which reads with the packaged encoder's tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     packaged = packaged_weights(ENCODERS[DEFAULT_ENCODER])
-    shutil.copyfile(packaged / "tokenizer.json", folder / "tokenizer.json")
+    shutil.copyfile(packaged / TOKENIZER, folder / TOKENIZER)
     vocabulary = json.loads((packaged / "config.json").read_text())["vocab_size"]
     config = {
         "architectures": ["BertModel"],
@@ -93,7 +96,7 @@ def stirred(folder: Path, joint: int = 2) -> Network:
 
 def readings(folder: Path, papers: Iterable[Paper]) -> dict[str, Reading]:
     """Papers as the network reads them, by id."""
-    tokenizer = PaperTokenizer(folder / "tokenizer.json")
+    tokenizer = PaperTokenizer(folder / TOKENIZER)
     return {paper.paper_id: read(paper, tokenizer, MAX_TOKENS) for paper in papers}
 
 
@@ -102,7 +105,7 @@ def graded_lists(candidates: int = 16) -> dict[str, list[GradedPair]]:
     layout = read_layout(SAMPLE / "layout.json")
     lists = {}
     for _, query, facet in read_topics(SAMPLE / "topics.tsv"):
-        # Every so manieth of the pool by grade, so that all grades are there.
+        # Spread evenly over the pool, sorted by grade, so that all grades are there.
         members = sorted(pool(layout, query, facet), key=lambda other: -grade(layout, query, other, facet))
         chosen = [members[place * len(members) // candidates] for place in range(candidates)]
         lists[query] = [
@@ -122,3 +125,25 @@ def write_lists(path: Path, lists: dict[str, list[GradedPair]]) -> Path:
     ]
     path.write_text("\n".join(rows) + "\n")
     return path
+
+
+def export(found: Network, folder: Path, model: Path, precision: str) -> None:
+    """Write a folder of facet rerankers: the network in ONNX, its tokenizer, and its card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(model / TOKENIZER, folder / TOKENIZER)
+    paper = Paper("", "A title", (Sentence("Two sentences."), Sentence("For tracing.")), labelled=True)
+    example = read(paper, PaperTokenizer(model / TOKENIZER), MAX_TOKENS)
+    shape = (found.joint, HEADS, HIDDEN // HEADS)
+    export_facets(
+        found, folder, TRUNK, example_inputs(example.ids.numpy(), example.pooling.numpy(), shape), precision
+    )
+    names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in Facet)]
+    card = FacetRerankersCard(
+        name="tiny-facets",
+        precision=precision,
+        max_tokens=MAX_TOKENS,
+        files={name: sha256(folder / name) for name in names},
+        heads={facet.value: found.weights[number].tolist() for number, facet in enumerate(Facet)},
+        training={},
+    )
+    write_reranker_card(folder, card)

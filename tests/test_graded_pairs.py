@@ -1,0 +1,95 @@
+"""Graded pairs: their files, what is refused, and the pairs that ship."""
+
+from pathlib import Path
+
+import pytest
+from support.tiny_reranker import graded_lists, write_lists
+
+from qbe.errors import CorpusError
+from qbe.train.graded_pairs import MORE_PAIRS, GradedPair, papers_of, read_graded_pairs, without
+
+HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_pairs_are_read_by_query_in_order(tmp_path):
+    text = "note\tresult\tpaper_id\tmethod\tbackground\tquery_id\n"
+    text += "x\t0.5\tp2\t1\t2\tq1\n\t0\tp1\t0\t3\tq2\nz\t3\tp1\t2.5\t0\tq1\n"
+    found = read_graded_pairs(write(tmp_path / "pairs.tsv", text))
+    assert found == {
+        "q1": [GradedPair("p2", (2, 1, 0.5)), GradedPair("p1", (0, 2.5, 3))],
+        "q2": [GradedPair("p1", (3, 0, 0))],
+    }
+    assert list(found) == ["q1", "q2"]
+
+
+def test_what_is_written_is_read(tmp_path):
+    lists = graded_lists(8)
+    assert read_graded_pairs(write_lists(tmp_path / "pairs.tsv", lists)) == lists
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n", r"found KeyError\('method'\)"),
+        (HEADER.replace("query_id", "query") + "q\tp\t1\t2\t3\n", r"found KeyError\('query_id'\)"),
+        (HEADER.replace("\t", ",") + "q,p,1,2,3\n", r"found KeyError\('background'\)"),
+        (HEADER + "q\tp\t1\tmuch\t3\n", "found ValueError.*much"),
+        (HEADER + "q\tp\t1\t\t3\n", "found ValueError"),
+        (HEADER + "q\tp\t1\t2\n", "found TypeError"),
+        (HEADER + "q\tp\t1\tnan\t3\n", r"found ValueError.*a grade of \(1\.0, nan, 3\.0\)"),
+        (HEADER + "q\tp\tinf\t2\t3\n", "found ValueError.*inf"),
+    ],
+)
+def test_broken_files(tmp_path, text, found):
+    path = write(tmp_path / "pairs.tsv", text)
+    message = (
+        f"pairs.tsv: expected tab-separated columns query_id, paper_id, background, method, result, {found}"
+    )
+    with pytest.raises(CorpusError, match=message) as caught:
+        read_graded_pairs(path)
+    assert str(caught.value).endswith("; give a file of graded pairs")
+    assert "\n" not in str(caught.value)
+
+
+def test_absent_empty_and_undecodable_files(tmp_path):
+    for text in ("", HEADER):
+        with pytest.raises(CorpusError, match=r"pairs\.tsv: expected graded pairs, found none; give a file"):
+            read_graded_pairs(write(tmp_path / "pairs.tsv", text))
+    with pytest.raises(CorpusError, match=r"absent\.tsv: expected .*, found FileNotFoundError"):
+        read_graded_pairs(tmp_path / "absent.tsv")
+    (tmp_path / "latin.tsv").write_bytes(HEADER.encode() + b"\xe9\tp\t1\t2\t3\n")
+    with pytest.raises(CorpusError, match=r"latin\.tsv: expected .*, found UnicodeDecodeError"):
+        read_graded_pairs(tmp_path / "latin.tsv")
+
+
+def test_leaving_papers_out():
+    a, b, c = (GradedPair(name, (1, 2, 3)) for name in "abc")
+    lists = {"q1": [a, b], "q2": [b], "a": [c], "q3": [c, a]}
+    assert without(lists, frozenset("b")) == {"q1": [a], "a": [c], "q3": [c, a]}
+    assert without(lists, frozenset("a")) == {"q1": [b], "q2": [b], "q3": [c]}
+    assert without(lists, frozenset()) == lists
+    assert papers_of(lists, {"q9": [c]}) == {"q1", "q2", "q3", "q9", "a", "b", "c"}
+
+
+def test_the_pairs_that_ship():
+    lists = read_graded_pairs(MORE_PAIRS)
+    pairs = [(query, pair.paper_id) for query, found in lists.items() for pair in found]
+    assert (len(lists), len(pairs), len(set(pairs))) == (640, 10_239, 10_239)
+    grades = {grade for found in lists.values() for pair in found for grade in pair.grades}
+    assert grades == {0, 0.5, 1, 1.5, 2, 2.5, 3}
+    assert not any(query == candidate for query, candidate in pairs)
+
+
+def test_the_pairs_that_ship_keep_clear_of_those_they_extend(qbe_data):
+    lists = read_graded_pairs(MORE_PAIRS)
+    train, dev = (
+        read_graded_pairs(qbe_data / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev")
+    )
+    assert (len(train), len(dev)) == (442, 46)
+    assert not lists.keys() & (train.keys() | dev.keys())
+    assert not papers_of(lists) & dev.keys()

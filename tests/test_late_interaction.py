@@ -1,0 +1,74 @@
+"""Late interaction, worked by hand on vectors of two dimensions."""
+
+import numpy as np
+import pytest
+
+from qbe.rerank.late_interaction import FEATURES, Vectors, features, score, similarities
+from qbe.train.reranker_network import FEATURES as LEARNED
+
+
+def vectors(
+    sentences: list, mean: list, whole: list, tokens: list, shares: list, facet: list[bool]
+) -> Vectors:
+    rows = (np.array(rows, np.float32) for rows in (sentences, mean, whole, tokens, shares))
+    return Vectors(*rows, np.array(facet))
+
+
+QUERY = vectors(
+    sentences=[[1, 0], [0, 1], [0.6, 0.8]],
+    mean=[0, 1],
+    whole=[1, 0],
+    tokens=[[1, 0], [0, 1], [-1, 0]],
+    shares=[0.25, 0.75, 0],
+    facet=[True, False, True],
+)
+CANDIDATE = vectors(
+    sentences=[[0.8, 0.6], [0, 1]],
+    mean=[-0.6, 0.8],
+    whole=[0.6, -0.8],
+    tokens=[[0.6, 0.8], [-1, 0]],
+    shares=[0.5, 0.5],
+    facet=[False, True],
+)
+EXPECTED = {
+    "sentences": (0.8 + 0.96) / 2,
+    "facet": (0 + 0.8) / 2,
+    "whole": 0.6,
+    "mean": 0.8,
+    "tokens": 0.25 * 0.6 + 0.75 * 0.8,  # the third token, which counts for nothing, would find a cosine of 1
+}
+
+
+def test_similarities_are_those_of_the_querys_facet():
+    np.testing.assert_allclose(similarities(QUERY, CANDIDATE), [[0.8, 0], [0.96, 0.8]], rtol=0, atol=1e-6)
+
+
+def test_features():
+    found = features(QUERY, CANDIDATE)
+    assert found.dtype == np.float32
+    assert dict(zip(FEATURES, found.tolist(), strict=True)) == pytest.approx(EXPECTED, abs=1e-6)
+
+
+def test_the_order_of_features_is_that_of_the_learned_weights():
+    assert FEATURES == LEARNED == tuple(EXPECTED)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_one_weight_picks_one_feature(place):
+    weights = [float(place == other) for other in range(5)]
+    assert score(QUERY, CANDIDATE, weights) == pytest.approx(list(EXPECTED.values())[place], abs=1e-6)
+
+
+def test_a_score_is_their_weighted_sum():
+    weights = [1.0, -2.0, 3.0, 4.0, 0.5]
+    expected = 0.88 - 2 * 0.4 + 3 * 0.6 + 4 * 0.8 + 0.5 * 0.75
+    assert score(QUERY, CANDIDATE, weights) == pytest.approx(expected, abs=1e-6)
+    assert type(score(QUERY, CANDIDATE, weights)) is float
+
+
+def test_a_query_and_a_candidate_are_no_equals():
+    """Only the query's sentences have to find something alike."""
+    assert features(CANDIDATE, QUERY)[0] == pytest.approx(
+        1
+    )  # its one sentence of the facet is there as it is
+    assert features(QUERY, CANDIDATE)[0] == pytest.approx(0.88)
