@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.export.onnx_files import to_int8, to_onnx
 from qbe.models.session import open_session
 from qbe.types import Facet
 
 INPUTS = ("input_ids", "pooling", "past_keys", "past_values")
 OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
+AXES = {
+    "input_ids": {0: "tokens"},
+    "pooling": {0: "rows", 1: "tokens"},
+    "past_keys": {2: "past"},
+    "past_values": {2: "past"},
+    "keys": {2: "tokens"},
+    "values": {2: "tokens"},
+    "vectors": {0: "rows"},
+    "tokens": {0: "tokens"},
+    "token_logits": {0: "tokens"},
+}
 SHARED_BYTES = 1024
 """Tensors of at least so many bytes go into the file that the graphs share."""
 
@@ -34,47 +45,20 @@ def export_facets(
     to trace with; ``precision`` is int8 (dynamic, weights per channel) or fp32.
     """
     import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
+    import torch
 
+    inputs = {name: torch.from_numpy(np.ascontiguousarray(example[name])) for name in INPUTS}
     models = {}
     for number, facet in enumerate(Facet):
         path = folder / f"{facet}.onnx"
-        to_onnx(network, number, path, example)
+        to_onnx(one_facet(network, number), inputs, OUTPUTS, AXES, path)
         if precision == "int8":
-            quantize_dynamic(path, path, per_channel=True, weight_type=QuantType.QInt8)
+            to_int8(path, path)
         models[path] = onnx.load(path)
     _share(list(models.values()), folder / trunk)
     for path, model in models.items():
         onnx.save(model, path)
         open_session(path)  # refused here if anywhere
-
-
-def to_onnx(network: Any, facet: int, path: Path, example: Mapping[str, Any]) -> None:
-    """Write one facet's graph in fp32; see `export_facets`."""
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
-        torch.onnx.export(
-            one_facet(network, facet),
-            tuple(torch.from_numpy(np.ascontiguousarray(example[name])) for name in INPUTS),
-            str(path),
-            input_names=list(INPUTS),
-            output_names=list(OUTPUTS),
-            dynamic_axes={
-                "input_ids": {0: "tokens"},
-                "pooling": {0: "rows", 1: "tokens"},
-                "past_keys": {2: "past"},
-                "past_values": {2: "past"},
-                "keys": {2: "tokens"},
-                "values": {2: "tokens"},
-                "vectors": {0: "rows"},
-                "tokens": {0: "tokens"},
-                "token_logits": {0: "tokens"},
-            },
-            opset_version=17,
-            dynamo=False,
-        )
 
 
 def one_facet(network: Any, facet: int) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +15,15 @@ from torch import Tensor
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.export.facet_rerankers import example_inputs, export_facets
-from qbe.files import publish_directory, sha256
+from qbe.export.staging import staged_folder
+from qbe.files import sha256
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
-    RERANKER_CARD,
     TOKENIZER,
     TRUNK,
     FacetRerankersCard,
     RerankerFiles,
+    write_reranker_card,
 )
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
@@ -181,41 +180,35 @@ def publish(
 
     The folder appears whole or not at all.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    staged.chmod(0o755)
     network = network.to("cpu")
     network.kind = torch.float32
-    first = data.readings[min(data.readings)]
-    layer = network.shape
+    first, shape = data.readings[min(data.readings)], network.shape
     example = example_inputs(
         first.ids.numpy(),
         first.pooling.numpy(),
-        (network.joint, layer.heads, layer.dimension // layer.heads),
+        (network.joint, shape.heads, shape.dimension // shape.heads),
     )
-    try:
-        measured: dict[str, Any] = {}
+    names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in FACETS)]
+    heads = {facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)}
+    measured: dict[str, Any] = {}
+    with staged_folder(output) as staged:
         for precision, folder in (("fp32", staged / "fp32"), ("int8", staged)):
             folder.mkdir(exist_ok=True)
             shutil.copyfile(tokenizer, folder / TOKENIZER)
             export_facets(network, folder, TRUNK, example, precision)
-            files = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in FACETS)]
             card = FacetRerankersCard(
                 name=DEFAULT_RERANKER,
                 precision=precision,
                 max_tokens=max_tokens,
-                files={name: sha256(folder / name) for name in files},
-                heads={facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)},
-                training=dict(training),
+                files={name: sha256(folder / name) for name in names},
+                heads=heads,
+                training=training,
             )
             measured[precision] = _measure(RerankerFiles(folder, card, precision), data, threads)
-            card = dataclasses.replace(card, training=dict(training) | {"exported": dict(measured)})
-            (folder / RERANKER_CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
-        size = sum((staged / name).stat().st_size for name in card.files)
+            card = dataclasses.replace(card, training={**training, "exported": dict(measured)})
+            write_reranker_card(folder, card)
+        size = sum((staged / name).stat().st_size for name in names)
         (staged / "README.md").write_text(describe(card, size))
-        publish_directory(staged, output)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
     return card
 
 
