@@ -1,6 +1,6 @@
 """What chose the rerankers' constants: weights and token budgets on the dev split of facet-judgments.
 
-    QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--index DIR]
+    QBE_DATA=... python -m benchmarks.reranking_dev --reranker FOLDER [--index DIR]
 
 Builds an index over the papers of facet-judgments (unless --index names one that holds them), ranks each
 dev query's candidates with each first stage and with the facet rerankers, and prints mean Spearman with the
@@ -24,7 +24,6 @@ from scipy.stats import spearmanr
 from qbe.index.build import build_index
 from qbe.index.index import Index
 from qbe.index.settings import BuildSettings
-from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.search.fusion import z_normalize
@@ -110,7 +109,7 @@ def show(name: str, row: Sequence[float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--index", type=Path)
-    parser.add_argument("--reranker", default=DEFAULT_RERANKER)
+    parser.add_argument("--reranker", required=True, help="folder of facet rerankers")
     parser.add_argument("--precision", default="int8")
     parser.add_argument("--budgets", action="store_true", help="token budgets too (minutes)")
     parser.add_argument("--threads", type=int, default=2)

@@ -664,7 +664,7 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     main([*ARGUMENTS, *own_data.split(), *others.split()])
     judged = tmp_path / "facet-judgments"
     default = Sources(
-        (judged / "train.tsv", MORE_PAIRS),
+        (judged / "train.tsv", *MORE_PAIRS),
         judged / "dev.tsv",
         tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz",
         tmp_path / "csfcube" / "abstracts-csfcube-preds.jsonl",

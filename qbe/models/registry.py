@@ -48,7 +48,5 @@ DEFAULT_TAGGER = "facet-tagger"
 TAGGERS: Mapping[str, str] = {DEFAULT_TAGGER: "facet-tagger"}
 """Facet taggers by name: folders beside this file."""
 
-DEFAULT_RERANKER = "facet-rerankers"
-
-RERANKERS: Mapping[str, str] = {DEFAULT_RERANKER: "facet-rerankers"}
-"""Rerankers by name: folders beside this file."""
+FACET_RERANKERS = "facet-rerankers"
+"""The name that trained facet rerankers carry."""

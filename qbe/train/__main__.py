@@ -116,7 +116,7 @@ def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads
         from qbe.train.reranker import Recipe, Sources, train_rerankers
         from qbe.train.reranker_fit import Schedule
     if not options.pairs:
-        train = [*train, MORE_PAIRS]
+        train = [*train, *MORE_PAIRS]
     card = train_rerankers(
         Sources(tuple(train), dev, corpus, leave_out),
         packaged_weights(ENCODERS[DEFAULT_ENCODER]),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from qbe.errors import CorpusError
 from qbe.types import Facet
 
-MORE_PAIRS = Path(__file__).parent / "graded-pairs" / "train.tsv"
-"""The pairs that were graded for this project beside those of ``facet-judgments``; its README says how."""
+MORE_PAIRS = tuple(Path(__file__).parent / "graded-pairs" / name for name in ("train.tsv", "train-2.tsv"))
+"""The pairs graded for qbe beside those of ``facet-judgments``; the README beside them says how."""
 
 
 class GradedPair(NamedTuple):

@@ -17,7 +17,7 @@ from qbe.encode.encoder import Encoder
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_RERANKER
+from qbe.models.registry import DEFAULT_ENCODER, FACET_RERANKERS
 from qbe.models.reranker_files import (
     TOKENIZER,
     TRUNK,
@@ -197,7 +197,7 @@ def publish(
             shutil.copyfile(tokenizer, folder / TOKENIZER)
             export_facets(network, folder, TRUNK, example, precision)
             card = FacetRerankersCard(
-                name=DEFAULT_RERANKER,
+                name=FACET_RERANKERS,
                 precision=precision,
                 max_tokens=max_tokens,
                 files={name: sha256(folder / name) for name in names},
