@@ -110,15 +110,6 @@ def test_names_that_are_no_reranker_are_refused(cache):
     assert not cache.exists()
 
 
-def test_the_registry_comes_before_folders(facets, tmp_path, monkeypatch):
-    monkeypatch.setattr(reranker_files, "RERANKERS", {"known": str(facets)})
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "known").mkdir()
-    assert resolve_reranker("known").folder == facets
-    with pytest.raises(ModelError, match=r"expected an exported reranker \(reranker\.json\) or a model with"):
-        resolve_reranker("./known")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

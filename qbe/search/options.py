@@ -150,6 +150,6 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--candidate-tokens",
         type=int,
-        help="tokens of a candidate that are read at most (default: all that facet rerankers take; 256 with a "
-        "pair cross-encoder)",
+        help="tokens of a candidate that are read at most (default: all that facet rerankers take; 256 with "
+        "a pair cross-encoder)",
     )
