@@ -11,7 +11,7 @@ from support.damage import truncate
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
-from qbe.models import exports, reranker_files
+from qbe.models import exports
 from qbe.models.reranker_files import (
     RERANKER_CARD,
     RERANKER_FORMAT,
