@@ -591,7 +591,7 @@ def test_the_readme_has_the_cards_figures(trained):
     size = sum((folder / name).stat().st_size for name in card.files)
     assert f"(int8, {size / 1e6:.1f} MB in all)" in text
     assert f"Published: {found['shipped']}, the best on dev." in text
-    assert f"4 lists of graded candidates ({found['pairs']['train']} pairs)" in text
+    assert f"4 graded lists ({found['pairs']['train']} pairs)" in text
     assert "at most 2 epochs" in text
 
 
