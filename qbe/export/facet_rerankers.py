@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.export.onnx_files import to_int8, to_onnx
+from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS
 from qbe.models.session import open_session
 from qbe.types import Facet
 
-INPUTS = ("input_ids", "pooling", "past_keys", "past_values")
-OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
 AXES = {
     "input_ids": {0: "tokens"},
     "pooling": {0: "rows", 1: "tokens"},
@@ -47,11 +46,11 @@ def export_facets(
     import onnx
     import torch
 
-    inputs = {name: torch.from_numpy(np.ascontiguousarray(example[name])) for name in INPUTS}
+    inputs = {name: torch.from_numpy(np.ascontiguousarray(example[name])) for name in FACET_INPUTS}
     models = {}
     for number, facet in enumerate(Facet):
         path = folder / f"{facet}.onnx"
-        to_onnx(one_facet(network, number), inputs, OUTPUTS, AXES, path)
+        to_onnx(one_facet(network, number), inputs, FACET_OUTPUTS, AXES, path)
         if precision == "int8":
             to_int8(path, path)
         models[path] = onnx.load(path)

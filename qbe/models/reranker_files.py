@@ -25,6 +25,9 @@ PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """What a pair cross-encoder takes; not every one has the last."""
 SCORE = "score"
 """What a pair cross-encoder gives."""
+FACET_INPUTS = ("input_ids", "pooling", "past_keys", "past_values")
+FACET_OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
+"""What the model of a facet takes and gives; `qbe.export.facet_rerankers` says what each is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

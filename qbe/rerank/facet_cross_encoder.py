@@ -14,13 +14,11 @@ from qbe.encode.selection import selected_positions
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window
 from qbe.errors import ModelError
-from qbe.models.reranker_files import FacetRerankersCard, RerankerFiles
+from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersCard, RerankerFiles
 from qbe.models.session import open_session
 from qbe.rerank.late_interaction import Floats, Vectors, score, similarities
 from qbe.rerank.reranker import Judged
 from qbe.types import Facet, Match, Paper, Query
-
-OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
 
 
 class Reader(NamedTuple):
@@ -79,7 +77,7 @@ class FacetCrossEncoder:
                 self._files.verify(facet)
                 session = open_session(self._files.model(facet))
                 found = {part.name: part.shape for part in session.get_inputs()}
-                if set(found) != {"input_ids", "pooling", "past_keys", "past_values"}:
+                if set(found) != set(FACET_INPUTS):
                     raise ModelError(
                         f"{self._files.model(facet)}: expected the model of a facet reranker, found one that "
                         f"takes {', '.join(sorted(found))}; install qbe again, or train the rerankers again"
@@ -144,7 +142,7 @@ class FacetCrossEncoder:
             "past_keys": query.keys if query else empty,
             "past_values": query.values if query else empty,
         }
-        keys, values, vectors, tokens, logits = reader.session.run(OUTPUTS, feed)
+        keys, values, vectors, tokens, logits = reader.session.run(FACET_OUTPUTS, feed)
         marked = np.zeros(count, np.bool_)
         marked[chosen] = True
         read = Vectors(

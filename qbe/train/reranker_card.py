@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qbe.models.reranker_files import FacetRerankersCard
-from qbe.train.reranker_network import FEATURES
+from qbe.rerank.late_interaction import FEATURES
 from qbe.types import Facet
 
 

@@ -20,11 +20,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
+from qbe.rerank.late_interaction import FEATURES
 from qbe.train.reranker_reading import Reading
 from qbe.types import Facet
-
-FEATURES = ("sentences", "facet", "whole", "mean", "tokens")
-"""The similarities that a score is made of, in the order of their weights."""
 
 FACETS = tuple(Facet)
 START_WEIGHT, START_GATE = 4.0, -4.0
