@@ -30,10 +30,7 @@ class Reader(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a model makes of a paper: its vectors, and the keys and values that candidates attend to.
-
-    ``positions`` are those of the paper's sentences that the model has read, the rest being cut off.
-    """
+    """What a model makes of a paper: its vectors, and the keys and values that candidates attend to."""
 
     vectors: Vectors
     keys: Floats
