@@ -1,10 +1,10 @@
-"""What chose the rerankers' constants: weights and token budgets on the dev split of facet-judgments.
+"""What chose the rerankers' constants: weights and token budgets on graded pairs of arXiv papers.
 
-    QBE_DATA=... python -m benchmarks.reranking_dev --reranker FOLDER [--index DIR]
+    QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--pairs FILE] [--index DIR]
 
-Builds an index over the papers of facet-judgments (unless --index names one that holds them), ranks each
-dev query's candidates with each first stage and with the facet rerankers, and prints mean Spearman with the
-grades.
+Builds an index over the papers of facet-judgments and of the pairs (unless --index names one that holds
+them), ranks each query's candidates with each first stage and with the facet rerankers, and prints two
+figures by facet: mean Spearman with the grades, and NDCG%20 as CSFCube's scorer computes it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
+from qbe.evaluate.csfcube import ndcg_percent
 from qbe.index.build import build_index
 from qbe.index.index import Index
 from qbe.index.settings import BuildSettings
+from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.search.fusion import z_normalize
@@ -44,27 +46,33 @@ def read_grades(path: Path) -> Grades:
     return found
 
 
-def build(data: Path, folder: Path) -> None:
-    """Index the papers of both splits of facet-judgments."""
+def build(data: Path, pairs: Path, folder: Path) -> None:
+    """Index the papers of both splits of facet-judgments and of the pairs."""
     splits = [read_grades(data / "facet-judgments" / f"{split}.tsv") for split in ("train", "dev")]
-    wanted = {name for lists in splits for query, pool in lists.items() for name in (query, *pool)}
+    lists = [*splits, read_grades(pairs)]
+    wanted = {name for some in lists for query, pool in some.items() for name in (query, *pool)}
     corpus = folder.with_suffix(".jsonl")
     with lzma.open(data / "arxiv-cs" / "arxiv-cs.jsonl.xz", "rt") as source, corpus.open("w") as target:
         target.writelines(line for line in source if json.loads(line)["paper_id"] in wanted)
     build_index(folder, BuildSettings(corpus=(str(corpus),)))
 
 
-def spearman(scores: Scores, grades: Grades) -> list[float]:
-    """Mean correlation over queries by facet, and the mean of the three."""
-    means = []
+def figures(scores: Scores, grades: Grades) -> list[float]:
+    """Mean over queries of Spearman's correlation by facet, and the mean of the three; NDCG%20 likewise."""
+    correlations: list[float] = []
+    gains: list[float] = []
     for number, facet in enumerate(Facet):
-        values = []
+        found = []
         for query, pool in grades.items():
             wanted = [row[number] for row in pool.values()]
             if len(set(wanted)) > 1:
-                values.append(spearmanr(scores[query, facet], wanted).statistic)
-        means.append(float(np.mean(values)))
-    return [*means, float(np.mean(means))]
+                row = scores[query, facet]
+                ranked = [wanted[place] for place in np.argsort(-row, kind="stable")]
+                found.append((spearmanr(row, wanted).statistic, 100 * ndcg_percent(ranked, wanted)))
+        correlation, gain = np.mean(found, axis=0)
+        correlations.append(float(correlation))
+        gains.append(float(gain))
+    return [*correlations, float(np.mean(correlations)), *gains, float(np.mean(gains))]
 
 
 def ranked(index: Index, grades: Grades, score: Callable[[Query, Sequence[str]], Sequence[float]]) -> Scores:
@@ -103,23 +111,26 @@ def mixed(first: Scores, second: Scores, weight: float) -> Scores:
 
 
 def show(name: str, row: Sequence[float]) -> None:
-    print(f"| {name:34} | " + " | ".join(f"{value:.3f}" for value in row) + " |", flush=True)
+    cells = [*(f"{value:.3f}" for value in row[:4]), *(f"{value:.2f}" for value in row[4:])]
+    print(f"| {name:34} | " + " | ".join(cells) + " |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--index", type=Path)
-    parser.add_argument("--reranker", required=True, help="folder of facet rerankers")
+    parser.add_argument("--reranker", default=DEFAULT_RERANKER, help="default: %(default)s")
+    parser.add_argument("--pairs", type=Path, help="default: the dev split of facet-judgments")
     parser.add_argument("--precision", default="int8")
     parser.add_argument("--budgets", action="store_true", help="token budgets too (minutes)")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     data = Path(os.environ["QBE_DATA"])
-    grades = read_grades(data / "facet-judgments" / "dev.tsv")
+    pairs = options.pairs or data / "facet-judgments" / "dev.tsv"
+    grades = read_grades(pairs)
     with tempfile.TemporaryDirectory() as folder:
         where = options.index or Path(folder) / "index"
         if options.index is None:
-            build(data, where)
+            build(data, pairs, where)
         with Index(where, threads=options.threads) as index:
             compare(index, grades, options)
 
@@ -132,13 +143,14 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
         reranker = FacetCrossEncoder(files, options.threads, query_tokens, candidate_tokens)
         return ranked(index, grades, reranked(index, reranker))
 
-    print("| scores | background | method | result | mean |")
+    facets = " | ".join([*map(str, Facet), "mean"])
+    print(f"| scores | Spearman: {facets} | NDCG%20: {facets} |")
     second = at(384, 384)
-    show("reranker alone", spearman(second, grades))
+    show("reranker alone", figures(second, grades))
     for stage in FIRST_STAGES:
         first = ranked(index, grades, first_stage(index, stage))
         for weight in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
-            show(f"{stage}, reranker's weight {weight}", spearman(mixed(first, second, weight), grades))
+            show(f"{stage}, reranker's weight {weight}", figures(mixed(first, second, weight), grades))
     if options.budgets:
         for query_tokens, candidate_tokens in (
             (64, 384),
@@ -148,7 +160,7 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
             (384, 128),
             (384, 256),
         ):
-            row = spearman(at(query_tokens, candidate_tokens), grades)
+            row = figures(at(query_tokens, candidate_tokens), grades)
             show(f"query {query_tokens}, candidate {candidate_tokens} tokens", row)
 
 

@@ -77,22 +77,28 @@ def test_leaving_papers_out():
 
 
 def test_the_pairs_that_ship():
-    first, second = map(read_graded_pairs, MORE_PAIRS)
-    assert (len(first), len(second)) == (640, 264)
-    lists = first | second
+    first, second, third = map(read_graded_pairs, MORE_PAIRS)
+    assert (len(first), len(second), len(third)) == (640, 264, 1700)
+    lists = first | second | third
     pairs = [(query, pair.paper_id) for query, found in lists.items() for pair in found]
-    assert (len(lists), len(pairs), len(set(pairs))) == (904, 14_463, 14_463)
+    assert (len(lists), len(pairs), len(set(pairs))) == (2604, 46_609, 46_609)
     grades = {grade for found in lists.values() for pair in found for grade in pair.grades}
     assert grades == {0, 0.5, 1, 1.5, 2, 2.5, 3}
     assert not any(query == candidate for query, candidate in pairs)
 
 
 def test_the_pairs_that_ship_keep_clear_of_those_they_extend(qbe_data):
-    first, second = map(read_graded_pairs, MORE_PAIRS)
-    lists = first | second
+    first, second, third = map(read_graded_pairs, MORE_PAIRS)
+    lists = first | second | third
     train, dev = (
         read_graded_pairs(qbe_data / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev")
     )
     assert (len(train), len(dev)) == (442, 46)
     assert not lists.keys() & (train.keys() | dev.keys())
     assert not papers_of(lists) & dev.keys()
+    dev_2 = read_graded_pairs(MORE_PAIRS[0].with_name("dev-2.tsv"))
+    assert {len(pairs) for pairs in dev_2.values()} == {60}
+    assert len(dev_2) == 48
+    assert not dev_2.keys() & (lists.keys() | train.keys() | dev.keys())
+    assert not papers_of(third) & dev_2.keys()
+    assert not papers_of(dev_2) & dev.keys()

@@ -1,6 +1,7 @@
 """Training of the facet rerankers: the network against transformers, fitting, resuming, the whole of it."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -29,7 +30,16 @@ from qbe.tag.tagger import Tagger
 from qbe.train.__main__ import main, parser
 from qbe.train.graded_pairs import GradedPair, papers_of
 from qbe.train.reranker import Recipe, Sources, train_rerankers
-from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, share, spearman, with_weights
+from qbe.train.reranker_fit import (
+    Papers,
+    Schedule,
+    correlation,
+    fit,
+    share,
+    spearman,
+    thinned,
+    with_weights,
+)
 from qbe.train.reranker_loss import LOSSES
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading, collect, read
@@ -199,11 +209,11 @@ def test_the_lower_layers_are_read_once_in_half_precision(tiny_reranker_weights,
     model = network(tiny_reranker_weights)
     reference = Reference(tiny_reranker_weights, model)
     read_ = readings(tiny_reranker_weights, papers[:20])
-    kept = Papers(model, read_).below
-    assert kept.keys() == read_.keys()
+    kept = Papers(model, read_)
     for paper in papers[:20]:
-        states = kept[paper.paper_id]
+        states = kept.below(paper.paper_id)
         assert states.dtype is torch.bfloat16
+        assert kept.below(paper.paper_id) is states
         expected = reference.below(paper).numpy()
         # Eight bits, and what single precision may round to the other side.
         np.testing.assert_allclose(states.float().numpy(), expected, rtol=2**-8, atol=1e-5)
@@ -227,6 +237,18 @@ def test_the_learning_rate_goes_up_and_down():
     rates = [share(step, 97) for step in range(97)]
     assert 0 < min(rates) <= max(rates) == 1
     assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
+
+
+def test_lists_are_thinned_of_what_is_unrelated():
+    related = [GradedPair("a", (0, 1, 0)), GradedPair("b", (3, 0, 0))]
+    none = [GradedPair(f"n{number}", (0.5, 0, 0.5)) for number in range(6)]
+    pairs = [none[0], related[0], *none[1:4], related[1], *none[4:]]
+    assert thinned(pairs, 6, random.Random(1)) == pairs
+    assert thinned(pairs, 0, random.Random(1)) == related
+    drawn = [thinned(pairs, 2, random.Random(seed)) for seed in range(40)]
+    assert all(len(found) == 4 and found == [pair for pair in pairs if pair in found] for found in drawn)
+    assert set().union(*drawn) == set(pairs)
+    assert thinned(pairs, 2, random.Random(7)) == thinned(pairs, 2, random.Random(7))
 
 
 def test_correlations():
@@ -440,7 +462,7 @@ def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, t
         torch.save(state, checkpoint)
     else:
         checkpoint.write_bytes({"cut": content[:2000], "empty": b"", "no checkpoint": b"not one"}[harm])
-    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another --w"
+    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another wor"
     with pytest.raises(ModelError, match=message) as caught:
         small_fit(tiny_reranker_weights, checkpoint)
     assert "\n" not in str(caught.value)
@@ -496,7 +518,7 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     assert names(folder) == {*files, "README.md", "fp32"}
     assert names(folder / "fp32") == files
     assert names(folder.parent) == {"rerankers", "work"}
-    assert names(work) == {"made-from.json", "seed-0.pt", "seed-1.pt"}
+    assert names(work) == {"facets.npz", "made-from.json", "seed-0.pt", "seed-1.pt"}
     assert read_reranker_card(folder) == read_card(card)
     assert (card.precision, read_reranker_card(folder / "fp32").precision) == ("int8", "fp32")
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
@@ -621,6 +643,33 @@ def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights
     assert not any(tmp_path.iterdir())
 
 
+def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights, tmp_path):
+    """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
+    earlier = trained[2]
+    still = TINY.schedule._replace(epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
+    options = {"recipe": TINY._replace(schedule=still), "start": earlier}
+    card = train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
+    for name in ("seed-0.pt", "seed-1.pt"):
+        began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
+        for part, weights in began["best"].items():
+            torch.testing.assert_close(ended["best"][part], weights, rtol=1e-6, atol=0)
+    assert card.training["dev"] == {
+        name: pytest.approx(row) for name, row in trained[1].training["dev"].items()
+    }
+    assert card.training["start"] == json.loads((earlier / "made-from.json").read_text())
+    with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
+        options["start"] = None
+        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
+
+
+def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights, tmp_path):
+    (tmp_path / "start").mkdir()
+    (tmp_path / "work").mkdir()
+    with pytest.raises(ModelError, match=r"start: expected the work folder of a training, found no made-fro"):
+        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", start=tmp_path / "start")
+    assert not any((tmp_path / "work").iterdir())
+
+
 def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weights, tmp_path, monkeypatch):
     from qbe.train import reranker
 
@@ -660,7 +709,7 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     main(ARGUMENTS)
     own_data = "--pairs a.tsv b.tsv --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
-    others = "--facet result --loss margin --epochs 3 --seeds 4 --device cuda"
+    others = "--facet result --loss margin --epochs 3 --seeds 4 --device cuda --start f"
     main([*ARGUMENTS, *own_data.split(), *others.split()])
     judged = tmp_path / "facet-judgments"
     default = Sources(
@@ -674,7 +723,7 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     assert calls == [
         (
             (default, weights, Path("out"), Path("work"), (0, 1, 2), 2),
-            {"recipe": Recipe(), "facets": list(Facet), "device": "cpu"},
+            {"recipe": Recipe(), "facets": list(Facet), "device": "cpu", "start": None},
         ),
         (
             (own, weights, Path("out"), Path("work"), (4,), 2),
@@ -682,6 +731,7 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
                 "recipe": Recipe(schedule=Schedule(epochs=3, loss="margin")),
                 "facets": [Facet.RESULT],
                 "device": "cuda",
+                "start": Path("f"),
             },
         ),
     ]

@@ -62,6 +62,12 @@ def parser() -> argparse.ArgumentParser:
     reranker.add_argument("--output", type=Path, required=True, metavar="DIR", help="the rerankers' folder")
     reranker.add_argument("--work", type=Path, required=True, metavar="DIR", help="for checkpoints")
     reranker.add_argument(
+        "--start",
+        type=Path,
+        metavar="DIR",
+        help="the --work of an earlier training with the same seeds, to go on from its weights",
+    )
+    reranker.add_argument(
         "--loss",
         choices=("logistic", "margin", "listwise", "cross-entropy", "margin-mse"),
         default="logistic",
@@ -127,6 +133,7 @@ def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads
         recipe=Recipe(schedule=Schedule(epochs=options.epochs, loss=options.loss)),
         facets=[facet for facet in Facet if options.facet in ("all", facet.value)],
         device=options.device,
+        start=options.start,
     )
     figures = " / ".join(f"{value:.3f}" for value in card.training["exported"]["int8"])
     print(f"{options.output}: Spearman {figures} on dev (background / method / result)")

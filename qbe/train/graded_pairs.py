@@ -11,7 +11,8 @@ from typing import NamedTuple
 from qbe.errors import CorpusError
 from qbe.types import Facet
 
-MORE_PAIRS = tuple(Path(__file__).parent / "graded-pairs" / name for name in ("train.tsv", "train-2.tsv"))
+_FOLDER = Path(__file__).parent / "graded-pairs"
+MORE_PAIRS = tuple(_FOLDER / name for name in ("train.tsv", "train-2.tsv", "train-3.tsv"))
 """The pairs graded for qbe beside those of ``facet-judgments``; the README beside them says how."""
 
 

@@ -17,7 +17,7 @@ from qbe.encode.encoder import Encoder
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.registry import DEFAULT_ENCODER, FACET_RERANKERS
+from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
     TOKENIZER,
     TRUNK,
@@ -29,11 +29,19 @@ from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
 from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
 from qbe.train.reranker_card import describe
-from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, spearman, with_weights
+from qbe.train.reranker_fit import (
+    Papers,
+    Schedule,
+    best_weights,
+    correlation,
+    fit,
+    spearman,
+    with_weights,
+)
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading, collect
 from qbe.train.unlabelled import TitleIndex
-from qbe.train.work import claim, record
+from qbe.train.work import claim, made_from, record
 from qbe.types import Facet, Paper, Query
 
 log = logging.getLogger(__name__)
@@ -83,28 +91,34 @@ def train_rerankers(
     facets: Sequence[Facet] = FACETS,
     encoder: str = DEFAULT_ENCODER,
     device: str = "cpu",
+    start: Path | None = None,
 ) -> FacetRerankersCard:
     """Train facet rerankers from files, and publish them.
 
     ``weights`` is the folder of the BERT encoder to start from, ``encoder`` the name or folder of the one
-    whose tokenizer and tagger read the papers. Finished parts are kept in ``work``, from where the same call
-    goes on. Of the seeds and their mean (a "soup"; Wortsman et al., 2022) the best on dev is published.
+    whose tokenizer and tagger read the papers. ``start`` is the work folder of an earlier training with the
+    same seeds, from whose best weights each seed goes on. Finished parts are kept in ``work``, from where
+    the same call goes on. Of the seeds and their mean (a "soup"; Wortsman et al., 2022) the best on dev is
+    published.
     Raises CorpusError for data that cannot be read, ModelError where a check fails, OutputError where
     nothing can be written.
     """
     read = (*sources.train, sources.dev, sources.corpus)
     digests = {f"{path.parent.name}/{path.name}": sha256(path) for path in read}
     facts = {"recipe": record(recipe), "facets": [facet.value for facet in facets], "data": digests}
+    if start is not None:
+        facts["start"] = made_from(start)
     claim(work, facts)
     torch.set_num_threads(threads)
     trunk = Encoder.open(encoder, threads=threads)
-    data = _read(sources, trunk, recipe)
+    data = _read(sources, trunk, recipe, work)
     network = Network(weights, recipe.joint, _kind(device)).to(device)
     papers = Papers(network, data.readings)
-    start = _copy(network)
+    untrained = _copy(network)
     found: dict[str, Weights] = {}
     for seed in seeds:
-        network.load_state_dict(start, strict=False)
+        begin = untrained if start is None else best_weights(start / f"seed-{seed}.pt")
+        network.load_state_dict(dict(begin), strict=False)
         torch.manual_seed(seed)
         fit(
             network,
@@ -119,7 +133,7 @@ def train_rerankers(
         found[f"seed {seed}"] = _copy(network)
     if len(seeds) > 1:
         found["mean"] = _mean(list(found.values()))
-    network.load_state_dict(start, strict=False)
+    network.load_state_dict(dict(untrained), strict=False)
     dev = {"untrained": spearman(network, papers, data.dev)}
     for name, each in found.items():
         dev[name] = with_weights(network, each, lambda: spearman(network, papers, data.dev))
@@ -138,13 +152,20 @@ def train_rerankers(
     return publish(network, data, training, trunk.files.tokenizer, recipe.max_tokens, output, threads)
 
 
-def _read(sources: Sources, encoder: Encoder, recipe: Recipe) -> Data:
+def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Data:
     dev = read_graded_pairs(sources.dev)
     train: dict[str, Any] = {}
     for path in sources.train:
         train |= read_graded_pairs(path)
     evaluated = TitleIndex(paper.title for paper in read_jsonl(sources.leave_out, lambda text: [text]))
-    found = collect(sources.corpus, papers_of(train, dev), encoder, Tagger.open(), recipe.max_tokens)
+    found = collect(
+        sources.corpus,
+        papers_of(train, dev),
+        encoder,
+        Tagger.open(),
+        recipe.max_tokens,
+        work / "facets.npz",
+    )
     seen = frozenset(identity for identity, (paper, _) in found.items() if evaluated.holds(paper.title))
     kept = without(train, seen | frozenset(dev))
     log.info("%d queries to learn from, %d to choose on; %d papers left out", len(kept), len(dev), len(seen))
@@ -197,7 +218,7 @@ def publish(
             shutil.copyfile(tokenizer, folder / TOKENIZER)
             export_facets(network, folder, TRUNK, example, precision)
             card = FacetRerankersCard(
-                name=FACET_RERANKERS,
+                name=DEFAULT_RERANKER,
                 precision=precision,
                 max_tokens=max_tokens,
                 files={name: sha256(folder / name) for name in names},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +30,10 @@ class Schedule(NamedTuple):
 
     AdamW, warm-up over a tenth of the steps, then linearly down to nothing; ``queries`` lists a step. The
     layers learn at ``learning_rate``, the facets' projections and token weights at ``head_rate``, the
-    weights of similarities and the gates, of which there are few, at ``weight_rate``. What is kept is the
-    running mean of the weights, by ``memory``. ``patience`` epochs without a better dev figure end it.
+    weights of similarities and the gates, of which there are few, at ``weight_rate``. Of a list's
+    candidates that no facet finds related (a grade of 1), at most ``unrelated`` are read, others in each
+    epoch. What is kept is the running mean of the weights, by ``memory``. ``patience`` epochs without a
+    better dev figure end it.
     """
 
     epochs: int = 1
@@ -38,6 +41,7 @@ class Schedule(NamedTuple):
     head_rate: float = 2e-4
     weight_rate: float = 2e-2
     queries: int = 2
+    unrelated: int = 4
     weight_decay: float = 0.01
     clip: float = 1.0
     memory: float = 0.98
@@ -46,24 +50,28 @@ class Schedule(NamedTuple):
 
 
 class Papers:
-    """Papers by id, and their states behind the layers that do not learn, read once and kept."""
+    """Papers by id, and their states behind the layers that do not learn, read when first asked for."""
 
     def __init__(self, network: Network, readings: Mapping[str, Reading]) -> None:
-        """Read every paper through the lower layers; in batches of like length, which takes minutes."""
+        """``network`` lends its lower layers, which stay as they are."""
         self.readings = readings
-        self.below: dict[str, Tensor] = {}
-        ordered = sorted(readings, key=lambda identity: len(readings[identity].ids))
-        for first in range(0, len(ordered), 16):
-            batch = ordered[first : first + 16]
-            states = network.read_below([readings[identity] for identity in batch])
-            # A copy each: a part of a batch would keep the whole of it in memory.
-            self.below |= {identity: part.clone() for identity, part in zip(batch, states, strict=True)}
+        self._network = network
+        self._below: dict[str, Tensor] = {}
+
+    def below(self, identity: str) -> Tensor:
+        """States (tokens, dimension) bfloat16 of a paper behind the lower layers.
+
+        Each paper is read by itself, so that its states do not depend on which others were asked for.
+        """
+        if identity not in self._below:
+            (self._below[identity],) = self._network.read_below([self.readings[identity]])
+        return self._below[identity]
 
     def scores(self, network: Network, query: str, pairs: Sequence[GradedPair]) -> Tensor:
         """Scores (candidates, facets) of a query's candidates."""
         ids = [query, *(pair.paper_id for pair in pairs)]
         found: Tensor = network(
-            [self.readings[identity] for identity in ids], [self.below[identity] for identity in ids]
+            [self.readings[identity] for identity in ids], [self.below(identity) for identity in ids]
         )
         return found
 
@@ -116,8 +124,9 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = group["full_rate"] * share(progress.step, total)
         for query in chosen:
-            scores = papers.scores(network, query, lists[query])
-            grades = torch.tensor([pair.grades for pair in lists[query]], device=scores.device)
+            pairs = thinned(lists[query], schedule.unrelated, random.Random(f"{seed}-{epoch}-{query}"))
+            scores = papers.scores(network, query, pairs)
+            grades = torch.tensor([pair.grades for pair in pairs], device=scores.device)
             loss = torch.stack([loss_of(scores[:, i], grades[:, i]) for i in numbers]).mean()
             (loss / len(chosen)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.item())
@@ -141,6 +150,13 @@ def fit(
             break
     network.load_state_dict(best, strict=False)
     return progress
+
+
+def thinned(pairs: Sequence[GradedPair], unrelated: int, ranks: random.Random) -> list[GradedPair]:
+    """The pairs, but of those with no grade of 1 or more at most ``unrelated``, drawn at random."""
+    none = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
+    dropped = set(ranks.sample(none, max(0, len(none) - unrelated)))
+    return [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
 def share(step: int, total: int) -> float:
@@ -235,6 +251,13 @@ def _save(
     partial.replace(path)
 
 
+def best_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """The best weights that a fit left in its checkpoint; raises ModelError where there are none."""
+    with _reading(checkpoint):
+        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
+        return best
+
+
 def _load(
     path: Path,
     network: Network,
@@ -242,16 +265,22 @@ def _load(
     mean: dict[str, Tensor],
     best: dict[str, Tensor],
 ) -> Progress:
-    try:
+    with _reading(path):
         state = torch.load(path, weights_only=True)
         network.load_state_dict(state["network"], strict=False)
         optimizer.load_state_dict(state["optimizer"])
         mean.update(state["mean"])
         best.update(state["best"])
         return Progress(state["step"], tuple(state["dev"]))
+
+
+@contextlib.contextmanager
+def _reading(checkpoint: Path) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
         raise ModelError(
-            f"{path}: expected a checkpoint of this training, found: {reason}; delete it, or give "
-            "another --work"
+            f"{checkpoint}: expected a checkpoint of this training, found: {reason}; delete it, or give "
+            "another work folder"
         ) from error

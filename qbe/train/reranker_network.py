@@ -26,6 +26,9 @@ from qbe.types import Facet
 
 FACETS = tuple(Facet)
 START_WEIGHT, START_GATE = 4.0, -4.0
+PAPER_MULTIPLE, LIST_MULTIPLE = 16, 256
+"""What the tokens of a paper, and of a list of papers, are padded to a multiple of in training."""
+NOT_SEEN = -10000.0
 
 
 class Shape(NamedTuple):
@@ -38,11 +41,16 @@ class Shape(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """A paper's queries, keys and values in one layer, each (heads, tokens, dimension / heads)."""
+    """A paper's queries, keys and values in one layer, each (heads, tokens, dimension / heads).
+
+    ``padding`` (tokens,) is added to the attention that each key gets: 0, and nearly minus infinity for
+    tokens that only pad; None where there are none such.
+    """
 
     queries: Tensor
     keys: Tensor
     values: Tensor
+    padding: Tensor | None = None
 
 
 class Layer(nn.Module):
@@ -88,14 +96,18 @@ class Layer(nn.Module):
 
     def attend(self, own: Heads, query: Heads | None = None) -> Tensor:
         """What each token of a paper (tokens, dimension) gathers from it and from the query, if any."""
-        keys, values = own.keys, own.values
+        keys, values, padding = own.keys, own.values, own.padding
         if query is not None:
             keys, values = torch.cat([query.keys, keys], 1), torch.cat([query.values, values], 1)
+            if padding is not None and query.padding is not None:
+                padding = torch.cat([query.padding, padding])
         scores = own.queries @ keys.transpose(1, 2)
         if query is not None and self.gate is not None:
             gate = self.gate.to(scores.dtype) * torch.ones_like(query.keys[:, :, 0]).unsqueeze(1)
             none = torch.zeros_like(own.keys[:, :, 0]).unsqueeze(1)
             scores = scores + torch.cat([gate, none], 2)
+        if padding is not None:
+            scores = scores + padding.to(scores.dtype)
         gathered = torch.softmax(scores, -1) @ values
         return gathered.transpose(0, 1).flatten(1)
 
@@ -170,15 +182,30 @@ class Network(nn.Module):
 
     def read_above(self, below: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Final states (tokens, dimension) of a query, which is the first, and of its candidates."""
-        lengths = [len(part) for part in below]
-        states = torch.cat(list(below)).to(self.weights.device).float()
+        device, size = self.weights.device, self.shape.dimension
+        # Lengths are rounded up, and so is their sum: oneDNN compiles its products anew for each new shape,
+        # which took as long as the products themselves.
+        pieces: list[Tensor] = []
+        lengths, paddings = [], []
+        for part in below:
+            length = len(part)
+            spare = -length % PAPER_MULTIPLE
+            pieces += [part.to(device).float(), torch.zeros(spare, size, device=device)]
+            lengths.append(length + spare)
+            paddings.append(torch.zeros(length + spare, device=device))
+            paddings[-1][length:] = NOT_SEEN
+        rest = -sum(lengths) % LIST_MULTIPLE
+        states = torch.cat([*pieces, torch.zeros(rest, size, device=device)])
         for layer in self.upper:
             assert isinstance(layer, Layer)
-            query, *candidates = layer.heads(states.to(self.kind), lengths)
+            *papers, _ = layer.heads(states.to(self.kind), [*lengths, rest])
+            query, *candidates = (
+                own._replace(padding=padding) for own, padding in zip(papers, paddings, strict=True)
+            )
             gathered = [layer.attend(query), *(layer.attend(own, query) for own in candidates)]
-            states = layer.finish(states, torch.cat(gathered))
-        found: tuple[Tensor, ...] = torch.split(states, lengths)
-        return found
+            blank = torch.zeros(rest, size, dtype=self.kind, device=device)
+            states = layer.finish(states, torch.cat([*gathered, blank]))
+        return torch.split(states, [*map(len, pieces), rest])[:-1:2]
 
     def forward(self, papers: Sequence[Reading], below: Sequence[Tensor]) -> Tensor:
         """Scores (candidates, facets) of the papers behind the first, which is the query."""

@@ -16,8 +16,8 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
 from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
+from qbe.train.tagged import tagged
 from qbe.types import Facet, Paper, Sentence
 
 log = logging.getLogger(__name__)
@@ -46,27 +46,31 @@ class Reading(NamedTuple):
 
 
 def collect(
-    source: Path, wanted: Iterable[str], encoder: Encoder, tagger: Tagger, max_tokens: int
+    source: Path,
+    wanted: Iterable[str],
+    encoder: Encoder,
+    tagger: Tagger,
+    max_tokens: int,
+    kept: Path | None = None,
 ) -> dict[str, tuple[Paper, Reading]]:
-    """The papers of a corpus that are wanted, by id, their facets predicted.
+    """The papers of a corpus that are wanted, by id, their facets predicted (and kept in a file, if given).
 
     Raises CorpusError where the corpus lacks some.
     """
     missing = set(wanted)
     log.info("reading %d papers from %s", len(missing), source)
     unsplit = (paper for paper in read_jsonl(source, lambda text: [text]) if paper.paper_id in missing)
-    chosen = (replace(paper, sentences=_split(paper)) for paper in unsplit)
-    tagging = TaggingEncoder(encoder, tagger, "predicted")
-    found = {}
-    for paper, _ in tagging.encode(chosen):
-        found[paper.paper_id] = paper, read(paper, encoder.tokenizer, max_tokens)
-    missing -= set(found)
+    chosen = {paper.paper_id: replace(paper, sentences=_split(paper)) for paper in unsplit}
+    missing -= set(chosen)
     if missing:
         raise CorpusError(
             f"{source}: expected all papers of the graded pairs, found none of {len(missing)}, such as "
             f"{min(missing)}; give the corpus that the pairs were made from"
         )
-    return found
+    papers = tagged(chosen, encoder, tagger, kept)
+    return {
+        identity: (paper, read(paper, encoder.tokenizer, max_tokens)) for identity, paper in papers.items()
+    }
 
 
 def _split(paper: Paper) -> tuple[Sentence, ...]:

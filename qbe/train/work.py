@@ -10,10 +10,12 @@ from typing import Any
 from qbe.errors import ModelError
 from qbe.files import write_text
 
+_NOTE = "made-from.json"
+
 
 def claim(work: Path, facts: Mapping[str, Any]) -> None:
     """Note in a work folder what its parts are made from; refuse one whose parts are made from others."""
-    note, text = work / "made-from.json", json.dumps(facts, indent=1) + "\n"
+    note, text = work / _NOTE, json.dumps(facts, indent=1) + "\n"
     if not note.exists():
         write_text(note, text)
     elif note.read_text() != text:
@@ -21,6 +23,16 @@ def claim(work: Path, facts: Mapping[str, Any]) -> None:
             f"{work}: expected parts of the same recipe and data, found those of others (see {note.name}); "
             "give another --work"
         )
+
+
+def made_from(work: Path) -> Any:
+    """What the parts in a work folder are made from; raises ModelError where it holds none."""
+    try:
+        return json.loads((work / _NOTE).read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{work}: expected the work folder of a training, found no {_NOTE} in it; check --start"
+        ) from error
 
 
 def record(value: Any) -> Any:

@@ -1,0 +1,58 @@
+"""Facets that a training predicts once and keeps."""
+
+import numpy as np
+import pytest
+
+from qbe.encode.encoder import Encoder
+from qbe.errors import ModelError
+from qbe.tag.tagger import Tagger
+from qbe.tag.tagging import TaggingEncoder
+from qbe.train.tagged import tagged
+
+
+@pytest.fixture(scope="module")
+def some(papers):
+    return {paper.paper_id: paper for paper in papers[:4]}
+
+
+@pytest.fixture(scope="module")
+def expected(some):
+    encoding = TaggingEncoder(Encoder.open(), Tagger.open(), "predicted").encode(some.values())
+    return {paper.paper_id: paper for paper, _ in encoding}
+
+
+def test_predictions_are_kept(some, expected, tmp_path, monkeypatch):
+    kept = tmp_path / "facets.npz"
+    encoder, tagger = Encoder.open(), Tagger.open()
+    three = dict(list(some.items())[:3])
+    assert tagged(three, encoder, tagger, kept) == {name: expected[name] for name in three}
+    told = []
+    encode = TaggingEncoder.encode
+
+    def counted(self, papers):
+        told.extend(papers)
+        return encode(self, told)
+
+    monkeypatch.setattr(TaggingEncoder, "encode", counted)
+    assert tagged(some, encoder, tagger, kept) == expected
+    assert [paper.paper_id for paper in told] == list(some)[3:]  # the others were known
+    told.clear()
+    assert tagged(some, encoder, tagger, kept) == expected
+    assert told == []
+    assert [path.name for path in tmp_path.iterdir()] == ["facets.npz"]
+
+
+def test_without_a_file_nothing_is_kept(some, expected):
+    assert tagged(some, Encoder.open(), Tagger.open()) == expected
+
+
+@pytest.mark.parametrize("harm", ["cut", "empty", "other"])
+def test_a_file_that_cannot_be_read(some, tmp_path, harm):
+    kept = tmp_path / "facets.npz"
+    np.savez(kept, other=np.zeros(9))
+    if harm != "other":
+        kept.write_bytes(kept.read_bytes()[:60] if harm == "cut" else b"")
+    with pytest.raises(
+        ModelError, match=r"facets\.npz: expected the predicted facets of this training, found"
+    ):
+        tagged(some, Encoder.open(), Tagger.open(), kept)
