@@ -28,6 +28,7 @@ from benchmarks.common import (
 )
 from benchmarks.reranking_inputs import Task, fitted, tasks, write_classifier
 from qbe import _cli
+from qbe.errors import ModelError
 from qbe.rerank.reranker import Reranker
 
 BATCHES = (8, 16, 32)
@@ -45,7 +46,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help=f"seconds for the {CANDIDATES} candidates of one query instead",
     )
-    parser.add_argument("--facet-rerankers", metavar="DIR", help="time these, too")
     return parser
 
 
@@ -69,18 +69,22 @@ def main(argv: list[str]) -> None:
             f"qbe {precision}": open_reranker(exported, precision=precision, threads=threads)
             for precision in ("int8", "fp32")
         }
-        facets = _facet_rerankers(options.facet_rerankers, threads)
+        facets = _facet_rerankers(threads)
         if options.latency:
             _latency({**encoders, **facets}, chosen, options.rounds)
         else:
             _against_peer(encoders, facets, folder / "classifier", chosen, threads, options.rounds)
 
 
-def _facet_rerankers(folder: str | None, threads: int) -> dict[str, Reranker]:
-    """The facet rerankers in a folder, as they are used; none where no folder is given."""
+def _facet_rerankers(threads: int) -> dict[str, Reranker]:
+    """The rerankers that ship, as they are used; none, with a line that says so, where they are not there."""
     from qbe.rerank.open import open_reranker
 
-    return {"qbe facet rerankers": open_reranker(folder, threads=threads)} if folder else {}
+    try:
+        return {"qbe facet rerankers": open_reranker(threads=threads)}
+    except ModelError as error:
+        print(f"without the facet rerankers: {error}\n")
+        return {}
 
 
 def _latency(rerankers: Mapping[str, Reranker], chosen: Sequence[Task], rounds: int) -> None:

@@ -12,6 +12,7 @@ from support.damage import truncate
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
 from qbe.models import exports
+from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import (
     RERANKER_CARD,
     RERANKER_FORMAT,
@@ -103,7 +104,7 @@ def test_a_file_that_the_card_does_not_know_is_refused(facets):
 
 
 def test_names_that_are_no_reranker_are_refused(cache):
-    with pytest.raises(ModelError, match=r"a reranker's folder, or a hub name .*found 'nosuch'; check --rer"):
+    with pytest.raises(ModelError, match=f"known by name .{DEFAULT_RERANKER}.*found 'nosuch'; check --rer"):
         resolve_reranker("nosuch")
     with pytest.raises(UsageError, match="expected a precision of int8, fp16, fp32, found 'int4'"):
         resolve_reranker("nosuch", "int4")

@@ -370,14 +370,13 @@ def test_progress_is_for_terminals(tiny_index, sample, reranker, monkeypatch, ca
 REFUSED = [
     (
         ["--rerank", "none", "--reranker", "x"],
-        "--reranker goes with --rerank cross-encoder, the default with",
+        "--reranker goes with --rerank cross-encoder, the default only",
     ),
     (["--rerank", "none", "--rerank-depth", "9"], "--rerank-depth goes with --rerank cross-encoder"),
     (["--rerank", "none", "--rerank-weight", "0"], "--rerank-weight goes with --rerank cross-encoder"),
     (["--rerank", "none", "--rerank-precision", "int8"], "--rerank-precision goes with --rerank"),
     (["--rerank", "none", "--query-tokens", "9"], "--query-tokens goes with --rerank cross-encoder"),
     (["--rerank", "none", "--candidate-tokens", "9"], "--candidate-tokens goes with --rerank cross-encoder"),
-    (["--rerank", "cross-encoder"], "expected --reranker with --rerank cross-encoder, found none"),
     (["--rerank-depth", "0"], "expected --rerank-depth of at least 1, found 0"),
     (["--query-tokens", "0"], "expected --query-tokens of at least 1, found 0"),
     (["--candidate-tokens", "-1"], "expected --candidate-tokens of at least 1, found -1"),
@@ -394,7 +393,7 @@ def test_what_is_refused(tmp_path, arguments, message):
 
 @pytest.mark.parametrize("aspect", [(), ("--sentences", "0")])
 def test_options_of_reranking_need_reranking(tmp_path, aspect):
-    with pytest.raises(UsageError, match=r"the default with a --reranker; add that, or drop --rerank-depth"):
+    with pytest.raises(UsageError, match=r"the default only with a facet; add that, or drop --rerank-depth"):
         main(["--index", str(tmp_path), "--paper", "s024", *aspect, "--rerank-depth", "9"])
 
 

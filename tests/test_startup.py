@@ -60,7 +60,7 @@ USAGE_ERRORS = {
     "search without index": ["--paper", "1"],
     "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
-    "search reranked not at all": ["--index", "x", "--paper", "1", "--rerank-depth", "9"],
+    "search reranked not at all": ["--index", "x", "--paper", "1", "--reranker", "y"],
     "search reranked too shallowly": ["--index", "x", "--topics", "y", "--rerank-depth", "0"],
     "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
     "evaluate without run": ["--qrels", "x"],
@@ -139,12 +139,17 @@ def test_choices_of_search_are_those_of_its_modules():
 
 
 def test_defaults_of_reranking_are_those_of_its_modules():
+    from qbe.models.reranker_files import resolve_reranker
     from qbe.rerank.open import open_reranker
     from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
     from qbe.search.options import parser
 
     helps = {action.dest: action.help for action in parser()._actions}
-    precision = inspect.signature(open_reranker).parameters["precision"].default
-    assert f"(default: {precision})" in helps["rerank_precision"]
+    names = {"name": "reranker", "precision": "rerank_precision"}
+    for parameter in inspect.signature(open_reranker).parameters.values():
+        if parameter.default is not None and parameter.name != "threads":
+            told = re.search(r"\(default: ([\w-]+)", helps[names.get(parameter.name, parameter.name)])
+            assert told[1] == str(parameter.default)
+    limit = resolve_reranker().card.max_tokens
     for name, pair in (("query_tokens", QUERY_TOKENS), ("candidate_tokens", CANDIDATE_TOKENS)):
-        assert f"; {pair} with a pair cross-encoder)" in helps[name]
+        assert f"(default: {limit}; {pair} with a pair cross-encoder)" in helps[name]

@@ -48,5 +48,7 @@ DEFAULT_TAGGER = "facet-tagger"
 TAGGERS: Mapping[str, str] = {DEFAULT_TAGGER: "facet-tagger"}
 """Facet taggers by name: folders beside this file."""
 
-FACET_RERANKERS = "facet-rerankers"
-"""The name that trained facet rerankers carry."""
+DEFAULT_RERANKER = "facet-rerankers"
+
+RERANKERS: Mapping[str, str] = {DEFAULT_RERANKER: "facet-rerankers"}
+"""Rerankers by name: folders beside this file."""

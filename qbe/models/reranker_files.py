@@ -1,4 +1,4 @@
-"""The files of a reranker: found in a folder, or exported on first use."""
+"""The files of a reranker: found by name in the package, in a folder, or exported on first use."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.exports import ExportKind, exported_folder, model_file, verify_digest
+from qbe.models.registry import DEFAULT_RERANKER, RERANKERS
 from qbe.models.session import open_session
 from qbe.types import Facet
 
@@ -117,8 +118,8 @@ class RerankerFiles:
             verify_digest(self.folder / name, self.card.files.get(name), remedy)
 
 
-def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
-    """The files of a reranker: an exported, trained or Hugging Face folder, or a hub name.
+def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> RerankerFiles:
+    """The files of a reranker: a registry name, an exported or Hugging Face folder, or a hub name.
 
     Weights that were never exported are exported once, see `qbe.models.exports.exported_folder`. Raises
     UsageError for a precision that is unknown or that facet rerankers do not have, and ModelError when
@@ -126,11 +127,13 @@ def resolve_reranker(name: str, precision: str = "int8") -> RerankerFiles:
     """
     if precision not in RERANKER_PRECISIONS:
         raise UsageError(f"expected a precision of {', '.join(RERANKER_PRECISIONS)}, found {precision!r}")
-    folder = exported_folder(CROSS_ENCODER, name)
+    folder = (
+        Path(__file__).parent / RERANKERS[name] if name in RERANKERS else exported_folder(CROSS_ENCODER, name)
+    )
     if folder is None:
         raise ModelError(
-            f"expected a reranker's folder, or a hub name such as owner/model, found {name!r}; check "
-            "--reranker"
+            f"expected a reranker known by name ({', '.join(RERANKERS)}), a folder, or a hub name such as "
+            f"owner/model, found {name!r}; check --reranker"
         )
     card = read_reranker_card(folder)
     if isinstance(card, FacetRerankersCard) and precision != card.precision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import CrossEncoderCard, resolve_reranker
 from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
 
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def open_reranker(
-    name: str,
+    name: str = DEFAULT_RERANKER,
     *,
     precision: str = "int8",
     threads: int = 1,
     query_tokens: int | None = None,
     candidate_tokens: int | None = None,
 ) -> Reranker:
-    """The reranker in that folder, or of that hub name; see `qbe.models.reranker_files`.
+    """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
 
     ``threads`` candidates are judged at a time. The token budgets count special tokens; by default they are
     256 for either side of a pair cross-encoder, and all that facet rerankers take (see their card). Raises

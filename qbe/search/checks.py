@@ -18,9 +18,9 @@ RERANKING = (
 
 
 def reranks(options: argparse.Namespace) -> bool:
-    """Whether results are reranked: where that is asked for, or a reranker is named."""
+    """Whether results are reranked: where that is asked for, or by default where a facet is."""
     if options.rerank is None:
-        return options.reranker is not None
+        return bool(options.facet or options.topics)
     return bool(options.rerank != "none")
 
 
@@ -64,6 +64,12 @@ def _check_explaining(options: argparse.Namespace, form: str) -> None:
 
 
 def _check_reranking(options: argparse.Namespace) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in RERANKING if getattr(options, name) is not None]
+    if given and not reranks(options):
+        raise UsageError(
+            f"{given[0]} goes with --rerank cross-encoder, the default only with a facet; add that, or drop "
+            f"{given[0]}"
+        )
     for name in ("rerank_depth", "query_tokens", "candidate_tokens"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -71,14 +77,3 @@ def _check_reranking(options: argparse.Namespace) -> None:
     weight = options.rerank_weight
     if weight is not None and not 0 <= weight <= 1:
         raise UsageError(f"expected a --rerank-weight from 0 to 1, found {weight:g}")
-    given = [f"--{name.replace('_', '-')}" for name in RERANKING if getattr(options, name) is not None]
-    if given and not reranks(options):
-        raise UsageError(
-            f"{given[0]} goes with --rerank cross-encoder, the default with a --reranker; add that, or drop "
-            f"{given[0]}"
-        )
-    if reranks(options) and options.reranker is None:
-        raise UsageError(
-            "expected --reranker with --rerank cross-encoder, found none (qbe ships no reranker yet); give a "
-            "folder that qbe.train reranker wrote, or a cross-encoder's folder or hub name"
-        )

@@ -61,7 +61,7 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rerank",
         choices=("none", "cross-encoder"),
-        help="second stage (default: cross-encoder with --reranker, else none)",
+        help="second stage (default: cross-encoder with a facet, else none)",
     )
     parser.add_argument("--hits", type=int, help=f"a query (default: {RUN_HITS}; {TABLE_HITS} in a table)")
     parser.add_argument(
@@ -126,12 +126,12 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--reranker",
         metavar="NAME",
-        help="folder of facet rerankers, or folder or hub name of a BERT-family cross-encoder",
+        help="name, folder, or hub name of a BERT-family cross-encoder (default: facet-rerankers)",
     )
     group.add_argument(
         "--rerank-precision",
         choices=("int8", "fp16", "fp32"),
-        help="of a cross-encoder for all facets (default: int8)",
+        help="of a cross-encoder for all facets (default: int8, the only one of facet-rerankers)",
     )
     group.add_argument(
         "--rerank-depth", type=int, help=f"papers of the first stage to rerank (default: {RERANK_DEPTH})"
@@ -144,12 +144,10 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--query-tokens",
         type=int,
-        help="tokens of the query that are read at most (default: all that facet rerankers take; 256 with a "
-        "pair cross-encoder)",
+        help="tokens of the query that are read at most (default: 384; 256 with a pair cross-encoder)",
     )
     group.add_argument(
         "--candidate-tokens",
         type=int,
-        help="tokens of a candidate that are read at most (default: all that facet rerankers take; 256 with "
-        "a pair cross-encoder)",
+        help="tokens of a candidate that are read at most (default: 384; 256 with a pair cross-encoder)",
     )

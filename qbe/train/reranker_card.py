@@ -34,18 +34,34 @@ def describe(card: FacetRerankersCard, size: int) -> str:
         f"all facets at once; loss {schedule['loss']}; AdamW at {schedule['learning_rate']} (facet "
         f"projections {schedule['head_rate']}, weights of similarities {schedule['weight_rate']}), "
         f"{schedule['queries']} lists a step, at most {schedule['epochs']} epochs, running mean of weights "
-        f"({schedule['memory']}), best epoch on dev. `mean` averages the weights of the seeds (Wortsman et "
-        "al., 2022).",
+        f"({schedule['memory']}), best epoch on dev; of a list's candidates that no facet finds related at "
+        f"most {schedule['unrelated']} are read in an epoch. `mean` averages the weights of the seeds "
+        "(Wortsman et al., 2022).",
         "Weights of the similarities:",
         _weights(card.heads),
         "## Data",
-        *(f"- {name}: SHA-256 {digest}" for name, digest in training["data"].items()),
+        _data(training["data"]),
+        *_start(training),
         "Papers with a title like that of one in CSFCube are left out, and so are the queries of dev.",
         "## Limits",
         "English abstracts of computer science; elsewhere untested. The grades are those of large language "
         "models that followed CSFCube's published definitions.",
     ]
     return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _data(digests: Mapping[str, str]) -> str:
+    return "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in digests.items())
+
+
+def _start(training: Mapping[str, Any]) -> list[str]:
+    """What the weights had learned before, where training went on from another."""
+    if "start" not in training:
+        return []
+    return [
+        "Each seed went on from its weights of an earlier training, of:",
+        _data(training["start"]["data"]),
+    ]
 
 
 def _wrapped(part: str) -> str:
