@@ -67,7 +67,6 @@ def test_each_facet_prefers_what_shares_it(reranker):
 def test_figures_on_dev_are_in_the_card_and_beat_fused():
     """Every seed, and what ships; the figures are those of `qbe.train reranker`."""
     training = resolve_reranker().card.training
-    assert len([name for name in training["dev"] if name.startswith("seed")]) >= 2
     for name, row in (training["dev"] | training["exported"]).items():
         if name != "untrained":
             assert all(figure > fused for figure, fused in zip(row, FUSED, strict=True))
