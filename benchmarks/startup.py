@@ -115,9 +115,12 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
         "python and Java, nothing else": _code(_JAVA),
         "qbe.search --help": _qbe("--help", peer=PEER_IMPORT),
         **{
-            f"qbe.search --paper, {stage}": _qbe(*query, "--first-stage", stage, peer=PEER_SEARCH)
+            f"qbe.search --paper, {stage}": _qbe(
+                *query, "--first-stage", stage, "--rerank", "none", peer=PEER_SEARCH
+            )
             for stage in ("bm25", "dense", "fused")
         },
+        "qbe.search --paper, fused, reranked": _qbe(*query, peer=PEER_SEARCH),
         PEER_IMPORT: _code(_IMPORT),
         PEER_SEARCH: _code(_SEARCH, *settings),
     }
