@@ -29,15 +29,8 @@ from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
 from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
 from qbe.train.reranker_card import describe
-from qbe.train.reranker_fit import (
-    Papers,
-    Schedule,
-    best_weights,
-    correlation,
-    fit,
-    spearman,
-    with_weights,
-)
+from qbe.train.reranker_checkpoint import best_weights
+from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, spearman, with_weights
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading, collect
 from qbe.train.unlabelled import TitleIndex

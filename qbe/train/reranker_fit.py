@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +14,8 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from qbe.errors import ModelError
 from qbe.train.graded_pairs import GradedLists, GradedPair
+from qbe.train.reranker_checkpoint import Progress, load, save
 from qbe.train.reranker_loss import LOSSES
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading
@@ -76,13 +75,6 @@ class Papers:
         return found
 
 
-class Progress(NamedTuple):
-    """Where a fit stands: steps done, and mean dev Spearman after each epoch."""
-
-    step: int
-    dev: tuple[float, ...]
-
-
 def fit(
     network: Network,
     papers: Papers,
@@ -113,7 +105,7 @@ def fit(
     best = {name: part.clone() for name, part in mean.items()}
     progress = Progress(0, ())
     if checkpoint.exists():
-        progress = _load(checkpoint, network, optimizer, mean, best)
+        progress = load(checkpoint, network, optimizer, mean, best)
         log.info("seed %d goes on after step %d of %d", seed, progress.step, total)
     loss_of, last = LOSSES[schedule.loss], None if stop_after is None else progress.step + stop_after
     losses: list[float] = []
@@ -145,7 +137,7 @@ def fit(
         if progress.step % every == 0 or progress.step % per_epoch == 0 or progress.step == last:
             log.info("seed %d, step %d of %d: loss %.4f", seed, progress.step, total, np.mean(losses))
             losses.clear()
-            _save(checkpoint, network, optimizer, mean, best, progress)
+            save(checkpoint, network, optimizer, mean, best, progress)
         if progress.step == last:
             break
     network.load_state_dict(best, strict=False)
@@ -228,59 +220,3 @@ def _remember(mean: Mapping[str, Tensor], learned: Mapping[str, Tensor], memory:
 
 def _shown(found: Sequence[float]) -> str:
     return " / ".join(f"{value:.4f}" for value in found)
-
-
-def _save(
-    path: Path,
-    network: Network,
-    optimizer: torch.optim.AdamW,
-    mean: Mapping[str, Tensor],
-    best: Mapping[str, Tensor],
-    progress: Progress,
-) -> None:
-    state = {
-        "network": {name: part.detach() for name, part in network.learned.items()},
-        "optimizer": optimizer.state_dict(),
-        "mean": dict(mean),
-        "best": dict(best),
-        "step": progress.step,
-        "dev": list(progress.dev),
-    }
-    partial = path.with_suffix(".partial")
-    torch.save(state, partial)
-    partial.replace(path)
-
-
-def best_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The best weights that a fit left in its checkpoint; raises ModelError where there are none."""
-    with _reading(checkpoint):
-        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
-        return best
-
-
-def _load(
-    path: Path,
-    network: Network,
-    optimizer: torch.optim.AdamW,
-    mean: dict[str, Tensor],
-    best: dict[str, Tensor],
-) -> Progress:
-    with _reading(path):
-        state = torch.load(path, weights_only=True)
-        network.load_state_dict(state["network"], strict=False)
-        optimizer.load_state_dict(state["optimizer"])
-        mean.update(state["mean"])
-        best.update(state["best"])
-        return Progress(state["step"], tuple(state["dev"]))
-
-
-@contextlib.contextmanager
-def _reading(checkpoint: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
-        raise ModelError(
-            f"{checkpoint}: expected a checkpoint of this training, found: {reason}; delete it, or give "
-            "another work folder"
-        ) from error

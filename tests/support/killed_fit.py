@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from qbe.corpus import read_jsonl
-from qbe.train.reranker_fit import Papers, Progress, Schedule, fit
+from qbe.train.reranker_checkpoint import Progress
+from qbe.train.reranker_fit import Papers, Schedule, fit
 from qbe.train.reranker_network import Network
 
 LISTS, EVERY = 3, 2
