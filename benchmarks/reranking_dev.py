@@ -10,7 +10,6 @@ figures by facet: mean Spearman with the grades, and NDCG%20 as CSFCube's scorer
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import lzma
 import os
@@ -30,6 +29,7 @@ from qbe.models.reranker_files import resolve_reranker
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.search.fusion import z_normalize
 from qbe.search.searcher import FIRST_STAGES, Searcher
+from qbe.train.graded_pairs import read_graded_pairs
 from qbe.types import Facet, Query
 
 Grades = Mapping[str, Mapping[str, Sequence[float]]]
@@ -38,12 +38,8 @@ Scores = Mapping[tuple[str, Facet], np.ndarray]
 
 def read_grades(path: Path) -> Grades:
     """Grades by query and candidate, one a facet."""
-    found: dict[str, dict[str, list[float]]] = {}
-    with path.open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream, delimiter="\t"):
-            grades = [float(row[facet.value]) for facet in Facet]
-            found.setdefault(row["query_id"], {})[row["paper_id"]] = grades
-    return found
+    lists = read_graded_pairs(path)
+    return {query: {pair.paper_id: pair.grades for pair in pairs} for query, pairs in lists.items()}
 
 
 def build(data: Path, pairs: Path, folder: Path) -> None:

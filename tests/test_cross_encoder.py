@@ -2,18 +2,16 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from support.damage import truncate
+from support.damage import truncate, vouch
 from tokenizers import Tokenizer
 
 from qbe.errors import ModelError, UsageError
-from qbe.files import sha256
-from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card, resolve_reranker, write_reranker_card
+from qbe.models.reranker_files import RERANKER_CARD, resolve_reranker
 from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Query, Sentence
@@ -48,12 +46,6 @@ METHOD_TEXT = "Ranking papers. We read pairs. We cut them."
 def exported(tmp_path, tiny_cross_encoder) -> Path:
     """A copy of the export, to be damaged."""
     return Path(shutil.copytree(tiny_cross_encoder, tmp_path / "exported"))
-
-
-def rewrite_digest(folder: Path, name: str) -> None:
-    """Have the card of an export vouch for a file that was changed."""
-    card = read_reranker_card(folder)
-    write_reranker_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +175,7 @@ def test_damaged_files_are_refused(exported, name, damage):
 
 def test_what_is_no_onnx_model_is_refused(exported):
     truncate(exported / "model.int8.onnx")
-    rewrite_digest(exported, "model.int8.onnx")
+    vouch(exported, "model.int8.onnx")
     with pytest.raises(ModelError, match=r"model\.int8\.onnx: expected an ONNX model, found: ") as caught:
         open_reranker(str(exported), **ROOMY)
     assert "\n" not in str(caught.value)
@@ -191,7 +183,7 @@ def test_what_is_no_onnx_model_is_refused(exported):
 
 def test_another_onnx_model_is_refused(exported, tiny_encoder):
     shutil.copyfile(tiny_encoder / "model.int8.onnx", exported / "model.int8.onnx")
-    rewrite_digest(exported, "model.int8.onnx")
+    vouch(exported, "model.int8.onnx")
     with pytest.raises(
         ModelError,
         match=r"expected a reranker of input_ids, .*found a model of input_ids, attention_mask to last",
@@ -209,7 +201,7 @@ def test_another_onnx_model_is_refused(exported, tiny_encoder):
 def test_another_tokenizer_is_refused(exported, text, message):
     path = exported / "tokenizer.json"
     path.write_text(text or path.read_text().replace("[CLS]", "<s>"))
-    rewrite_digest(exported, path.name)
+    vouch(exported, path.name)
     with pytest.raises(ModelError, match=message) as caught:
         open_reranker(str(exported), **ROOMY)
     assert "\n" not in str(caught.value)

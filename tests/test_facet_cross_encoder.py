@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from support.damage import truncate
+from support.damage import truncate, vouch
 from support.tiny_reranker import MAX_TOKENS, readings, stirred
 from transformers import BertModel
 
@@ -43,12 +43,6 @@ def rounded(tiny_facet_rerankers) -> FacetCrossEncoder:
 def exported(tmp_path, tiny_facet_rerankers) -> Path:
     """A copy of the export, to be damaged."""
     return Path(shutil.copytree(tiny_facet_rerankers, tmp_path / "exported"))
-
-
-def vouch(folder: Path, name: str) -> None:
-    """Have the card of an export vouch for a file that was changed."""
-    card = read_reranker_card(folder)
-    write_reranker_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
 
 
 def scores(reranker: FacetCrossEncoder, query: Query, papers: list[Paper]) -> list[float]:

@@ -1,5 +1,5 @@
 """The models known by name: encoders with where their files come from and the digests they must have,
-taggers as folders of this package.
+taggers and rerankers as folders of this package.
 """
 
 from __future__ import annotations

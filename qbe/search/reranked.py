@@ -18,7 +18,7 @@ RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""
 
 RERANK_WEIGHT = 0.8
-"""The reranker's share of the score, the rest being the first stage's; chosen on facet-judgments dev."""
+"""The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
 
 
 class RerankingSearcher:
