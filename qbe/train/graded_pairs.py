@@ -12,7 +12,7 @@ from qbe.errors import CorpusError
 from qbe.types import Facet
 
 _FOLDER = Path(__file__).parent / "graded-pairs"
-MORE_PAIRS = tuple(_FOLDER / name for name in ("train.tsv", "train-2.tsv", "train-3.tsv"))
+MORE_PAIRS = tuple(_FOLDER / f"{name}.tsv" for name in ("train", "train-2", "train-3", "train-4", "train-5"))
 """The pairs graded for qbe beside those of ``facet-judgments``; the README beside them says how."""
 
 
