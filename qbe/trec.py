@@ -1,18 +1,21 @@
 """Run, qrels, topics and pool files.
 
-Runs and qrels are TREC's; topics and pools are tab-separated with a header line.
+Runs and qrels are TREC's; topics and pools are tab-separated with a header line. A topic whose facet is
+empty, or left out, is about its paper's whole abstract; where none has one, the header may leave it out too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.files import write_text
+from qbe.files import atomic_file, write_text
 from qbe.types import Facet, Hit, Run, Topic
 
 TOPICS_HEADER = ("query_id", "paper_id", "facet")
@@ -89,25 +92,24 @@ def read_run(path: Path) -> Run:
     Raises FileFormatError with the line number for a line without six fields, a score that is not a
     finite number, or a document that its query has already.
     """
-    rankings: dict[str, list[Hit]] = {}
-    seen: set[tuple[str, str]] = set()
+    rankings: dict[str, dict[str, Hit]] = {}
     tag = ""
     for number, fields in _fields(path, None):
         if len(fields) != 6:
             raise _bad(path, number, "query_id Q0 docid rank score tag", " ".join(fields))
         query_id, _, docid, _, score, tag = fields
         try:
-            hit = Hit(docid, float(score))
+            hit = Hit(sys.intern(docid), float(score))  # one string a document, not one a line
         except ValueError as error:
             raise _bad(path, number, "a number as score", score) from error
         if not math.isfinite(hit.score):
             raise _bad(path, number, "a finite number as score", score)
-        if (query_id, docid) in seen:
+        hits = rankings.setdefault(query_id, {})
+        if docid in hits:
             raise _bad(path, number, "each document once in a query", f"{docid} again for {query_id}")
-        seen.add((query_id, docid))
-        rankings.setdefault(query_id, []).append(hit)
+        hits[hit.docid] = hit
     ordered = {
-        query_id: tuple(sorted(hits, key=lambda hit: (_single(hit.score), hit.docid), reverse=True))
+        query_id: tuple(sorted(hits.values(), key=lambda hit: (_single(hit.score), hit.docid), reverse=True))
         for query_id, hits in rankings.items()
     }
     return Run(tag, ordered)
@@ -115,7 +117,7 @@ def read_run(path: Path) -> Run:
 
 def write_qrels(path: Path, judgments: Iterable[Judgment]) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
-    write_text(path, "".join(f"{j.query_id} 0 {j.docid} {j.relevance}\n" for j in judgments))
+    _write_lines(path, (f"{j.query_id} 0 {j.docid} {j.relevance}\n" for j in judgments))
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
@@ -133,29 +135,35 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
         if docid in grades:
             raise _bad(path, number, "each document judged once for a query", f"{docid} again for {query_id}")
         try:
-            grades[docid] = int(relevance)
+            grades[sys.intern(docid)] = int(relevance)  # one string a document, not one a judgement
         except ValueError as error:
             raise _bad(path, number, "a whole number as relevance", relevance) from error
     return qrels
 
 
 def write_topics(path: Path, topics: Iterable[Topic]) -> None:
-    """Write a topics file with its header."""
-    _write_table(path, TOPICS_HEADER, ((t.query_id, t.paper_id, t.facet.value) for t in topics))
+    """Write a topics file with its header; the facet's column is left out where no topic has a facet."""
+    rows = [(t.query_id, t.paper_id, t.facet.value if t.facet else "") for t in topics]
+    columns = 3 if any(facet for _, _, facet in rows) else 2
+    _write_table(path, TOPICS_HEADER[:columns], (row[:columns] for row in rows))
 
 
 def read_topics(path: Path) -> list[Topic]:
-    """Read a topics file; raises FileFormatError for a wrong header, field count, facet or a repeated id."""
+    """Read a topics file; an empty or absent facet is None.
+
+    Raises FileFormatError for a wrong header, field count, facet or a repeated id.
+    """
     topics: list[Topic] = []
     seen: set[str] = set()
-    for number, (query_id, paper_id, facet) in _table(path, TOPICS_HEADER):
+    for number, (query_id, paper_id, *rest) in _table(path, TOPICS_HEADER, optional=1):
         if query_id in seen:
-            raise _bad(path, number, "each query_id once", f"{query_id} again")
+            raise _bad(path, number, "each query_id once (a file of pools has more)", f"{query_id} again")
         seen.add(query_id)
+        facet = rest[0] if rest else ""
         try:
-            topics.append(Topic(query_id, paper_id, Facet(facet)))
+            topics.append(Topic(query_id, paper_id, Facet(facet) if facet else None))
         except ValueError as error:
-            raise _bad(path, number, "background, method or result as facet", facet) from error
+            raise _bad(path, number, "background, method, result or nothing as facet", facet) from error
     return topics
 
 
@@ -169,23 +177,32 @@ def read_pools(path: Path) -> dict[str, list[str]]:
     """Read a pools file into document ids by query id, in the file's order, repetitions dropped."""
     pools: dict[str, dict[str, None]] = {}
     for _, (query_id, paper_id) in _table(path, POOLS_HEADER):
-        pools.setdefault(query_id, {})[paper_id] = None
+        pools.setdefault(query_id, {})[sys.intern(paper_id)] = None  # one string a paper, not one a row
     return {query_id: list(docids) for query_id, docids in pools.items()}
 
 
 def _write_table(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    write_text(path, "".join("\t".join(row) + "\n" for row in (header, *rows)))
+    _write_lines(path, ("\t".join(row) + "\n" for row in itertools.chain((header,), rows)))
 
 
-def _table(path: Path, header: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines as they come: the judgements of a large collection are never one string."""
+    with atomic_file(path) as stream:
+        stream.writelines(line.encode() for line in lines)
+
+
+def _table(path: Path, header: tuple[str, ...], optional: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """Numbered rows behind the header; the last ``optional`` fields may be empty or left out."""
     rows = _fields(path, "\t")
     expected = "a header line " + " ".join(f"<{name}>" for name in header) + " separated by tabs"
     number, first = next(rows, (1, []))
-    if tuple(first) != header:
+    least = len(header) - optional
+    if len(first) < least or tuple(first) != header[: len(first)]:
         raise _bad(path, number, expected, "\t".join(first))
     for number, fields in rows:
-        if len(fields) != len(header) or any(field.split() != [field] for field in fields):
-            expected = f"{len(header)} tab-separated fields without white space"
+        filled = fields[:least] + [field for field in fields[least:] if field]
+        if not least <= len(fields) <= len(first) or any(field.split() != [field] for field in filled):
+            expected = f"{len(first)} tab-separated fields without white space"
             raise _bad(path, number, expected, "\t".join(fields))
         yield number, fields
 

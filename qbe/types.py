@@ -155,11 +155,11 @@ class Query:
 
 
 class Topic(NamedTuple):
-    """One line of a topics file: which paper to query with, and for which facet."""
+    """One line of a topics file: which paper, for which facet (None: its whole abstract)."""
 
     query_id: str
     paper_id: str
-    facet: Facet
+    facet: Facet | None = None
 
 
 class Match(NamedTuple):
@@ -170,6 +170,17 @@ class Match(NamedTuple):
     score: float
 
 
+class Moved(NamedTuple):
+    """What a plan of transport moves from a query sentence to a candidate's (positions from 0).
+
+    All the ``mass`` of a plan sums to 1.
+    """
+
+    query_position: int
+    position: int
+    mass: float
+
+
 class Hit(NamedTuple):
     """One ranked paper.
 
@@ -177,7 +188,8 @@ class Hit(NamedTuple):
     asked to explain itself, are the scores that ``score`` came from, by name: those of the first stage's
     components before fusion and, where a reranker took part, ``first`` (the first stage's) and ``reranker``
     (absent from a paper below its depth). ``driven_by`` is the pair of sentences that drove a reranker's
-    score, where it tells.
+    score, where it tells. ``plan``, there only where a search was asked to explain itself, is how the
+    sentences were transported, largest mass first, where the reranker does so.
     """
 
     docid: str
@@ -185,6 +197,7 @@ class Hit(NamedTuple):
     matches: tuple[Match, ...] = ()
     parts: Mapping[str, float] | None = None
     driven_by: Match | None = None
+    plan: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,19 @@ def test_topics_exactly_and_back(tmp_path: Path) -> None:
     trec.write_topics(path, topics)
     assert path.read_text() == "query_id\tpaper_id\tfacet\n7_method\t7\tmethod\n7_result\t7\tresult\n"
     assert trec.read_topics(path) == topics
+    mixed = [Topic("8", "8"), *topics]
+    trec.write_topics(path, mixed)
+    assert path.read_text().splitlines()[:3] == ["query_id\tpaper_id\tfacet", "8\t8\t", "7_method\t7\tmethod"]
+    assert trec.read_topics(path) == mixed
+    path.write_text(path.read_text().replace("8\t8\t\n", "8\t8\n"))  # as an editor leaves it
+    assert trec.read_topics(path) == mixed
+
+
+def test_topics_without_facets_need_no_column_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "topics.tsv"
+    trec.write_topics(path, [Topic("7", "7"), Topic("8", "8", None)])
+    assert path.read_text() == "query_id\tpaper_id\n7\t7\n8\t8\n"
+    assert trec.read_topics(path) == [Topic("7", "7", None), Topic("8", "8", None)]
 
 
 def test_pools_exactly_and_back(tmp_path: Path) -> None:
@@ -150,10 +163,17 @@ HEADER = "query_id\tpaper_id\tfacet\n"
         (HEADER + "7_method 7 method\n", "line 2: expected 3 tab-separated fields"),
         (HEADER + "7_method\t\tmethod\n", "line 2: expected 3 tab-separated fields without white space"),
         (HEADER + "7 method\t7\tmethod\n", "line 2: expected 3 tab-separated fields without white space"),
-        (HEADER + "7_x\t7\tother\n", "line 2: expected background, method or result as facet, found 'other'"),
+        (HEADER + "7\t7\t \n", "line 2: expected 3 tab-separated fields without white space"),
+        (HEADER + "7\n", "line 2: expected 3 tab-separated fields without white space"),
+        ("query_id\n7\n", "line 1: expected a header line <query_id> <paper_id> <facet>"),
+        ("query_id\tpaper_id\n7\t7\tmethod\n", "line 2: expected 2 tab-separated fields"),
         (
-            HEADER + "7_m\t7\tmethod\n7_m\t7\tmethod\n",
-            "line 3: expected each query_id once, found '7_m again'",
+            HEADER + "7_x\t7\tother\n",
+            "line 2: expected background, method, result or nothing as facet, found 'other'",
+        ),
+        (
+            "query_id\tpaper_id\n7\t8\n7\t9\n",
+            r"line 3: expected each query_id once \(a file of pools has more\), found '7 again'",
         ),
     ],
 )

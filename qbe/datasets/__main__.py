@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from qbe import _cli
@@ -14,14 +15,28 @@ csfcube is taken from --source, else from $QBE_DATA/csfcube, else downloaded fro
 (CC BY-NC 4.0; Mysore et al., 2021) into the cache ($QBE_CACHE, else ~/.cache/qbe). A query paper is left
 out of its own pool and judgements. sample comes with the package; it demonstrates, and proves nothing.
 
-With --raw the corpus is as most corpora come: qbe.index splits its abstracts and predicts their facets. All
-other files stay the same, so that predicted and given labels can be compared.
+relish, treccovid and scidocs are collections of whole-abstract queries, each taken from --source, else from
+$QBE_DATA/NAME: RELISH and TRECCOVID-RF as ASPIRE's authors release them (figshare), SciDocs as its own
+repository does. Topics, pools and judgements are written for each split (dev and test; SciDocs: val and test
+of cite, cocite, coview and coread). A paper without an abstract stands with its title as its only sentence.
+
+With --raw the corpus is as most corpora come (and as scidocs is): qbe.index splits its abstracts and
+predicts their facets. All other files stay the same, so that predicted and given labels can be compared.
 
 examples:
   python -m qbe.datasets csfcube --output data/csfcube
   python -m qbe.datasets csfcube --raw --output data/csfcube-raw
+  python -m qbe.datasets relish --source downloads/RELISH-Aspire --output data/relish
   python -m qbe.datasets sample --output data/sample
 """
+
+NAMES = {
+    "csfcube": "the CSFCube collection (Mysore et al., 2021)",
+    "relish": "RELISH (Brown et al., 2019), whole abstracts",
+    "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
+    "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
+    "sample": "the small collection that the package carries",
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,27 +46,42 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = parser.add_subparsers(dest="name", required=True, metavar="{csfcube,sample}")
-    csfcube = names.add_parser("csfcube", help="the CSFCube collection (Mysore et al., 2021)")
-    csfcube.add_argument("--source", type=Path, metavar="DIR", help="a folder that holds the release's files")
-    sample = names.add_parser("sample", help="the small collection that the package carries")
-    for command in (csfcube, sample):
+    names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
+    for name, what in NAMES.items():
+        command = names.add_parser(name, help=what)
+        if name != "sample":
+            command.add_argument(
+                "--source", type=Path, metavar="DIR", help="a folder that holds the release's files"
+            )
         command.add_argument("--output", type=Path, metavar="DIR", required=True, help="where to write")
-        command.add_argument(
-            "--raw", action="store_true", help="join each abstract's sentences with spaces, drop their labels"
-        )
+        if name != "scidocs":
+            command.add_argument(
+                "--raw",
+                action="store_true",
+                help="join each abstract's sentences with spaces, drop their labels",
+            )
     return parser
 
 
 def main(argv: list[str]) -> None:
     options = build_parser().parse_args(argv)
     if options.name == "sample":
-        from qbe.datasets.embedded import copy_sample
+        _copy_sample(options)
+    elif options.name == "csfcube":
+        _convert_csfcube(options)
+    else:
+        _convert_whole(options)
+    print(f"written to {options.output}")
 
-        names = copy_sample(options.output, raw=options.raw)
-        print(f"sample: {', '.join(names)} written to {options.output}")
-        return
 
+def _copy_sample(options: argparse.Namespace) -> None:
+    from qbe.datasets.embedded import copy_sample
+
+    names = copy_sample(options.output, raw=options.raw)
+    print(f"sample: {', '.join(names)}")
+
+
+def _convert_csfcube(options: argparse.Namespace) -> None:
     from qbe.datasets.csfcube import Summary, convert
     from qbe.datasets.release import changed_files, find_release
 
@@ -67,7 +97,36 @@ def main(argv: list[str]) -> None:
     print(f"  queries without a sentence of their facet: {absent}")
     for name in changed_files(source):
         print(f"  {name} is not the release's, its form was checked (sha256 {sha256(source / name)})")
-    print(f"written to {options.output}")
+
+
+def _convert_whole(options: argparse.Namespace) -> None:
+    from qbe.datasets import relish, scidocs, treccovid
+    from qbe.datasets.source import find_source
+    from qbe.datasets.whole import convert
+
+    reader = {module.NAME: module for module in (relish, treccovid, scidocs)}[options.name]
+    source = find_source(options.name, options.source, reader.FILES, reader.WHERE)
+    papers, splits = reader.read(source)
+    raw = options.name != "scidocs" and options.raw
+    counts = convert(options.name, papers, splits, options.output, raw=raw)
+    print(
+        f"{options.name}: {len(papers.ids):,} papers ({papers.title_only:,} with a title alone) from {source}"
+    )
+    if papers.without_text:
+        print(f"  left out, without a text: {_some(sorted(papers.without_text))}")
+    for split in counts:
+        print(f"  {split.name}: {split.queries:,} queries, {split.judgments:,} judgements")
+        if split.unsearchable:
+            print(f"    {split.unsearchable:,} of them of papers without a text: judged, but in no pool")
+        if split.dropped:
+            print(f"    queries without a text, left out: {_some(split.dropped)}")
+        if split.own_pool:
+            print(f"    left out of its own pool: {_some(split.own_pool)}")
+
+
+def _some(ids: Sequence[str]) -> str:
+    """The first of many ids, and their number."""
+    return ", ".join(ids[:5]) + (f", ... ({len(ids):,})" if len(ids) > 5 else "")
 
 
 if __name__ == "__main__":

@@ -8,24 +8,23 @@ A query paper is left out of its own pool and judgements. The release has 878166
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import FIELDS
+from qbe.datasets.judgments import Pools, read_object, read_pools
 from qbe.datasets.raw import raw_record
 from qbe.datasets.release import ABSTRACTS, FOLDS, judgments_file
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.trec import Judgment, write_pools, write_qrels, write_topics
-from qbe.types import Facet, Paper, Topic
+from qbe.types import Facet, Topic
 
-Pools = dict[str, dict[str, int]]
-"""Grades by candidate, by query paper."""
+HIGHEST = 3
+"""The highest grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +57,30 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> Summary:
             f"{source / ABSTRACTS}: expected pred_labels for every paper, found none for {unlabelled[0]}; "
             "take the file of the release"
         )
-    facets = {facet: _read_pools(source / judgments_file(facet), papers) for facet in Facet}
-    topics = [Topic(f"{query}_{facet}", query, facet) for facet, pools in facets.items() for query in pools]
+    facets = {
+        facet: read_pools(source / judgments_file(facet), papers, ABSTRACTS, HIGHEST) for facet in Facet
+    }
+    topics = {
+        facet: [Topic(f"{query}_{facet}", query, facet) for query in pools] for facet, pools in facets.items()
+    }
     own_pool = tuple(
-        t.query_id for t in topics if facets[t.facet][t.paper_id].pop(t.paper_id, None) is not None
+        topic.query_id
+        for facet, mine in topics.items()
+        for topic in mine
+        if facets[facet][topic.paper_id].pop(topic.paper_id, None) is not None
     )
-    folds = _read_folds(source / FOLDS, {topic.query_id for topic in topics})
+    every = [topic for mine in topics.values() for topic in mine]
+    folds = _read_folds(source / FOLDS, {topic.query_id for topic in every})
 
     with atomic_file(output / "corpus.jsonl") as stream:
         for _, record in read_records(source / ABSTRACTS):
             kept = {field: record[field] for field in FIELDS if field in record}
             stream.write(dump_record(raw_record(kept) if raw else kept))
-    write_topics(output / "topics.tsv", topics)
-    write_pools(output / "pools.tsv", {t.query_id: facets[t.facet][t.paper_id] for t in topics})
-    for facet in Facet:
-        mine = [topic for topic in topics if topic.facet is facet]
+    write_topics(output / "topics.tsv", every)
+    write_pools(
+        output / "pools.tsv", {t.query_id: facets[f][t.paper_id] for f, mine in topics.items() for t in mine}
+    )
+    for facet, mine in topics.items():
         write_qrels(output / f"csfcube.{facet}.qrels", _judgments(mine, facets[facet]))
     with atomic_file(output / "folds.json") as stream:
         stream.write(folds)
@@ -82,7 +90,7 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> Summary:
         queries={facet: len(pools) for facet, pools in facets.items()},
         judgments={facet: sum(map(len, pools.values())) for facet, pools in facets.items()},
         own_pool=own_pool,
-        no_sentence=tuple(t.query_id for t in topics if not papers[t.paper_id].positions(t.facet)),
+        no_sentence=tuple(t.query_id for t in every if not papers[t.paper_id].positions(t.facet)),
     )
 
 
@@ -92,45 +100,9 @@ def _judgments(topics: list[Topic], pools: Pools) -> Iterator[Judgment]:
             yield Judgment(topic.query_id, docid, grade)
 
 
-def _read_pools(path: Path, papers: Mapping[str, Paper]) -> Pools:
-    """Read ``{query: {"cands": [...], "relevance_adju": [...]}}``: the adjudicated grades, 0 to 3."""
-    pools: Pools = {}
-    for query, entry in _read_object(path).items():
-        candidates, grades = _lists(entry)
-        if candidates is None or grades is None or len(candidates) != len(grades):
-            raise DatasetError(
-                f"{path}: expected equally long lists cands and relevance_adju for {query}, found others; "
-                "take the file of the release"
-            )
-        pools[query] = dict(zip(candidates, grades, strict=True))
-        unfit = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= 3]
-        absent = [paper_id for paper_id in (query, *candidates) if paper_id not in papers]
-        if absent:
-            found = f"{absent[0]}, which {ABSTRACTS} lacks"
-        elif unfit:
-            found = f"the grade {unfit[0]!r}"
-        elif len(pools[query]) != len(candidates):
-            found = "a candidate twice"
-        else:
-            continue
-        raise DatasetError(
-            f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to 3, "
-            f"found {found}; take all files from one release"
-        )
-    return pools
-
-
-def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
-    if not isinstance(entry, dict):
-        return None, None
-    candidates, grades = entry.get("cands"), entry.get("relevance_adju")
-    strings = isinstance(candidates, list) and all(isinstance(paper_id, str) for paper_id in candidates)
-    return candidates if strings else None, grades if isinstance(grades, list) else None
-
-
 def _read_folds(path: Path, query_ids: set[str]) -> bytes:
     """The folds as they stand, once they name queries we know."""
-    for facet, folds in _read_object(path).items():
+    for facet, folds in read_object(path).items():
         for name, members in folds.items() if isinstance(folds, dict) else [(facet, folds)]:
             strangers = [q for q in members if q not in query_ids] if isinstance(members, list) else [members]
             if strangers:
@@ -139,15 +111,3 @@ def _read_folds(path: Path, query_ids: set[str]) -> bytes:
                     "take all files from one release"
                 )
     return path.read_bytes()
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise DatasetError(f"cannot read {path}: {error.strerror}; check the path") from error
-    except ValueError as error:
-        raise DatasetError(f"{path}: expected JSON, found {error}; take the file of the release") from error
-    if not isinstance(content, dict):
-        raise DatasetError(f"{path}: expected an object, found something else; take the file of the release")
-    return content

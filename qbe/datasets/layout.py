@@ -88,13 +88,20 @@ def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
 
 def pools(layout: Layout, topics: Iterable[Topic]) -> dict[str, list[str]]:
     """The pool of each topic, by query id, in the order of the topics."""
-    return {topic.query_id: pool(layout, topic.paper_id, topic.facet) for topic in topics}
+    return {topic.query_id: pool(layout, topic.paper_id, _facet(topic)) for topic in topics}
 
 
 def judgments(layout: Layout, topics: Iterable[Topic]) -> list[Judgment]:
     """The grade of every pool member, in the order of topics and pools."""
     return [
-        Judgment(topic.query_id, docid, grade(layout, topic.paper_id, docid, topic.facet))
+        Judgment(topic.query_id, docid, grade(layout, topic.paper_id, docid, _facet(topic)))
         for topic in topics
-        for docid in pool(layout, topic.paper_id, topic.facet)
+        for docid in pool(layout, topic.paper_id, _facet(topic))
     ]
+
+
+def _facet(topic: Topic) -> Facet:
+    """The facet that each topic of the sample has; raises ValueError for another topic's."""
+    if topic.facet is None:
+        raise ValueError(f"expected a topic with a facet, found {topic.query_id}")
+    return topic.facet

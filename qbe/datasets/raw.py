@@ -9,4 +9,5 @@ from typing import Any
 def raw_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """A paper's record with its sentences joined by single spaces and without ``pred_labels``."""
     kept = {field: value for field, value in record.items() if field != "pred_labels"}
-    return {**kept, "abstract": " ".join(record["abstract"])}
+    abstract = record["abstract"]
+    return {**kept, "abstract": abstract if isinstance(abstract, str) else " ".join(abstract)}

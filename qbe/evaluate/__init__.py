@@ -1,15 +1,16 @@
 """Evaluation: measures, the CSFCube protocol, significance, published rows, reports.
 
-``evaluate`` and ``csfcube_protocol`` take judgements and a run, ``compare`` tests their results against
-a baseline's, ``published_rows`` gives the literature's figures, ``build_report`` does all from files.
-``facing`` picks a run and its baseline out of a report, ``outcomes`` says what became of each query, and
-``write_plot`` draws it.
+``evaluate``, ``csfcube_protocol`` and ``pool_protocol`` take judgements and a run, ``compare`` tests their
+results against a baseline's, ``published_rows`` gives the literature's figures, ``build_report`` does all
+from files. ``facing`` picks a run and its baseline out of a report, ``outcomes`` says what became of each
+query, and ``write_plot`` draws it.
 """
 
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.measures import parse_measures
 from qbe.evaluate.plot import write_plot
+from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
 from qbe.evaluate.protocol import csfcube_protocol
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.queries import Facing, Outcome, facing, outcomes
@@ -18,6 +19,7 @@ from qbe.evaluate.results import Evaluation, ProtocolResult
 from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
 
 __all__ = [
+    "POOL_PROTOCOLS",
     "Comparison",
     "Evaluation",
     "Facing",
@@ -35,6 +37,7 @@ __all__ = [
     "load_folds",
     "outcomes",
     "parse_measures",
+    "pool_protocol",
     "published_rows",
     "randomization_test",
     "t_test",

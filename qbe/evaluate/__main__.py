@@ -22,6 +22,9 @@ measures: those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; https:/
 the CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20,
 CSFCube_R20).
 
+--protocol relish, treccovid and scidocs score whole-abstract queries, one split's qrels at a time, over their
+judged pools by the measures that these collections are published with.
+
 A judged query that a run lacks scores as an empty ranking, a pool document that it lacks counts as not
 retrieved, and both are told on standard error. A facet of which a run answers no query has no figure.
 
@@ -45,7 +48,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--qrels", nargs="+", type=Path, required=True, metavar="FILE", help="TREC qrels files, joined")
     add("--run", nargs="+", type=Path, required=True, metavar="FILE", help="TREC run files")
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
-    add("--protocol", choices=["csfcube"], help="judged pools and two folds, as CSFCube's own scorer")
+    add(
+        "--protocol",
+        choices=["csfcube", "relish", "treccovid", "scidocs"],
+        help="as that collection's own scorer: judged pools, for csfcube two folds as well",
+    )
     add("--folds", type=Path, metavar="FILE", help="the folds (default: folds.json beside the first qrels)")
     add("--split", choices=["test", "dev"], help="test folds (default), or fold1_dev alone")
     add(
@@ -71,14 +78,17 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> None:
     options = build_parser().parse_args(argv)
-    if not options.protocol and (options.folds or options.split or options.published):
-        raise UsageError("--folds, --split and --published go with a protocol; add --protocol csfcube")
+    csfcube = options.protocol == "csfcube"
+    if not csfcube and (options.folds or options.split or options.published):
+        raise UsageError(
+            "--folds, --split and --published go with CSFCube's protocol; add --protocol csfcube"
+        )
     if options.published and options.split == "dev":
         raise UsageError(
             "published figures are those of the test folds; leave out --published or --split dev"
         )
     by_query = options.plot is not None or options.worst is not None
-    if by_query and not (options.protocol and options.baseline):
+    if by_query and not (csfcube and options.baseline):
         raise UsageError("--plot and --worst need --protocol csfcube and a --baseline; give both")
     if options.worst is not None and options.worst < 1:
         raise UsageError(f"expected --worst of at least 1, found {options.worst}")
@@ -123,7 +133,7 @@ def main(argv: list[str]) -> None:
 def _worst(report: Report, pair: Facing, options: argparse.Namespace) -> str:
     from qbe.evaluate.inputs import read_titles
     from qbe.evaluate.queries import outcomes
-    from qbe.evaluate.render import worst_to_text
+    from qbe.evaluate.worst import worst_to_text
 
     titles = read_titles(options.corpus) if options.corpus else {}
     return worst_to_text(pair, outcomes(report, pair, options.qrels), options.worst, titles)

@@ -80,6 +80,30 @@ def coverage(
     return left_out, tuple(warnings)
 
 
+def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:
+    """Scores by query id and document id, of the documents of each query's pool."""
+    return {
+        query_id: {docid: score for docid, score in documents.items() if docid in pools[query_id]}
+        for query_id, documents in scores_of(run).items()
+        if query_id in pools
+    }
+
+
+def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """A warning on pool documents that the run lacks, in queries it answers."""
+    missing = {
+        query_id: len(pools[query_id]) - len(documents)
+        for query_id, documents in scores.items()
+        if len(documents) < len(pools[query_id])
+    }
+    if not missing:
+        return []
+    return [
+        f"{sum(missing.values())} pool documents missing in {len(missing)} queries "
+        f"({next(iter(missing))}, ...): they count as not retrieved"
+    ]
+
+
 def scores_of(run: Run) -> dict[str, dict[str, float]]:
     """Scores by query id and document id."""
     return {query_id: {hit.docid: hit.score for hit in hits} for query_id, hits in run.rankings.items()}

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from qbe.errors import FileFormatError
 from qbe.evaluate.csfcube import MEASURES, judged_ranking, pool_of
-from qbe.evaluate.evaluation import coverage, scores_of
+from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.folds import Folds
 from qbe.evaluate.measures import aggregate, parse_measures, per_query_values
 from qbe.evaluate.results import AGGREGATED, ProtocolResult, Qrels
@@ -46,11 +46,7 @@ def csfcube_protocol(qrels: Qrels, run: Run, folds: Folds, measures: Iterable[st
         if scope not in left_out
         for query_id in ids
     }
-    scores = {
-        query_id: {docid: score for docid, score in documents.items() if docid in pools[query_id]}
-        for query_id, documents in scores_of(run).items()
-        if query_id in pools
-    }
+    scores = pool_scores(pools, run)
     values = _protocol_values(pools, scores)
     parsed = parse_measures(measures) if measures else {}
     values.update(per_query_values(parsed, pools, scores))
@@ -70,7 +66,7 @@ def csfcube_protocol(qrels: Qrels, run: Run, folds: Folds, measures: Iterable[st
         for name, of_scope in fold_figures.items()
     }
     return ProtocolResult(
-        queries, values, figures, (*warnings, *_incomplete(pools, scores)), fold_figures=fold_figures
+        queries, values, figures, (*warnings, *incomplete(pools, scores)), fold_figures=fold_figures
     )
 
 
@@ -107,18 +103,3 @@ def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str
                 f"{missing[0]}; give qrels and folds of one release"
             )
     return scopes
-
-
-def _incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A warning on pool documents that the run lacks, in queries it answers."""
-    missing = {
-        query_id: len(pools[query_id]) - len(documents)
-        for query_id, documents in scores.items()
-        if len(documents) < len(pools[query_id])
-    }
-    if not missing:
-        return []
-    return [
-        f"{sum(missing.values())} pool documents missing in {len(missing)} queries "
-        f"({next(iter(missing))}, ...): they count as not retrieved"
-    ]

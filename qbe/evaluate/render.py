@@ -1,34 +1,40 @@
-"""A report as tables for people and as JSON for programs; its worst queries as text."""
+"""A report as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from qbe.evaluate.csfcube import MEASURES
 from qbe.evaluate.measures import definition
+from qbe.evaluate.pools import POOL_PROTOCOLS, pool_definition
 from qbe.evaluate.published import papers
-from qbe.evaluate.queries import MEASURE, Facing, Outcome, Placed, largest_losses, lowest_scores
 from qbe.evaluate.report import Report
-from qbe.evaluate.results import Evaluation, ProtocolResult, split_query_id
+from qbe.evaluate.results import ALL, Evaluation, ProtocolResult
 
 _UNKNOWN = "-"
+_IN_PER_CENT = {*MEASURES, *(label for protocol in POOL_PROTOCOLS.values() for label in protocol.measures)}
+"""Measures by the names of the papers, which print them in per cent."""
+
 _WRAP = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
 
 
 def to_text(report: Report) -> str:
     """Tables, one a measure: a row a system, its figure for each facet and for the whole.
 
-    The protocol's measures are given in per cent, as the papers print them, others as ir-measures has
-    them. Then come the comparisons, and the sources of the published rows.
+    Where there are no facets it is one table: a row a system, its figure under each measure. A protocol's
+    measures are given in per cent, as the papers print them, others as ir-measures has them. Then come the
+    comparisons, and the sources of the published rows.
     """
     first = next(iter(report.rows.values()))
     counts = ", ".join(f"{scope} {len(ids)}" for scope, ids in first.queries.items())
-    how = f"CSFCube protocol, {report.split} folds" if report.protocol else "means over queries"
-    parts = [f"{how}; queries: {counts}\n"]
-    parts += [_measure_table(report, measure) for measure in first.figures]
+    parts = [f"{_how(report)}; queries: {counts}\n"]
+    if set(first.queries) == {ALL}:
+        parts.append(_one_table(report))
+    else:
+        parts += [_measure_table(report, measure) for measure in first.figures]
     if report.comparisons:
         parts.append(_comparison_table(report))
     if report.published:
@@ -36,10 +42,29 @@ def to_text(report: Report) -> str:
     return "\n".join(parts)
 
 
+def _how(report: Report) -> str:
+    if report.protocol is not None and report.protocol in POOL_PROTOCOLS:
+        return f"{POOL_PROTOCOLS[report.protocol].title}, means over judged pools"
+    return f"CSFCube protocol, {report.split} folds" if report.protocol else "means over queries"
+
+
+def _one_table(report: Report) -> str:
+    measures = list(next(iter(report.rows.values())).figures)
+    rows = [["run", *map(_heading, measures)]]
+    for name, evaluation in report.rows.items():
+        figures = ((evaluation.figures[measure][ALL], measure in _IN_PER_CENT) for measure in measures)
+        rows.append([name, *(_figure(figure, in_per_cent) for figure, in_per_cent in figures)])
+    return _align(rows, left=1)
+
+
+def _heading(measure: str) -> str:
+    return f"{measure} (per cent)" if measure in _IN_PER_CENT else measure
+
+
 def _measure_table(report: Report, measure: str) -> str:
-    in_per_cent = measure in MEASURES
+    in_per_cent = measure in _IN_PER_CENT
     scopes = list(next(iter(report.rows.values())).queries)
-    rows: list[list[str]] = [[f"{measure} (per cent)" if in_per_cent else measure, *scopes]]
+    rows: list[list[str]] = [[_heading(measure), *scopes]]
     for name, evaluation in report.rows.items():
         figures = evaluation.figures[measure]
         rows.append([name, *(_figure(figures[scope], in_per_cent) for scope in scopes)])
@@ -58,7 +83,7 @@ def _comparison_table(report: Report) -> str:
     rows = [header]
     for c in report.comparisons:
         p_values = (c.randomization_p, c.randomization_p_holm, c.t_test_p, c.t_test_p_holm)
-        difference = f"{100 * c.difference:+.2f}" if c.measure in MEASURES else f"{c.difference:+.4f}"
+        difference = f"{100 * c.difference:+.2f}" if c.measure in _IN_PER_CENT else f"{c.difference:+.4f}"
         rows.append(
             [c.system, c.baseline, c.measure, c.scope, str(c.queries), difference]
             + [f"{p:.4f}" if p >= 0.0001 else "<0.0001" for p in p_values]
@@ -99,48 +124,19 @@ def _align(rows: Sequence[Sequence[str]], left: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def worst_to_text(pair: Facing, found: Sequence[Outcome], count: int, titles: Mapping[str, str]) -> str:
-    """The queries with the largest loss, then those with the lowest score, ``count`` of each.
-
-    Each with both scores in per cent, the query paper's title, the papers that stand wrongly high and
-    the best missed one. ``titles`` are by paper id; a paper without one goes by its id alone.
-    """
-    losses, lowest = largest_losses(found, count), lowest_scores(found, count)
-    lines = [f"Largest losses of {pair.system} against {pair.baseline}, {MEASURE} (per cent):"]
-    lines += [line for outcome in losses for line in _outcome(outcome, titles)] or ["none"]
-    lines += ["", f"Lowest scores of {pair.system}, {MEASURE} (per cent):"]
-    lines += [line for outcome in lowest for line in _outcome(outcome, titles)]
-    return "\n".join(lines) + "\n"
-
-
-def _outcome(outcome: Outcome, titles: Mapping[str, str]) -> list[str]:
-    scores = f"{100 * outcome.score:.2f} against {100 * outcome.baseline:.2f}"
-    title = titles.get(split_query_id(outcome.query_id)[0], "")
-    lines = [f"{outcome.query_id}  {scores} ({100 * outcome.difference:+.2f})  {title}".rstrip()]
-    lines += [f"  high    {_placed(placed, outcome.pool, titles)}" for placed in outcome.wrongly_high]
-    if outcome.missed:
-        lines.append(f"  missed  {_placed(outcome.missed, outcome.pool, titles)}")
-    return lines
-
-
-def _placed(placed: Placed, pool: int, titles: Mapping[str, str]) -> str:
-    rank = f"rank {placed.rank} of {pool}" if placed.rank else "not retrieved"
-    return f"{rank}, grade {placed.grade}: {placed.docid}  {titles.get(placed.docid, '')}".rstrip()
-
-
 def to_json(report: Report) -> dict[str, Any]:
     """The report as plain values for ``json.dump``; all figures are fractions, None where unknown.
 
-    Keys: ``protocol``, ``split`` (None without a protocol), ``queries`` (ids by scope), ``measures``
-    (name -> definition), ``rows`` (run, files, figures, fold_figures under a protocol, per_query,
+    Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
+    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, per_query,
     warnings), ``comparisons``, ``published`` (papers, rows).
     """
     first = next(iter(report.rows.values()))
     return {
         "protocol": report.protocol,
-        "split": report.split if report.protocol else None,
+        "split": report.split if report.protocol == "csfcube" else None,
         "queries": first.queries,
-        "measures": {measure: definition(measure) for measure in first.figures},
+        "measures": {measure: _definition(report.protocol, measure) for measure in first.figures},
         "rows": [
             {"run": name, "files": [str(path) for path in report.files[name]], **_row(evaluation)}
             for name, evaluation in report.rows.items()
@@ -153,6 +149,12 @@ def to_json(report: Report) -> dict[str, Any]:
         if report.published
         else None,
     }
+
+
+def _definition(protocol: str | None, measure: str) -> str:
+    if protocol is not None and protocol in POOL_PROTOCOLS and measure in POOL_PROTOCOLS[protocol].measures:
+        return pool_definition(protocol, measure)
+    return definition(measure)
 
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:

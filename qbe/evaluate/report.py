@@ -11,6 +11,7 @@ from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, parse_measures
+from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
 from qbe.evaluate.protocol import csfcube_protocol, judged_scopes
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation
@@ -18,14 +19,16 @@ from qbe.evaluate.significance import Comparison, compare
 
 FOLDS_NAME = "folds.json"
 
+PROTOCOLS = ("csfcube", *POOL_PROTOCOLS)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """All that one call of the command line found out.
 
     Attributes:
-        protocol: ``csfcube``, or None for plain means over the queries.
-        split: the folds that the protocol averaged: ``test`` or ``dev``.
+        protocol: one of PROTOCOLS, or None for plain means over the queries.
+        split: the folds that the protocol ``csfcube`` averaged: ``test`` or ``dev``.
         rows: evaluations by system, in the order given; baselines after the others.
         files: run files by system.
         baselines: the systems that the others are compared with.
@@ -59,9 +62,9 @@ def build_report(
         qrels_files: TREC qrels, joined.
         run_files: TREC runs; the files of one system are joined as ``group_runs`` says.
         measures: names for ``parse_measures``; beside the protocol's own, or instead of the default ones.
-        protocol: ``csfcube``, or None.
-        folds_file: the protocol's folds; ``folds.json`` beside the first qrels file when None.
-        split: ``test`` or ``dev`` folds.
+        protocol: one of PROTOCOLS, or None.
+        folds_file: the folds of ``csfcube``; ``folds.json`` beside the first qrels file when None.
+        split: ``test`` or ``dev`` folds of ``csfcube``.
         baseline_files: runs that every system is compared with; they get rows as well.
         published: whether published rows belong in the report.
 
@@ -72,11 +75,11 @@ def build_report(
     if measures:
         parse_measures(measures)  # a misspelt name should not wait for the files
     qrels = read_qrels(qrels_files)
-    folds = _folds(qrels_files, folds_file, split) if protocol else None
+    folds = _folds(qrels_files, folds_file, split) if protocol == "csfcube" else None
     if folds:
         judged_scopes(folds, qrels)  # so that a mismatch of these two is not laid on a run
     groups = group_runs([*run_files, *(path for path in baseline_files if path not in run_files)])
-    rows = {name: _evaluate(name, files, qrels, folds, measures) for name, files in groups.items()}
+    rows = {name: _evaluate(name, files, qrels, protocol, folds, measures) for name, files in groups.items()}
     baselines = {name: rows[name] for name, files in groups.items() if set(files) & set(baseline_files)}
     return Report(
         protocol,
@@ -93,12 +96,15 @@ def _evaluate(
     name: str,
     files: Sequence[Path],
     qrels: Mapping[str, Mapping[str, int]],
+    protocol: str | None,
     folds: Folds | None,
     measures: Sequence[str],
 ) -> Evaluation:
     run = read_runs(files)
     try:
-        return csfcube_protocol(qrels, run, folds, measures) if folds else evaluate(qrels, run, measures)
+        if folds:
+            return csfcube_protocol(qrels, run, folds, measures)
+        return pool_protocol(qrels, run, protocol, measures) if protocol else evaluate(qrels, run, measures)
     except FileFormatError as error:
         raise FileFormatError(f"{name}: {error}") from error
 

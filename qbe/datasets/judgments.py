@@ -1,0 +1,83 @@
+"""Judged pools as CSFCube and ASPIRE release them: one JSON object, query paper to candidates and grades.
+
+``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long: the adjudicated grades.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import DatasetError
+
+Pools = dict[str, dict[str, int]]
+"""Grades by candidate, by query paper."""
+
+CANDIDATES, GRADES = "cands", "relevance_adju"
+
+
+def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
+    """Read a file of judged pools.
+
+    Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is
+    no whole number from 0 to ``highest``, and a paper that ``papers`` (those of ``papers_file``) lacks.
+    """
+    pools: Pools = {}
+    for query, entry in read_object(path).items():
+        candidates, grades = _lists(entry)
+        if candidates is None or grades is None or len(candidates) != len(grades):
+            raise DatasetError(
+                f"{path}: expected equally long lists cands and relevance_adju for {query}, found others; "
+                "take the file of the release"
+            )
+        pools[query] = dict(zip(candidates, grades, strict=True))
+        unfit = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= highest]
+        absent = [paper_id for paper_id in (query, *candidates) if paper_id not in papers]
+        if absent:
+            found = f"{absent[0]}, which {papers_file} lacks"
+        elif unfit:
+            found = f"the grade {unfit[0]!r}"
+        elif len(pools[query]) != len(candidates):
+            found = "a candidate twice"
+        else:
+            entry.clear()  # of a large collection both forms would not fit into the memory
+            continue
+        raise DatasetError(
+            f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to {highest}, "
+            f"found {found}; take all files from one release"
+        )
+    return pools
+
+
+def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
+    if not isinstance(entry, dict):
+        return None, None
+    candidates, grades = entry.get(CANDIDATES), entry.get(GRADES)
+    strings = isinstance(candidates, list) and all(isinstance(paper_id, str) for paper_id in candidates)
+    return candidates if strings else None, grades if isinstance(grades, list) else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a release's file; raises DatasetError where it cannot be read or holds another."""
+    try:
+        text = path.read_bytes().decode()
+        content = json.loads(text, object_pairs_hook=_compact)
+    except OSError as error:
+        raise DatasetError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: expected JSON, found {error}; take the file of the release") from error
+    if not isinstance(content, dict):
+        raise DatasetError(f"{path}: expected an object, found something else; take the file of the release")
+    return content
+
+
+def _compact(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose candidates are one string a paper: TRECCOVID-RF names each paper 2,400 times."""
+    found = dict(pairs)
+    candidates = found.get(CANDIDATES)
+    if isinstance(candidates, list):
+        found[CANDIDATES] = [sys.intern(c) if isinstance(c, str) else c for c in candidates]
+    return found

@@ -1,0 +1,89 @@
+"""Collections of whole-abstract queries: judged pools, and means over a split's queries.
+
+No facets and no folds: a split's queries are those of its qrels. A query's pool is what was judged for it,
+without the query paper; documents outside are passed over, as the scorers of these collections see rankings
+of the pools alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import NamedTuple
+
+from qbe.evaluate.csfcube import MEASURES, judged_ranking
+from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
+from qbe.evaluate.measures import aggregate, definition, parse_measures, per_query_values
+from qbe.evaluate.results import ALL, Evaluation, Qrels
+from qbe.types import Run
+
+PERCENT = "NDCG%20"
+
+
+class PoolProtocol(NamedTuple):
+    """How a collection is scored: its name, and what its papers call a measure -> its name in ir-measures.
+
+    NDCG%20 is CSFCube's (`qbe.evaluate.csfcube.ndcg_percent`), which ASPIRE uses on all its collections.
+    """
+
+    title: str
+    measures: Mapping[str, str]
+
+
+POOL_PROTOCOLS: Mapping[str, PoolProtocol] = {
+    # ASPIRE (Mysore et al., 2022; src/evaluation/ranking_eval.py): for MAP the grades that count as relevant
+    # are 2 of RELISH's 0 to 2, and 1 of TRECCOVID-RF's 0 and 1.
+    "relish": PoolProtocol("RELISH", {PERCENT: MEASURES[PERCENT].name, "MAP": "AP(rel=2)"}),
+    "treccovid": PoolProtocol("TRECCOVID-RF", {PERCENT: MEASURES[PERCENT].name, "MAP": "AP"}),
+    # SciDocs' own scorer (Cohan et al., 2020; scidocs/user_activity_and_citations.py): trec_eval's map, ndcg.
+    "scidocs": PoolProtocol("SciDocs", {"MAP": "AP", "NDCG": "nDCG"}),
+}
+
+
+def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str] = ()) -> Evaluation:
+    """Evaluate a run as the scorers of a collection do; more measures stand beside, on the same pools.
+
+    These scorers expect complete rankings of the pools. Here a pool document that the run lacks counts as not
+    retrieved, and a query that the run lacks scores as an empty ranking; both are told in the warnings.
+
+    Args:
+        qrels: the judgements of one split.
+        run: the rankings, of pools or of a whole corpus.
+        protocol: a key of POOL_PROTOCOLS.
+        measures: names of ir-measures to compute beside the protocol's own.
+
+    Raises FileFormatError when no query is in both qrels and run, UsageError for an unknown measure.
+    """
+    pools = {
+        q: {docid: grade for docid, grade in grades.items() if docid != q} for q, grades in qrels.items()
+    }
+    scopes = {ALL: tuple(pools)}
+    _, warnings = coverage(scopes, pools, run)
+    scores = pool_scores(pools, run)
+    own = POOL_PROTOCOLS[protocol].measures
+    parsed = parse_measures([*(name for label, name in own.items() if label != PERCENT), *measures])
+    computed = per_query_values(parsed, pools, scores)
+    values: dict[str, Mapping[str, float]] = {
+        label: _percent(pools, scores) if label == PERCENT else computed[name] for label, name in own.items()
+    }
+    figures = {label: fmean(by_query.values()) for label, by_query in values.items()}
+    for name in parse_measures(measures):
+        values[name] = computed[name]
+        figures[name] = aggregate(parsed[name], computed[name].values())
+    return Evaluation(
+        scopes,
+        values,
+        {name: {ALL: figure} for name, figure in figures.items()},
+        (*warnings, *incomplete(pools, scores)),
+    )
+
+
+def _percent(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """NDCG%20 by query; not through ir-measures, whose table of TRECCOVID-RF would have 12 million rows."""
+    function = MEASURES[PERCENT].function
+    return {q: function(*judged_ranking(q, pool, scores.get(q, {}))) for q, pool in pools.items()}
+
+
+def pool_definition(protocol: str, label: str) -> str:
+    """One line on what a protocol's measure is."""
+    return definition(POOL_PROTOCOLS[protocol].measures[label])

@@ -1,0 +1,87 @@
+"""Small releases of RELISH, TRECCOVID-RF and SciDocs in their published layouts; all texts are invented.
+
+Ranks follow from the words. A query's abstract names eight trades; the abstract of candidate ``i`` repeats
+all but ``i`` of them, with as many words in all, so that BM25 ranks candidate 0 first, then 1, and so on.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+TRADES = {
+    "q1": ["potters", "weavers", "tanners", "coopers", "smiths", "dyers", "masons", "millers"],
+    "q2": ["bakers", "brewers", "butchers", "grocers", "chandlers", "drapers", "hatters", "tailors"],
+}
+
+Grades = Mapping[str, Mapping[str, int]]
+"""Grades by candidate, by query."""
+
+
+def words(query: str, place: int) -> str:
+    """An abstract that shares all but ``place`` trades with a query's."""
+    shared = TRADES[query][place:]
+    return " ".join(["Here", "worked", *shared, *(f"{query}x{place}x{i}" for i in range(place))]) + "."
+
+
+def papers(pools: Grades) -> dict[str, dict[str, Any]]:
+    """A record for each query and each candidate ``{query}c{place}``, by id, abstracts as sentences."""
+    found = {}
+    for paper_id in dict.fromkeys(docid for query, pool in pools.items() for docid in (query, *pool)):
+        query, _, place = paper_id.partition("c")
+        found[paper_id] = {
+            "paper_id": paper_id,
+            "title": f"Trade {paper_id}",
+            "abstract": [words(query, int(place or 0)), "Then we counted."],
+            "metadata": {"year": "1851"},
+            "topic_ids": "7",
+        }
+    return found
+
+
+def write_aspire(
+    folder: Path,
+    name: str,
+    pools: Grades,
+    splits: Mapping[str, Iterable[str]],
+    records: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Path:
+    """Write a release as ASPIRE's authors lay it out; ``records`` are those of ``pools`` by default."""
+    folder.mkdir(parents=True, exist_ok=True)
+    records = papers(pools) if records is None else records
+    lines = "".join(json.dumps(record) + "\n" for record in records.values())
+    (folder / f"abstracts-{name}.jsonl").write_text(lines)
+    judged = {q: {"cands": list(pool), "relevance_adju": list(pool.values())} for q, pool in pools.items()}
+    (folder / f"test-pid2anns-{name}.json").write_text(json.dumps(judged))
+    (folder / f"{name}-evaluation_splits.json").write_text(json.dumps(dict(splits)))
+    (folder / f"{name}-queries-release.csv").write_text("paper_id,title\nq1,Trade q1\n")
+    return folder
+
+
+def write_scidocs(
+    folder: Path, pools: Mapping[str, Grades], records: Mapping[str, Mapping[str, Any]]
+) -> Path:
+    """Write a release as SciDocs' repository fetches it; ``pools`` are by ``{task}/{split}``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "paper_metadata_view_cite_read.json").write_text(json.dumps(records))
+    for name, judged in pools.items():
+        path = folder / f"{name}.qrel"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{q} 0 {d} {g}\n" for q, pool in judged.items() for d, g in pool.items()))
+    return folder
+
+
+def scidocs_records(pools: Grades) -> dict[str, dict[str, Any]]:
+    """The records of `papers` as SciDocs has them: an abstract is one string, the year a field of its own."""
+    return {
+        paper_id: {
+            "paper_id": paper_id,
+            "title": record["title"],
+            "abstract": " ".join(record["abstract"]),
+            "year": 1851,
+            "authors": ["1"],
+            "cited_by": [],
+            "references": [],
+        }
+        for paper_id, record in papers(pools).items()
+    }
