@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.rerank.open import open_reranker
+    from qbe.rerank.vector_matching import VectorMatching
     from qbe.search.reranked import RerankingSearcher
     from qbe.search.searcher import Searcher
     from qbe.types import Facet, Hit, Paper, Query, Run, Sentence
@@ -25,6 +26,7 @@ _HOMES = {
     "Run": "qbe.types",
     "Searcher": "qbe.search.searcher",
     "Sentence": "qbe.types",
+    "VectorMatching": "qbe.rerank.vector_matching",
     "open_reranker": "qbe.rerank.open",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "Run",
     "Searcher",
     "Sentence",
+    "VectorMatching",
     "open_reranker",
 ]
 

@@ -5,8 +5,11 @@ import threading
 
 import pytest
 
+from qbe.encode.selection import selected_positions
 from qbe.errors import FacetNotFoundError, UsageError
+from qbe.index.index import Index
 from qbe.rerank.open import open_reranker
+from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.types import Facet, Paper, Query, Sentence
 
 RERANKERS = {
@@ -15,6 +18,8 @@ RERANKERS = {
     "pair fp16": ("tiny_cross_encoder", {"precision": "fp16"}),
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
     "facet": ("tiny_facet_rerankers", {}),
+    # a matching, over the vectors of an index
+    **dict.fromkeys(MATCHINGS, ("tiny_index", {})),
 }
 BUDGETS = {"query_tokens": 48, "candidate_tokens": 80}
 
@@ -24,7 +29,12 @@ def opened(request):
     """A function that opens the reranker with a number of threads."""
     fixture, options = RERANKERS[request.param]
     folder = str(request.getfixturevalue(fixture))
-    return lambda threads=1: open_reranker(folder, threads=threads, **BUDGETS, **options)
+    if request.param not in MATCHINGS:
+        return lambda threads=1: open_reranker(folder, threads=threads, **BUDGETS, **options)
+    index = Index(folder)
+    return lambda threads=1: VectorMatching(
+        request.param, lambda paper: index.vectors(paper).sentences, threads=threads
+    )
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +84,8 @@ def test_what_a_query_is_about_counts(reranker, papers):
     )
     paper = Paper("short", "Ranking papers", sentences, labelled=True)
     queries = [*(Query(paper, facet) for facet in (*Facet, None)), Query(paper, positions=(0, 2))]
+    if reranker.name == "single-match":  # aspects that share their closest sentence are one to it
+        queries = queries[:3]
     found = [reranker.score(query, papers[:5]) for query in queries]
     for number, judged in enumerate(found):
         assert judged not in found[:number]
@@ -81,7 +93,12 @@ def test_what_a_query_is_about_counts(reranker, papers):
 
 def test_a_match_names_sentences_of_both(reranker, queries, papers):
     for query in queries:
-        for paper, (_, match) in zip(papers[:9], reranker.score(query, papers[:9]), strict=True):
+        for paper, (_, match, plan) in zip(papers[:9], reranker.score(query, papers[:9]), strict=True):
+            for moved in plan:
+                assert moved.query_position in selected_positions(query)
+                assert 0 <= moved.position < len(paper.sentences)
+            assert sum(moved.mass for moved in plan) == (pytest.approx(1, abs=1e-4) if plan else 0)
+            assert list(plan) == sorted(plan, key=lambda moved: -moved.mass)
             if match is not None:
                 assert 0 <= match.query_position < len(query.paper.sentences)
                 assert 0 <= match.position < len(paper.sentences)

@@ -182,7 +182,11 @@ REFUSED = [
     (["--text", "Some words.", "--facet", "method", "--tagger", "x"], ModelError, "expected a tagger known"),
     (["--paper-file", "absent.json"], CorpusError, "absent.json"),
     (["--topics", "absent.tsv"], FileFormatError, "cannot read absent.tsv"),
-    (["--topics", "pools.tsv"], FileFormatError, "pools.tsv, line 1: expected a header line"),
+    (
+        ["--topics", "pools.tsv"],
+        FileFormatError,
+        r"pools.tsv, line 3: expected each query_id once \(a file of pools has more\)",
+    ),
     (["--paper", "s001", "--output", "file/run.trec"], OutputError, "not below a file"),
     (["--paper", "s001", "--output", "."], OutputError, "cannot write ."),
 ]

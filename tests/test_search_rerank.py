@@ -273,6 +273,7 @@ def test_json_explains_reranking():
         "score": 0.25,
         "probability": None,
     }
+    assert one["plan"] == two["plan"] == []
     assert (two["parts"], two["driven_by"]) == ({"bm25": 3.0, "whole": 0.0, "first": -1.25}, None)
     for hit in json.loads(to_json(*arguments))["hits"]:
         assert set(hit) == {"rank", "docid", "score", "title", "year", "matches"}
@@ -313,6 +314,36 @@ def test_topics_make_a_reranked_run(search, index, sample, reranker, tiny_cross_
         query = Query(index.paper(topic.paper_id), topic.facet)
         hits = reranking.search(query, 1000, read_pools(pools)[topic.query_id])
         assert ids(run.rankings[topic.query_id]) == ids(hits)
+
+
+def test_whole_abstracts_are_not_reranked_unless_asked(search, index, reranker, tiny_cross_encoder, tmp_path):
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("query_id\tpaper_id\nw24\ts024\ns025\ts025\n")
+    arguments = ("--topics", topics, "--hits", 20, "--output", tmp_path / "run")
+    whole = [Query(index.paper(paper_id)) for paper_id in ("s024", "s025")]
+    for stage in ("bm25", "dense", "fused"):
+        search(*arguments, "--first-stage", stage)
+        run = read_run(tmp_path / "run")
+        assert (run.tag, list(run.rankings)) == (f"qbe-{stage}", ["w24", "s025"])
+        for query, hits in zip(whole, run.rankings.values(), strict=True):
+            assert ids(hits) == ids(Searcher(index, stage).search(query, 20))
+    search(*arguments, "--rerank", "cross-encoder", *reranker)
+    run = read_run(tmp_path / "run")
+    assert run.tag == "qbe-fused+rerank"
+    reranking = RerankingSearcher(Searcher(index), index, open_reranker(str(tiny_cross_encoder), **BUDGETS))
+    for query, hits in zip(whole, run.rankings.values(), strict=True):
+        assert ids(hits) == ids(reranking.search(query, 20))
+    for options, message in [
+        (reranker, "--reranker goes with --rerank cross-encoder"),
+        (("--rerank-depth", 5), "--rerank-depth goes with a reranker, by default only with a facet"),
+        (("--facets", "predicted"), "of use only with a facet"),
+        (("--facet", "method"), "expected topics of the facet method, found none"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            search(*arguments, *options)
+    topics.write_text("query_id\tpaper_id\tfacet\ns024_m\ts024\tmethod\ns025\ts025\t\n")
+    search(*arguments, *reranker)
+    assert read_run(tmp_path / "run").tag == "qbe-fused+rerank"
 
 
 def test_a_run_does_not_depend_on_threads(search, sample, reranker, tmp_path):
@@ -372,8 +403,8 @@ REFUSED = [
         ["--rerank", "none", "--reranker", "x"],
         "--reranker goes with --rerank cross-encoder, the default only",
     ),
-    (["--rerank", "none", "--rerank-depth", "9"], "--rerank-depth goes with --rerank cross-encoder"),
-    (["--rerank", "none", "--rerank-weight", "0"], "--rerank-weight goes with --rerank cross-encoder"),
+    (["--rerank", "none", "--rerank-depth", "9"], "--rerank-depth goes with a reranker, by default only"),
+    (["--rerank", "none", "--rerank-weight", "0"], "--rerank-weight goes with a reranker, by default only"),
     (["--rerank", "none", "--rerank-precision", "int8"], "--rerank-precision goes with --rerank"),
     (["--rerank", "none", "--query-tokens", "9"], "--query-tokens goes with --rerank cross-encoder"),
     (["--rerank", "none", "--candidate-tokens", "9"], "--candidate-tokens goes with --rerank cross-encoder"),
@@ -393,7 +424,9 @@ def test_what_is_refused(tmp_path, arguments, message):
 
 @pytest.mark.parametrize("aspect", [(), ("--sentences", "0")])
 def test_options_of_reranking_need_reranking(tmp_path, aspect):
-    with pytest.raises(UsageError, match=r"the default only with a facet; add that, or drop --rerank-depth"):
+    with pytest.raises(
+        UsageError, match=r"default only with a facet; add --rerank and one, or drop --rerank-depth"
+    ):
         main(["--index", str(tmp_path), "--paper", "s024", *aspect, "--rerank-depth", "9"])
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
-from qbe.index.manifest import Manifest, read_manifest
+from qbe.index.manifest import STORED_AS, Manifest, read_manifest
 from qbe.index.papers import PaperLayout, PaperStore
 from qbe.types import Facet, Paper
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from qbe.index.vectors import Half
     from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagging import TaggingEncoder
+
+
+READING = ("convention", "adapter")
+"""What an encoder's identity may say of its reading; nothing where it is read as the default one."""
 
 
 class Index:
@@ -102,6 +109,17 @@ class Index:
         return read_vectors(self.folder)
 
     @property
+    def similarity(self) -> str:
+        """How its vectors are compared, one of `qbe.models.convention.SIMILARITIES`.
+
+        Raises IndexFormatError where the index has no vectors.
+        """
+        self._need("dense")
+        assert self.manifest.dense is not None
+        stored = self.manifest.dense["similarity"]
+        return next(similarity for similarity, name in STORED_AS.items() if name == stored)
+
+    @property
     def sentence_vectors(self) -> Half:
         """Vectors of all sentences, (sentences, dimension) float16, memory-mapped."""
         return self._vectors[0]
@@ -123,7 +141,7 @@ class Index:
     def encoder(self) -> Encoder:
         """The encoder the index was built with, for queries from outside.
 
-        Raises EncoderMismatchError when the one at hand has other weights or another precision.
+        Raises EncoderMismatchError when the one at hand has other weights or is read in another way.
         """
         from qbe.encode.encoder import Encoder
 
@@ -163,6 +181,21 @@ class Index:
             return last[1]
         return self.encoder.encode_paper(paper)
 
+    def vectors(self, paper: Paper) -> PaperVectors:
+        """Vectors of any paper: those stored for a paper of the index, however its sentences are labelled;
+        any other is encoded, which loads the encoder.
+
+        Raises IndexFormatError where the index has no vectors.
+        """
+        from qbe.encode.encoder import PaperVectors
+
+        row = self.papers.find(paper.paper_id)
+        if row is None or _texts(self.papers[row]) != _texts(paper):
+            return self.encode(paper)
+        first, last = self.layout.starts[row : row + 2]
+        sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
+        return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32))
+
     @cached_property
     def _encoder_files(self) -> EncoderFiles:
         from qbe.models.encoder_files import resolve_encoder
@@ -177,6 +210,13 @@ class Index:
                 f"{self.folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
                 f"found {files.card.name} ({files.card.weights_sha256[:12]}); give the encoder it was built "
                 "with as --encoder, or build the index again"
+            )
+        reading, found = ({key: one.get(key) for key in READING} for one in (built, files.identity))
+        if found != reading:
+            raise EncoderMismatchError(
+                f"{self.folder} was built with the encoder {built['name']} read as {_in_words(reading)}, "
+                f"found it read as {_in_words(found)}; give the encoder it was built with as --encoder, or "
+                "build the index again"
             )
         return files
 
@@ -206,5 +246,16 @@ class Index:
             kind, option = ("vectors", "--bm25-only") if part == "dense" else ("postings", "--dense-only")
             raise IndexFormatError(
                 f"{self.folder}: expected an index with {kind}, found one built with {option}; choose "
-                "another --first-stage, or build it without that option"
+                "another --first-stage or --rerank, or build it without that option"
             )
+
+
+def _texts(paper: Paper) -> tuple[str, ...]:
+    """All that an encoder sees of a paper."""
+    return (paper.title, *(sentence.text for sentence in paper.sentences))
+
+
+def _in_words(reading: Mapping[str, Any]) -> str:
+    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
+    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
+    return ", ".join(words) or "the default encoder"

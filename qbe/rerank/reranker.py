@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from qbe.types import Match, Paper, Query
+from qbe.types import Match, Moved, Paper, Query
 
 
 class Judged(NamedTuple):
     """A reranker's score of one candidate, and the pair of sentences that drove it.
 
     Scores compare within one query only; more is better. ``match`` is None where a reranker knows no
-    sentences.
+    sentences. ``plan`` tells which sentence went where, largest mass first, negligible masses left out; it is
+    empty where a reranker transports none.
     """
 
     score: float
     match: Match | None = None
+    plan: tuple[Moved, ...] = ()
 
 
 class Reranker(Protocol):
@@ -24,7 +26,7 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that the model's card gives."""
+        """The name that the model's card gives, or that of the matching."""
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None

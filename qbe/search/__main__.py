@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qbe import _cli
 from qbe.errors import UsageError
-from qbe.search.checks import check, reranks, run_tag
+from qbe.search.checks import check, rerank_weight, run_tag, settle_topics
+from qbe.search.opening import open_searcher, open_second_stage
 from qbe.search.options import RUN_HITS, TABLE_HITS, parser
 from qbe.types import Facet, Hit, Query, Run
 
@@ -45,10 +46,11 @@ def main(argv: list[str]) -> None:
     pools = read_pools(options.pool) if options.pool else None
     with Index(options.index, options.encoder, threads, tagger=options.tagger) as index:
         queries = list(_queries(options, index))
+        settle_topics(options, (query for _, query in queries))
         _check_pools(queries, pools)
         # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
-        reranker = _open_reranker(options, threads) if reranks(options) else None
-        searcher = _open_searcher(options, index)
+        reranker = open_second_stage(options, index, threads)
+        searcher = open_searcher(options, index)
         if reranker is None:
             searched = _cli.progress(queries, "searching", "queries", len(queries))
             results = _search(options, searcher, searched, pools, form)
@@ -63,7 +65,7 @@ def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Q
 
     facet = Facet(options.facet) if options.facet else None
     if options.topics:
-        yield from queries_from_topics(index, options.topics, facet, options.facets)
+        yield from queries_from_topics(index, options.topics, facet, options.facets, explain=options.explain)
         return
     positions = parse_positions(options.sentences) if options.sentences is not None else None
     if options.paper is not None:
@@ -84,39 +86,6 @@ def _check_pools(queries: Iterable[tuple[str, Query]], pools: Pools | None) -> N
         raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
 
 
-def _open_searcher(options: argparse.Namespace, index: Index) -> Searcher:
-    from qbe.search.fusion import EQUAL_WEIGHTS
-    from qbe.search.queries import parse_weights
-    from qbe.search.searcher import Searcher
-
-    weights = EQUAL_WEIGHTS
-    if options.weights is not None:
-        weights = parse_weights(options.weights, list(EQUAL_WEIGHTS))
-    return Searcher(
-        index,
-        options.first_stage,
-        bm25_query=options.bm25_query,
-        match=options.match,
-        fusion=options.fusion,
-        weights=weights,
-        depth=options.depth,
-    )
-
-
-def _open_reranker(options: argparse.Namespace, threads: int) -> Reranker:
-    from qbe.rerank.open import open_reranker
-
-    given = {
-        "name": options.reranker,
-        "precision": options.rerank_precision,
-        "query_tokens": options.query_tokens,
-        "candidate_tokens": options.candidate_tokens,
-    }
-    return open_reranker(
-        threads=threads, **{name: value for name, value in given.items() if value is not None}
-    )
-
-
 def _rerank(
     options: argparse.Namespace,
     index: Index,
@@ -126,17 +95,16 @@ def _rerank(
     pools: Pools | None,
     form: str,
 ) -> list[Result]:
-    from qbe.search.reranked import RERANK_DEPTH, RERANK_WEIGHT, RerankingSearcher
+    from qbe.search.reranked import RERANK_DEPTH, RerankingSearcher
 
     depth = RERANK_DEPTH if options.rerank_depth is None else options.rerank_depth
-    weight = RERANK_WEIGHT if options.rerank_weight is None else options.rerank_weight
     sizes = (len(index) if pools is None else len(pools[query_id]) for query_id, _ in queries)
     with _cli.counter("reranking", "candidates", sum(min(depth, size) for size in sizes)) as bar:
 
         def advance(count: int) -> None:
             bar(count)
 
-        reranking = RerankingSearcher(searcher, index, reranker, depth, weight, advance)
+        reranking = RerankingSearcher(searcher, index, reranker, depth, rerank_weight(options), advance)
         return _search(options, reranking, queries, pools, form)
 
 

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 
 from qbe.errors import UsageError
+from qbe.search.reranked import MATCHING_WEIGHT, RERANK_WEIGHT
+from qbe.types import Query
 
-RERANKING = (
-    "reranker",
-    "rerank_precision",
-    "rerank_depth",
-    "rerank_weight",
-    "query_tokens",
-    "candidate_tokens",
-)
-"""Options that count only where results are reranked."""
+CROSS_ENCODER = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")
+"""Options that count only for cross-encoders."""
+
+TRANSPORT = ("temperature", "regularization")
+"""Options that count only for the matching by transport."""
+
+RERANKING = ("rerank_depth", "rerank_weight")
+"""Options that count wherever results are reranked."""
 
 
-def reranks(options: argparse.Namespace) -> bool:
-    """Whether results are reranked: where that is asked for, or by default where a facet is."""
+def reranker_name(options: argparse.Namespace) -> str:
+    """The second stage, or ``none``: the one asked for, by default ``cross-encoder`` where a facet is."""
     if options.rerank is None:
-        return bool(options.facet or options.topics)
-    return bool(options.rerank != "none")
+        return "cross-encoder" if options.facet or options.topics else "none"
+    return str(options.rerank)
+
+
+def rerank_weight(options: argparse.Namespace) -> float:
+    """The share of the second stage: the one given, else that of its kind."""
+    if options.rerank_weight is not None:
+        return float(options.rerank_weight)
+    return RERANK_WEIGHT if reranker_name(options) == "cross-encoder" else MATCHING_WEIGHT
 
 
 def run_tag(options: argparse.Namespace) -> str:
     """The tag of the run: the one given, else the names of its stages."""
-    tag: str = options.run_tag or f"qbe-{options.first_stage}{'+rerank' if reranks(options) else ''}"
+    second = {"none": "", "cross-encoder": "+rerank"}
+    name = reranker_name(options)
+    tag: str = options.run_tag or f"qbe-{options.first_stage}{second.get(name, f'+{name}')}"
     return tag
 
 
@@ -46,7 +57,19 @@ def check(options: argparse.Namespace, form: str) -> None:
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
     _check_explaining(options, form)
+    _check_tagging(options, faceted=bool(options.facet or options.topics))
     _check_reranking(options)
+
+
+def settle_topics(options: argparse.Namespace, queries: Iterable[Query]) -> None:
+    """Where no topic has a facet, search as for any whole abstract: not reranked unless that is asked for.
+
+    Raises UsageError for options that are of use only with a facet.
+    """
+    if options.topics and not any(query.facet for query in queries):
+        options.rerank = options.rerank or "none"
+        _check_tagging(options, faceted=False)
+        _check_reranking(options)
 
 
 def _check_explaining(options: argparse.Namespace, form: str) -> None:
@@ -56,19 +79,29 @@ def _check_explaining(options: argparse.Namespace, form: str) -> None:
         raise UsageError(
             "--explain has no place in a TREC run, the form without a terminal; add --format table"
         )
+
+
+def _check_tagging(options: argparse.Namespace, *, faceted: bool) -> None:
     tagging = options.tagger is not None or options.facets == "predicted"
-    if tagging and not (options.facet or options.topics or options.explain):
+    if tagging and not (faceted or options.explain):
         raise UsageError(
             "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
         )
 
 
 def _check_reranking(options: argparse.Namespace) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in RERANKING if getattr(options, name) is not None]
-    if given and not reranks(options):
+    second = reranker_name(options)
+    if (option := _given(options, CROSS_ENCODER)) and second != "cross-encoder":
         raise UsageError(
-            f"{given[0]} goes with --rerank cross-encoder, the default only with a facet; add that, or drop "
-            f"{given[0]}"
+            f"{option} goes with --rerank cross-encoder, the default only with a facet; add that, or drop "
+            f"{option}"
+        )
+    if (option := _given(options, TRANSPORT)) and second != "transport":
+        raise UsageError(f"{option} goes with --rerank transport; add that, or drop {option}")
+    if (option := _given(options, RERANKING)) and second == "none":
+        raise UsageError(
+            f"{option} goes with a reranker, by default only with a facet; add --rerank and one, or drop "
+            f"{option}"
         )
     for name in ("rerank_depth", "query_tokens", "candidate_tokens"):
         value = getattr(options, name)
@@ -77,3 +110,13 @@ def _check_reranking(options: argparse.Namespace) -> None:
     weight = options.rerank_weight
     if weight is not None and not 0 <= weight <= 1:
         raise UsageError(f"expected a --rerank-weight from 0 to 1, found {weight:g}")
+    for name in TRANSPORT:
+        value = getattr(options, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise UsageError(f"expected a --{name} above 0, found {value:g}")
+
+
+def _given(options: argparse.Namespace, names: Sequence[str]) -> str | None:
+    """The first of some options that was given, as it is written; None where none was."""
+    given = [name for name in names if getattr(options, name) is not None]
+    return f"--{given[0].replace('_', '-')}" if given else None

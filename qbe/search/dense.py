@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
-from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict, similarities
-from qbe.types import Facet, Hit, Match, Paper, Query
+from qbe.search.matching import COMPARISONS, MATCHES, Floats, Ints, best_per_paper, gather, restrict
+from qbe.types import Facet, Hit, Match, Query
 
 NEAREST = 2000
 """Sentences that FAISS brings for each query sentence, at the least."""
@@ -21,34 +21,23 @@ class QueryVectors:
     """The vectors of a query: its chosen sentences (n, dimension) and its whole paper (dimension,)."""
 
     def __init__(self, index: Index, query: Query) -> None:
-        """Stored vectors serve a paper of the index, however its sentences are labelled; any other is
-        encoded, which loads the encoder.
-        """
+        """Stored vectors serve a paper of the index; any other is encoded (see `Index.vectors`)."""
         positions = list(selected_positions(query))
-        row = index.papers.find(query.paper.paper_id)
-        if row is not None and _texts(index.papers[row]) == _texts(query.paper):
-            first = int(index.layout.starts[row])
-            self.sentences: Floats = index.sentence_vectors[[first + p for p in positions]].astype(np.float32)
-            self.whole: Floats = index.whole_vectors[row].astype(np.float32)
-        else:
-            vectors = index.encode(query.paper)
-            self.sentences, self.whole = vectors.sentences[positions], vectors.whole
-
-
-def _texts(paper: Paper) -> tuple[str, ...]:
-    """All that an encoder sees of a paper."""
-    return (paper.title, *(sentence.text for sentence in paper.sentences))
+        vectors = index.vectors(query.paper)
+        self.sentences: Floats = vectors.sentences[positions]
+        self.whole: Floats = vectors.whole
 
 
 class DenseSearcher:
     """Ranks papers by how well their sentences match those of the query."""
 
     def __init__(self, index: Index, match: str = "mean-max") -> None:
-        """``match`` is one of MATCHES; raises UsageError for another."""
+        """``match`` is one of MATCHES; raises UsageError for another, IndexFormatError without vectors."""
         if match not in MATCHES:
             raise UsageError(f"expected a match of {', '.join(MATCHES)}, found {match!r}")
         self._index = index
         self._match = MATCHES[match]
+        self._compare = COMPARISONS[index.similarity]
         self._last: tuple[Query, QueryVectors] | None = None
 
     def vectors(self, query: Query) -> QueryVectors:
@@ -98,7 +87,7 @@ class DenseSearcher:
         if not len(rows):
             return [np.zeros(0, np.float32) for _ in facets]
         candidates = gather(rows, self._index.layout.starts)
-        products = similarities(vectors.sentences, self._index.sentence_vectors[candidates.rows])
+        products = self._compare(vectors.sentences, self._index.sentence_vectors[candidates.rows])
         scores = []
         for facet in facets:
             counted = products
@@ -110,7 +99,7 @@ class DenseSearcher:
 
     def whole_scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
         """Similarities (papers,) of the whole-paper vectors."""
-        scores: Floats = similarities(vectors.whole[None], self._index.whole_vectors[rows])[0]
+        scores: Floats = self._compare(vectors.whole[None], self._index.whole_vectors[rows])[0]
         return scores
 
     def matches(self, query: Query, docids: Sequence[str]) -> list[tuple[Match, ...]]:
@@ -120,7 +109,7 @@ class DenseSearcher:
         found = []
         for row in self.rows(docids):
             first, last = self._index.layout.starts[row : row + 2]
-            products = similarities(vectors.sentences, self._index.sentence_vectors[first:last])
+            products = self._compare(vectors.sentences, self._index.sentence_vectors[first:last])
             closest = products.argmax(axis=1)
             pairs = [
                 Match(position, int(best), float(products[i, best]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from qbe.search.reranked import RERANK_DEPTH, RERANK_WEIGHT
+from qbe.search.reranked import MATCHING_WEIGHT, RERANK_DEPTH, RERANK_WEIGHT
 from qbe.types import Facet
 
 TABLE_HITS = 10
@@ -30,7 +30,10 @@ def parser() -> argparse.ArgumentParser:
 def _queries(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--topics", type=Path, metavar="FILE", help="tab-separated: query_id, paper_id, facet"
+        "--topics",
+        type=Path,
+        metavar="FILE",
+        help="tab-separated: query_id, paper_id, facet (none: the whole abstract)",
     )
     source.add_argument("--paper", metavar="ID", help="a paper of the index")
     source.add_argument(
@@ -60,8 +63,9 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rerank",
-        choices=("none", "cross-encoder"),
-        help="second stage (default: cross-encoder with a facet, else none)",
+        choices=("none", "cross-encoder", "transport", "attention", "single-match", "mean-max"),
+        help="second stage: none, models that read each paper anew, or a matching of sentence vectors "
+        "(default: cross-encoder with a facet, else none)",
     )
     parser.add_argument("--hits", type=int, help=f"a query (default: {RUN_HITS}; {TABLE_HITS} in a table)")
     parser.add_argument(
@@ -80,7 +84,9 @@ def _results(parser: argparse.ArgumentParser) -> None:
         "sentences behind each rank (table or json)",
     )
     parser.add_argument(
-        "--run-tag", help="last column of the TREC run (default: qbe-<first stage>, then +rerank if reranked)"
+        "--run-tag",
+        help="last column of the TREC run (default: qbe-<first stage>, then +rerank or +<matching> if "
+        "reranked)",
     )
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
 
@@ -139,7 +145,8 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--rerank-weight",
         type=float,
-        help=f"the reranker's share of the score, from 0 to 1 (default: {RERANK_WEIGHT})",
+        help=f"the reranker's share of the score, from 0 to 1 (default: {RERANK_WEIGHT}; {MATCHING_WEIGHT:g} "
+        "for a matching)",
     )
     group.add_argument(
         "--query-tokens",
@@ -150,4 +157,16 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
         "--candidate-tokens",
         type=int,
         help="tokens of a candidate that are read at most (default: 384; 256 with a pair cross-encoder)",
+    )
+    group.add_argument(
+        "--temperature",
+        type=float,
+        metavar="TAU",
+        help="transport: the higher, the more evenly all weigh (default: 0.5; 5000 for whole abstracts)",
+    )
+    group.add_argument(
+        "--regularization",
+        type=float,
+        metavar="LAMBDA",
+        help="transport: the higher, the sparser the plan (default: 20)",
     )

@@ -10,17 +10,19 @@ from typing import Any
 from qbe.encode.selection import is_guess
 from qbe.index.index import Index
 from qbe.search.explain import describe, explain_query, facet_probability, stands_in
-from qbe.types import Facet, Hit, Match, Paper, Query
+from qbe.types import Facet, Hit, Match, Moved, Paper, Query
 
 INDENT = 14
+
+_TIED = "\N{NO-BREAK SPACE}"
 
 
 def to_json(index: Index, query_id: str, query: Query, hits: Sequence[Hit], *, explain: bool = False) -> str:
     """One query's result as one line of JSON.
 
     ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of
-    matched sentences' facets, each hit's parts (see `qbe.types.Hit`) and the pair of sentences that drove a
-    reranker's score, null where there was none.
+    matched sentences' facets, each hit's parts (see `qbe.types.Hit`), the pair of sentences that drove a
+    reranker's score, null where there was none, and the reranker's plan, empty where it transports none.
     """
     record: dict[str, Any] = {
         "query_id": query_id,
@@ -41,7 +43,8 @@ def _hit(index: Index, query: Query, rank: int, hit: Hit, explain: bool) -> Mapp
         return {**place, "matches": matches}
     parts = {name: round(score, 6) for name, score in (hit.parts or {}).items()}
     driven_by = _match(query, paper, hit.driven_by, explain) if hit.driven_by else None
-    return {**place, "parts": parts, "driven_by": driven_by, "matches": matches}
+    plan = [{**moved._asdict(), "mass": round(moved.mass, 6)} for moved in hit.plan]
+    return {**place, "parts": parts, "driven_by": driven_by, "plan": plan, "matches": matches}
 
 
 def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Mapping[str, Any]:
@@ -99,12 +102,16 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
     legend = "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity."
     if any(hit.driven_by for hit in hits):
         legend += " >3 is the pair of sentences that drove the reranker."
+    if any(hit.plan for hit in hits):
+        legend += " 3→0 0.20 is the mass that went from sentence 3 to the paper's sentence 0."
     return [*lines, *textwrap.wrap(legend, width)]
 
 
 def _explained_lines(paper: Paper, hit: Hit, facet: Facet | None, width: int) -> list[str]:
-    """The parts of a hit's score, the pair that drove the reranker, and all matches."""
+    """The parts of a hit's score, the reranker's plan, the pair that drove it, and all matches."""
     lines = _indented("", _parts_in_words(hit.parts), width) if hit.parts else []
+    if hit.plan:
+        lines += [line.replace(_TIED, " ") for line in _indented("", _plan_in_words(hit.plan), width)]
     pairs = [(">", hit.driven_by)] if hit.driven_by else []
     for mark, match in (*pairs, *(("~", match) for match in hit.matches)):
         first = f"{mark}{match.query_position}".rjust(4)
@@ -118,6 +125,14 @@ def _parts_in_words(parts: Mapping[str, float]) -> str:
     words = [f"{'first stage' if name == 'first' else name} {score:.4f}" for name, score in parts.items()]
     below = "first" in parts and "reranker" not in parts
     return ", ".join([*words, "not reranked"] if below else words)
+
+
+def _plan_in_words(plan: Sequence[Moved]) -> str:
+    """The masses of a plan that show in two places, such as ``transport 3→0 0.20, 1→4 0.05``, where the
+    spaces before masses are such as keep a line from being broken there.
+    """
+    shown = [f"{moved.query_position}→{moved.position}{_TIED}{moved.mass:.2f}" for moved in plan]
+    return "transport " + ", ".join(one for one in shown if not one.endswith("0.00"))
 
 
 def _best_lines(paper: Paper, position: int, facet: Facet | None, width: int) -> list[str]:

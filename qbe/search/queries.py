@@ -14,11 +14,12 @@ from qbe.types import Facet, Paper, Query
 
 
 def queries_from_topics(
-    index: Index, path: Path, facet: Facet | None, facets: str = "given"
+    index: Index, path: Path, facet: Facet | None, facets: str = "given", *, explain: bool = False
 ) -> Iterator[tuple[str, Query]]:
     """Query ids and queries of a topics file, in its order, of one facet where one is given.
 
-    ``facets`` tells whose labels count (see `qbe.index.index.Index.read`).
+    ``facets`` tells whose labels count (see `qbe.index.index.Index.read`). A topic without a facet is about
+    its paper's whole abstract, whose labels are read only for those who want them explained.
 
     Raises FileFormatError for a malformed file, UsageError when no topic has the facet, and
     PaperNotFoundError for a paper that the index lacks.
@@ -28,7 +29,10 @@ def queries_from_topics(
         wanted = f"topics of the facet {facet}" if facet else "at least one topic"
         raise UsageError(f"{path}: expected {wanted}, found none; check --topics and --facet")
     for topic in topics:
-        yield topic.query_id, Query(index.read(index.paper(topic.paper_id), facets), topic.facet)
+        paper = index.paper(topic.paper_id)
+        if topic.facet or explain:
+            paper = index.read(paper, facets)
+        yield topic.query_id, Query(paper, topic.facet)
 
 
 def paper_from_file(source: str) -> Paper:

@@ -1,4 +1,4 @@
-"""The second stage: a reranker reads the best papers of the first one anew."""
+"""The second stage: a reranker judges the best papers of the first one anew."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ RERANK_DEPTH = 100
 
 RERANK_WEIGHT = 0.8
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
+
+MATCHING_WEIGHT = 1.0
+"""The same for matchings of sentence vectors: alone, as ASPIRE ranks."""
 
 
 class RerankingSearcher:
@@ -60,7 +63,8 @@ class RerankingSearcher:
     ) -> list[Hit]:
         """The best hits, best first, ties by id; arguments and errors are those of `Searcher.search`.
 
-        Each reranked hit carries the pair of sentences that drove its score, where the reranker knows it.
+        Each reranked hit carries the pair of sentences that drove its score, where the reranker knows it, and
+        with ``explain`` its plan of transport, where the reranker has one.
         Raises ModelError where a score of the reranker is no finite number.
         """
         from qbe.search.searcher import check_hits
@@ -106,7 +110,7 @@ def interpolate(first: Sequence[float], reranker: Sequence[float], weight: float
 
 def _judged(hit: Hit, judged: Judged, score: float, *, explain: bool) -> Hit:
     if explain:
-        hit = _with_part(hit, "reranker", judged.score)
+        hit = _with_part(hit, "reranker", judged.score)._replace(plan=judged.plan)
     return hit._replace(score=score, driven_by=judged.match)
 
 

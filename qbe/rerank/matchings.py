@@ -1,0 +1,93 @@
+"""How well the sentences of two papers match: pure functions of their distances, many pairs at a time.
+
+These are the ways of ASPIRE (Mysore, Cohan and Hope, NAACL 2022; D is the matrix of Euclidean distances
+between sentence vectors) and the mean of best matches. ``distances`` and ``similarities`` are (pairs, m, n)
+float64; ``rows`` (pairs, m) and ``columns`` (pairs, n) bool tell sentences, of which each side has at least
+one, from padding. Scores are (pairs,) float64, more is better; padding and other pairs change none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from qbe.rerank.semidual import Bools, Doubles, total
+from qbe.rerank.sinkhorn import REGULARIZATION, sinkhorn
+
+
+def single_match(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
+    """Minus the least distance, ``-min D[i, j]``: how TSASPIRE ranks."""
+    scores: Doubles = -np.where(cells(rows, columns), distances, np.inf).min(axis=(1, 2))
+    return scores
+
+
+def attention(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
+    """Minus the mean distance by soft attention, ``-sum D * A`` where A is the softmax of -D over all pairs
+    of sentences: ATTASPIRE.
+    """
+    inside = cells(rows, columns)
+    nearness = np.where(inside, -distances, -np.inf)
+    weights = np.exp(nearness - nearness.max(axis=(1, 2), keepdims=True))
+    weighted = weights * np.where(inside, distances, 0)
+    return -_over_all(weighted) / _over_all(weights)
+
+
+class Transported(NamedTuple):
+    """Scores (pairs,), and the plans (pairs, m, n) float64 that they come from, each of mass 1."""
+
+    scores: Doubles
+    plans: Doubles
+
+
+def transport(
+    distances: Doubles,
+    rows: Bools,
+    columns: Bools,
+    temperature: float,
+    regularization: float = REGULARIZATION,
+    threads: int = 1,
+) -> Transported:
+    """Minus the cost of moving one paper's sentences to the other's, ``-sum D * P``: OTASPIRE.
+
+    P is the entropy-regularized optimal plan (see `qbe.rerank.sinkhorn.sinkhorn`, and its errors) between
+    the marginals of `marginals`.
+    """
+    sources, targets = marginals(distances, rows, columns, temperature)
+    plans = sinkhorn(distances, sources, targets, regularization, threads=threads)
+    return Transported(-_over_all(plans * np.where(plans > 0, distances, 0)), plans)
+
+
+def marginals(distances: Doubles, rows: Bools, columns: Bools, temperature: float) -> tuple[Doubles, Doubles]:
+    """How much each sentence counts, (pairs, m) and (pairs, n), each summing to 1, padding 0.
+
+    On each side the softmax of ``-min D / temperature``, the minimum being over the other side's sentences.
+    """
+    near = np.where(cells(rows, columns), -distances, -np.inf)
+    return _softmax(near.max(axis=2) / temperature), _softmax(near.max(axis=1) / temperature)
+
+
+def mean_max(similarities: Doubles, rows: Bools, columns: Bools) -> Doubles:
+    """The mean over the rows' sentences of each one's best similarity.
+
+    The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+    """
+    best = np.where(cells(rows, columns), similarities, -np.inf).max(axis=2)
+    mean: Doubles = total(np.where(rows, best, 0), 1) / rows.sum(axis=1)
+    return mean
+
+
+def cells(rows: Bools, columns: Bools) -> Bools:
+    """Which pairs of sentences (pairs, m, n) bool are not padding."""
+    return rows[:, :, None] & columns[:, None]
+
+
+def _softmax(logits: Doubles) -> Doubles:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares: Doubles = powers / total(powers, 1)[:, None]
+    return shares
+
+
+def _over_all(values: Doubles) -> Doubles:
+    """Sums (pairs,) over both sides' sentences."""
+    return total(total(values, 2), 1)

@@ -1,0 +1,172 @@
+"""Matchings of sentence vectors: worked by hand, and over an index."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from qbe.errors import IndexFormatError, UsageError
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.rerank.matchings import attention, marginals, mean_max, single_match, transport
+from qbe.rerank.reranker import Judged
+from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.search.dense import DenseSearcher
+from qbe.types import Facet, Match, Paper, Query, Sentence
+
+# Two pairs of papers: two sentences against three, and one against two; padding is no number.
+NAN = math.nan
+DISTANCES = np.array([[[0.5, 1, 2], [1.5, 0.25, 1]], [[1, 3, NAN], [NAN, NAN, NAN]]])
+ROWS = np.array([[True, True], [True, False]])
+COLUMNS = np.array([[True, True, True], [True, True, False]])
+SIDES = (ROWS, COLUMNS)
+
+
+def shares(*logits: float) -> list[float]:
+    powers = [math.exp(logit) for logit in logits]
+    return [power / sum(powers) for power in powers]
+
+
+def test_single_match_by_hand():
+    assert single_match(DISTANCES, *SIDES).tolist() == [-0.25, -1]
+
+
+def test_attention_by_hand():
+    first, second = (0.5, 1, 2, 1.5, 0.25, 1), (1, 3)
+    expected = [
+        -sum(d * share for d, share in zip(row, shares(*(-d for d in row)), strict=True))
+        for row in (first, second)
+    ]
+    assert attention(DISTANCES, *SIDES).tolist() == pytest.approx(expected, rel=1e-14)
+
+
+def test_mean_max_by_hand():
+    assert mean_max(DISTANCES, *SIDES).tolist() == [(2 + 1.5) / 2, 3]
+
+
+def test_marginals_by_hand():
+    sources, targets = marginals(DISTANCES, *SIDES, temperature=0.5)
+    assert sources == pytest.approx(np.array([shares(-1, -0.5), [1, 0]]))
+    assert targets == pytest.approx(np.array([shares(-1, -0.5, -2), [*shares(-2, -6), 0]]))
+    sources, targets = marginals(DISTANCES, *SIDES, temperature=1e9)
+    assert sources == pytest.approx(np.array([[0.5, 0.5], [1, 0]]))
+    assert targets == pytest.approx(np.array([[1 / 3] * 3, [0.5, 0.5, 0]]))
+
+
+def test_transport_by_hand():
+    scores, plans = transport(DISTANCES, *SIDES, temperature=1e9, regularization=1e4)
+    # At such a lambda the plan is the unregularized one. One sentence goes where it must. Of two the second,
+    # closer to the last column, fills it, and shares the middle one with the first.
+    assert plans[1] == pytest.approx(np.array([[0.5, 0.5, 0], [0, 0, 0]]))
+    assert plans[0] == pytest.approx(np.array([[1 / 3, 1 / 6, 0], [0, 1 / 6, 1 / 3]]), abs=1e-8)
+    assert scores == pytest.approx([-(0.5 / 3 + 1 / 6 + 0.25 / 6 + 1 / 3), -2])
+
+
+# The reranker.
+
+VECTORS = {"asked": [[1, 0], [0, 1], [3, 0]], "a": [[0, 2], [0.6, 0.8]], "b": [[0, 1], [0.8, 0.6], [1, 0]]}
+ASKED, A, B = (
+    Paper(name, name, tuple(Sentence(f"{name} {place}.") for place in range(len(rows))))
+    for name, rows in VECTORS.items()
+)
+
+
+def by_hand(name: str, **options) -> VectorMatching:
+    return VectorMatching(name, lambda paper: np.array(VECTORS[paper.paper_id], np.float32), **options)
+
+
+def test_only_the_query_is_selected_from():
+    query = Query(ASKED, positions=(1,))
+    judged = by_hand("single-match").score(query, [A, B])
+    assert judged[0].score == pytest.approx(-math.sqrt(0.6**2 + 0.2**2))
+    assert judged[0].match == pytest.approx(Match(1, 1, 0.8))
+    assert judged[1] == Judged(0.0, Match(1, 0, 1.0))
+    assert [one.score for one in by_hand("mean-max").score(query, [A, B])] == [1.0, 1.0]
+    assert [one.match for one in by_hand("mean-max").score(query, [A, B])] == [Match(1, 0, 1), Match(1, 0, 1)]
+
+
+def test_a_plan_names_sentences_and_leaves_out_the_negligible():
+    (judged,) = by_hand("transport", temperature=1e9, regularization=500.0).score(
+        Query(ASKED, positions=(1, 0)), [B]
+    )
+    # Each goes to its equal, and half as much to the sentence between them; 4 of 6 masses are not negligible.
+    moved = {(one.query_position, one.position): one.mass for one in judged.plan}
+    expected = {(0, 2): 1 / 3, (1, 0): 1 / 3, (0, 1): 1 / 6, (1, 1): 1 / 6}
+    assert moved == pytest.approx(expected, abs=1e-8)
+    assert set(list(moved)[:2]) == {(0, 2), (1, 0)}
+    assert judged.score == pytest.approx(-(math.sqrt(0.8**2 + 0.4**2) + math.sqrt(0.2**2 + 0.6**2)) / 6)
+    assert judged.match.score == 1
+
+
+def test_the_temperature_follows_the_query():
+    whole, part = Query(ASKED), Query(ASKED, positions=(0, 1, 2))
+    assert by_hand("transport").score(whole, [A]) == by_hand("transport", temperature=5000).score(part, [A])
+    assert by_hand("transport").score(part, [A]) == by_hand("transport", temperature=0.5).score(whole, [A])
+    assert by_hand("transport").score(part, [A]) != by_hand("transport").score(whole, [A])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("max", {}), "expected a matching of transport, attention, single-match, mean-max, found 'max'"),
+        (("transport", {"temperature": 0.0}), "expected a temperature above 0, found 0"),
+        (("transport", {"regularization": math.inf}), "expected a regularization above 0, found inf"),
+    ],
+)
+def test_what_is_refused(arguments, message):
+    name, options = arguments
+    with pytest.raises(UsageError, match=message):
+        by_hand(name, **options)
+
+
+# Over an index.
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index) -> Iterator[Index]:
+    with Index(tiny_index) as index:
+        yield index
+
+
+def test_an_index_gives_vectors_of_any_paper(index):
+    paper = index.paper("s024")
+    stored = index.vectors(paper)
+    assert (stored.sentences == index.encode(paper).sentences).all()
+    assert (stored.whole == index.encode(paper).whole).all()
+    other = Paper("s024", paper.title, paper.sentences[:2])  # the same id, another text
+    assert (index.vectors(other).sentences == index.encode(other).sentences).all()
+    assert len(index.vectors(other).sentences) == 2
+
+
+def test_an_index_without_vectors_has_none_to_match(sample, tmp_path):
+    build_index(tmp_path / "bm25", BuildSettings((str(sample / "corpus.jsonl"),), dense=False))
+    with (
+        Index(tmp_path / "bm25") as index,
+        pytest.raises(IndexFormatError, match="expected an index with vec"),
+    ):
+        VectorMatching("transport", lambda paper: index.vectors(paper).sentences).score(
+            Query(index.paper("s024")), [index.paper("s025")]
+        )
+
+
+def test_mean_max_is_that_of_the_first_stage(index, papers):
+    query = Query(index.paper("s024"), Facet.METHOD)
+    candidates = [paper for paper in papers if paper.paper_id != "s024"]
+    judged = VectorMatching("mean-max", lambda paper: index.vectors(paper).sentences).score(query, candidates)
+    hits = DenseSearcher(index).search(query, 1000, [paper.paper_id for paper in candidates])
+    scores = {paper.paper_id: one.score for paper, one in zip(candidates, judged, strict=True)}
+    # Stored vectors are rounded to half precision, and so not quite of unit length.
+    assert [scores[hit.docid] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", MATCHINGS)
+def test_a_paper_is_most_like_itself(index, papers, name):
+    reranker = VectorMatching(name, lambda paper: index.vectors(paper).sentences)
+    for query in (Query(index.paper("s024")), Query(index.paper("s024"), Facet.METHOD)):
+        scores = {
+            paper.paper_id: one.score
+            for paper, one in zip(papers, reranker.score(query, papers), strict=True)
+        }
+        assert max(scores, key=lambda docid: scores[docid]) == "s024"

@@ -1,0 +1,146 @@
+"""The matchings of sentence vectors in ``python -m qbe.search``: their ranks, options and explanations."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.papers import Papers
+
+from qbe.errors import IndexFormatError, UsageError
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.search.__main__ import main
+from qbe.search.present import to_json, to_table
+from qbe.trec import read_pools, read_run, read_topics
+from qbe.types import Facet, Hit, Match, Moved, Paper, Query, Sentence
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index) -> Iterator[Index]:
+    with Index(tiny_index) as index:
+        yield index
+
+
+@pytest.fixture
+def search(tiny_index, capsys):
+    """Run the command in this process; gives what it printed."""
+
+    def run(*arguments: object, folder: Path = tiny_index) -> str:
+        main(["--index", str(folder), *map(str, arguments)])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("name", MATCHINGS)
+def test_a_pool_is_ranked_by_the_matching_alone(search, index, sample, name, tmp_path):
+    topics, pools = sample / "topics.tsv", sample / "pools.tsv"
+    arguments = ("--topics", topics, "--facet", "method", "--pool", pools, "--rerank", name)
+    search(*arguments, "--first-stage", "bm25", "--output", tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert run.tag == f"qbe-bm25+{name}"
+    reranker = VectorMatching(name, lambda paper: index.vectors(paper).sentences)
+    for query_id, paper_id, facet in read_topics(topics):
+        if facet is Facet.METHOD:
+            pool = [docid for docid in read_pools(pools)[query_id] if docid != paper_id]
+            judged = reranker.score(Query(index.paper(paper_id), facet), list(map(index.paper, pool)))
+            scores = {docid: one.score for docid, one in zip(pool, judged, strict=True)}
+            ranked = sorted(pool, key=lambda docid: (-scores[docid], docid))
+            assert [hit.docid for hit in run.rankings[query_id]] == ranked
+
+
+@pytest.fixture(scope="module")
+def dense(sample, tiny_encoder, tmp_path_factory) -> Path:
+    """The sample, indexed without postings."""
+    folder = tmp_path_factory.mktemp("indexes") / "dense"
+    corpus = (str(sample / "corpus.jsonl"),)
+    build_index(folder, BuildSettings(corpus, encoder=str(tiny_encoder), bm25=False))
+    return folder
+
+
+@pytest.mark.parametrize("aspect", [(), ("--facet", "result"), ("--sentences", "0,3")])
+def test_an_index_of_vectors_alone_will_do(search, dense, aspect):
+    arguments = ("--paper", "s024", *aspect, "--first-stage", "dense", "--hits", 5, "--explain")
+    options = ("--rerank", "transport", "--rerank-depth", 3, "--rerank-weight", 0.5, "--format", "json")
+    record = json.loads(search(*arguments, *options, folder=dense))
+    selected = {sentence["position"] for sentence in record["sentences"] if sentence["selected"]}
+    for hit in record["hits"][:3]:
+        assert sum(moved["mass"] for moved in hit["plan"]) == pytest.approx(1, abs=1e-4)
+        assert {moved["query_position"] for moved in hit["plan"]} == selected
+        assert hit["driven_by"]["query_position"] in selected
+    assert [hit["plan"] for hit in record["hits"][3:]] == [[], []]
+    assert "plan" not in json.loads(search(*arguments[:-1], *options, folder=dense))["hits"][0]
+
+
+def test_an_abstract_from_outside_is_matched(search):
+    arguments = ("--text", "Nurses drive all day. We plan their rounds.", "--first-stage", "dense")
+    explained = search(*arguments, "--rerank", "transport", "--explain", "--format", "table", "--hits", 2)
+    assert explained.count(" transport ") == 2
+    assert "3→0 0.20 is the mass that went from sentence 3 to the paper's sentence 0." in " ".join(
+        explained.split()
+    )
+    assert " transport " not in search(*arguments, "--rerank", "attention", "--explain", "--format", "table")
+
+
+def test_temperature_and_regularization_count(search):
+    arguments = ("--paper", "s024", "--first-stage", "dense", "--rerank", "transport", "--hits", 50)
+    found = {
+        search(*arguments, *options)
+        for options in ((), ("--temperature", 0.01), ("--regularization", 1), ("--temperature", 5000))
+    }
+    assert len(found) == 3  # 5000 is the default for a whole abstract
+
+
+ASKED = Paper("asked", "A question", (Sentence("We ask."), Sentence("We know.")))
+ANSWER = Paper("answer", "An answer", (Sentence("They tell."), Sentence("They do.")))
+PLAN = (Moved(1, 0, 0.75), Moved(0, 1, 0.2456789), Moved(0, 0, 0.004))
+HIT = Hit("answer", 1.5, (), {"bm25": 12.5, "first": 0.75, "reranker": -2.0}, Match(1, 0, 0.25), PLAN)
+
+
+def test_the_plan_is_shown():
+    table = to_table(Papers(ANSWER), Query(ASKED), [HIT], 100, explain=True)
+    assert table.splitlines()[4:] == [
+        "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity. >3",
+        "is the pair of sentences that drove the reranker. 3→0 0.20 is the mass that went from sentence 3 to",
+        "the paper's sentence 0.",
+        "",
+        "   1   1.5000 An answer  [answer]",
+        "              bm25 12.5000, first stage 0.7500, reranker -2.0000",
+        "              transport 1→0 0.75, 0→1 0.25",
+        "  >1   0.2500 no label: They tell.",
+    ]
+    (hit,) = json.loads(to_json(Papers(ANSWER), "q", Query(ASKED), [HIT], explain=True))["hits"]
+    assert hit["plan"] == [
+        {"query_position": 1, "position": 0, "mass": 0.75},
+        {"query_position": 0, "position": 1, "mass": 0.245679},
+        {"query_position": 0, "position": 0, "mass": 0.004},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rerank", "attention", "--temperature", "1"], "--temperature goes with --rerank transport; add"),
+        (["--regularization", "9"], "--regularization goes with --rerank transport; add that, or drop"),
+        (["--rerank", "transport", "--reranker", "x"], "--reranker goes with --rerank cross-encoder"),
+        (["--rerank", "mean-max", "--query-tokens", "9"], "--query-tokens goes with --rerank cross-encoder"),
+        (["--rerank", "transport", "--temperature", "0"], "expected a --temperature above 0, found 0"),
+        (["--rerank", "transport", "--regularization", "nan"], "expected a --regularization above 0, found"),
+        (["--rerank", "transport", "--rerank-depth", "0"], "expected --rerank-depth of at least 1, found 0"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(tmp_path, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        main(["--index", str(tmp_path), "--paper", "s024", "--facet", "method", *arguments])
+
+
+def test_an_index_without_vectors_is_refused(search, sample, tmp_path):
+    build_index(tmp_path / "bm25", BuildSettings((str(sample / "corpus.jsonl"),), dense=False))
+    arguments = ("--paper", "s024", "--first-stage", "bm25", "--rerank", "transport")
+    with pytest.raises(
+        IndexFormatError, match=r"expected an index with vectors, .* another --first-stage or"
+    ):
+        search(*arguments, folder=tmp_path / "bm25")

@@ -1,0 +1,162 @@
+"""Regularized transport: worked by hand, against POT, and what must change nothing."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.errors import UsageError
+from qbe.rerank.sinkhorn import sinkhorn
+
+os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it
+import ot
+
+
+def problem(random: np.random.Generator, m: int, n: int, dimension: int) -> tuple[np.ndarray, ...]:
+    """Distances (m, n) of unit vectors, and marginals that favour close ones."""
+    vectors = random.standard_normal((m + n, dimension))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    costs = np.linalg.norm(vectors[:m, None] - vectors[None, m:], axis=2)
+    sides = (np.exp(-costs.min(axis=axis) / 0.5) for axis in (1, 0))
+    return costs, *(side / side.sum() for side in sides)
+
+
+def padded(problems: list, m: int = 20, n: int = 20) -> tuple[np.ndarray, ...]:
+    """Problems side by side, with what is no number where there is no mass."""
+    costs = np.full((len(problems), m, n), np.nan)
+    rows, columns = np.zeros((len(problems), m)), np.zeros((len(problems), n))
+    for place, (cost, row, column) in enumerate(problems):
+        costs[place, : len(row), : len(column)] = cost
+        rows[place, : len(row)], columns[place, : len(column)] = row, column
+    return costs, rows, columns
+
+
+def solve(problems: list, **options) -> list[np.ndarray]:
+    """The plans of problems of any sizes, solved together."""
+    plans = sinkhorn(*padded(problems), **options)
+    return [plan[: len(row), : len(column)] for plan, (_, row, column) in zip(plans, problems, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def problems() -> list[tuple[np.ndarray, ...]]:
+    random = np.random.default_rng(7)
+    return [problem(random, *random.integers(1, 21, 2), random.choice([32, 64, 384])) for _ in range(1000)]
+
+
+@pytest.fixture(scope="module")
+def plans(problems) -> list[np.ndarray]:
+    return solve(problems)
+
+
+def cost(plan: np.ndarray, costs: np.ndarray) -> float:
+    return float((plan * costs).sum())
+
+
+def test_plans_cost_what_pot_says(problems, plans):
+    for (costs, rows, columns), plan in zip(problems, plans, strict=True):
+        peer = ot.sinkhorn(rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False)
+        assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
+
+
+def test_plans_cost_what_pot_says_in_the_log_domain(problems):
+    few = [(4 * costs, rows, columns) for costs, rows, columns in problems if 1 < min(costs.shape) < 4][:60]
+    ended = 0
+    for (costs, rows, columns), plan in zip(few, solve(few), strict=True):
+        options = {"method": "sinkhorn_log", "stopThr": 1e-12, "numItermax": 300, "warn": False, "log": True}
+        peer, log = ot.sinkhorn(rows, columns, costs, 1 / 20, **options)
+        if log["err"][-1] <= 1e-12:
+            ended += 1
+            assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
+    assert ended > 20
+
+
+def test_marginals_are_held(problems, plans):
+    for (_, rows, columns), plan in zip(problems, plans, strict=True):
+        assert plan.min() >= 0
+        assert np.abs(plan.sum(axis=1) - rows).sum() <= 1.1e-9
+        assert np.abs(plan.sum(axis=0) - columns).sum() <= 1e-14
+
+
+def test_plans_near_the_optimum_as_lambda_grows(problems):
+    """A regularized plan costs at least the least, and at most log(m * n) / lambda more."""
+    some = problems[:40]
+    least = [ot.emd2(rows, columns, costs) for costs, rows, columns in some]
+    for regularization in (1.0, 100.0, 10_000.0):
+        plans = solve(some, regularization=regularization)
+        for (costs, _, _), plan, lowest in zip(some, plans, least, strict=True):
+            excess = cost(plan, costs) - lowest
+            assert -1e-8 <= excess <= math.log(costs.size) / regularization
+
+
+@pytest.mark.parametrize("spread", [0.1, 30.0, 300.0])
+def test_large_costs_neither_overflow_nor_stall(spread):
+    random = np.random.default_rng(3)
+    costs = random.uniform(10, 30, (40, 9, 7))
+    rows, columns = (np.exp(-random.uniform(0, spread, (40, size))) for size in (9, 7))
+    rows, columns = (side / side.sum(axis=1, keepdims=True) for side in (rows, columns))
+    with np.errstate(all="raise", under="ignore"):
+        plans = sinkhorn(costs, rows, columns)
+    assert np.abs(plans.sum(axis=2) - rows).sum(axis=1).max() <= 1.1e-9
+    assert np.abs(plans.sum(axis=1) - columns).sum(axis=1).max() <= 1e-14
+
+
+def test_one_sentence_takes_all():
+    assert sinkhorn([[[3.5]]], [[1]], [[1]]).tolist() == [[[1.0]]]
+    assert sinkhorn([[[1.0, 9.0]]], [[1]], [[0.25, 0.75]]).tolist() == [[[0.25, 0.75]]]
+
+
+def test_two_by_two_by_hand():
+    """With even masses and 0 on the diagonal, p on it solves p / (1/2 - p) = exp(lambda * c)."""
+    for lam, c in ((20.0, 0.125), (3.0, 1.0), (20.0, 30.0)):
+        on = 0.5 / (1 + math.exp(-lam * c))
+        (plan,) = sinkhorn([[[0, c], [c, 0]]], [[0.5, 0.5]], [[0.5, 0.5]], lam)
+        assert plan == pytest.approx(np.array([[on, 0.5 - on], [0.5 - on, on]]), abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 7), st.integers(1, 7), st.sampled_from([0.1, 1.0, 30.0]))
+def test_what_changes_nothing(seed, m, n, scale):
+    random = np.random.default_rng(seed)
+    one, other = ((scale * costs, *sides) for costs, *sides in (problem(random, m, n, 5) for _ in range(2)))
+    costs, rows, columns = one
+    alone = sinkhorn(costs[None], rows[None], columns[None])[0]
+    # Neither other pairs, nor padding, nor threads change a bit.
+    for options in ({}, {"threads": 3}):
+        again = solve([other, one, other, other], **options)
+        assert (again[1] == alone).all()
+        assert (again[0] == again[2]).all()
+    gaps = padded([one])
+    gaps = np.roll(gaps[0], (2, 5), (1, 2)), np.roll(gaps[1], 2, 1), np.roll(gaps[2], 5, 1)
+    found = np.roll(sinkhorn(*gaps), (-2, -5), (1, 2))[0]
+    assert found[:m, :n] == pytest.approx(alone, abs=2e-9)
+    assert found.sum() == pytest.approx(1)
+    # Sentences in another order are moved in that order.
+    first, second = random.permutation(m), random.permutation(n)
+    moved = sinkhorn(costs[first][:, second][None], rows[None, first], columns[None, second])[0]
+    assert moved == pytest.approx(alone[first][:, second], abs=1e-8)
+
+
+def test_what_it_cannot_solve_is_refused():
+    even = [[0.5, 0.5]]
+    for costs, rows, columns, message in (
+        ([[[0.0, 1.0]]], even, even, r"found \(1, 1, 2\), \(1, 2\) and \(1, 2\)"),
+        ([[[0, 1], [1, 0]]], even, [[0.5, 0.6]], r"that sum to 1 .* found \[0.5, 0.6\]"),
+        ([[[0, 1], [1, 0]]], [[1.5, -0.5]], even, r"at least 0 .* found \[1.5, -0.5\]"),
+        ([[[0, 1], [1, 0]]], even, [[np.nan, 1]], r"found \[nan, 1.0\]"),
+        ([[[0, np.inf], [1, 0]]], even, even, "expected finite costs"),
+        ([[[]]], [[1]], [[]], r"found \[\]"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            sinkhorn(costs, rows, columns)
+    for options in (
+        {"regularization": 0},
+        {"tolerance": math.nan},
+        {"max_iterations": 0},
+        {"threads": 0},
+    ):
+        with pytest.raises(UsageError, match="expected a"):
+            sinkhorn([[[1]]], [[1]], [[1]], **options)
+    assert sinkhorn(np.zeros((0, 2, 3)), np.zeros((0, 2)), np.zeros((0, 3))).shape == (0, 2, 3)
