@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from qbe.encode.parallel import ordered_map
+from qbe.encode.pooling import WholeVector, pooled, stored
 from qbe.encode.reader import Floats, TokenReader
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import Window, sentence_room, title_room, windows
+from qbe.encode.windows import Window, passes, sentence_room, title_room
 from qbe.errors import ModelError
+from qbe.models.convention import SENTENCES
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.models.session import open_session
@@ -22,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class PaperVectors(NamedTuple):
-    """L2-normalized vectors of one paper, rounded to half precision as an index stores them.
+    """Vectors of one paper, rounded as an index stores them (see `qbe.encode.pooling.stored`).
 
     ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``readings`` is what a
     reader took from the token states, (sentences, width) float32; None where none looked on.
@@ -34,10 +36,10 @@ class PaperVectors(NamedTuple):
 
 
 class Encoder:
-    """Turns papers into vectors.
+    """Turns papers into vectors, read as the encoder's convention says (`qbe.models.convention`).
 
-    Title and abstract pass through the model once, together; a sentence's vector is the mean of its
-    tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length
+    By default title and abstract pass through the model once, together; a sentence's vector is the mean of
+    its tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length
     (the contextual sentences of ASPIRE, Mysore et al., 2022, section 3.1, with mean pooling).
 
     One paper is one call of a single-threaded session, and ``threads`` papers are under way at a
@@ -73,19 +75,20 @@ class Encoder:
         The vectors are the same with and without a reader. Raises ModelError where it wants a layer that
         the model has not.
         """
+        convention = self.files.card.convention
         outputs = self._outputs(reader)
         vectors: list[Floats] = []
         readings: list[Floats] = []
-        total = np.zeros(self.dimension, np.float64)
+        whole = WholeVector(convention, self.dimension)
         for window in self.windows(paper):
             last, *wanted = self._states(window, outputs)
-            vectors.extend(last[begin:end].mean(axis=0) for begin, end in window.spans)
-            total += last.sum(axis=0, dtype=np.float64)
+            vectors.extend(pooled(last[begin:end], convention.sentences) for begin, end in window.spans)
+            whole.add(last)
             if reader:
                 readings.append(reader.read(wanted, window.spans))
         return PaperVectors(
-            _unit(np.stack(vectors)),
-            _unit(total.astype(np.float32)),
+            stored(np.stack(vectors), convention.similarity),
+            stored(whole.vector(), convention.similarity),
             np.concatenate(readings) if reader else None,
         )
 
@@ -93,8 +96,8 @@ class Encoder:
         """The passes through the model that a paper takes; a warning tells what did not fit and was cut."""
         title = self.tokenizer.ids(paper.title)
         sentences = [self.tokenizer.ids(sentence.text) for sentence in paper.sentences]
-        limit = self.files.card.max_tokens
-        room = sentence_room(title, limit)
+        limit, layout = self.files.card.max_tokens, self.files.card.convention.layout
+        room = sentence_room(title, limit, layout)
         cut = [len(sentence) for sentence in sentences if len(sentence) > room]
         if cut:
             log.warning(
@@ -102,12 +105,12 @@ class Encoder:
                 "there; the longest has %d",
                 *(paper.paper_id, len(cut), room, max(cut)),
             )
-        if len(title) > title_room(limit):
+        if len(title) > title_room(limit) and layout != SENTENCES:
             log.warning(
                 "paper %s: title of %d tokens cut to the %d that the encoder reads",
                 *(paper.paper_id, len(title), title_room(limit)),
             )
-        return windows(title, sentences, self.tokenizer.special, limit)
+        return passes(title, sentences, self.tokenizer.special, limit, layout)
 
     def _outputs(self, reader: TokenReader | None) -> list[str]:
         """Names of the outputs that a pass computes: the last layer's, then the reader's."""
@@ -126,10 +129,3 @@ class Encoder:
         ids = np.array([window.ids], dtype=np.int64)
         states = self._session.run(outputs, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         return [state[0] for state in states]
-
-
-def _unit(vectors: Floats) -> Floats:
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-    rounded: Floats = unit.astype(np.float16).astype(np.float32)
-    return rounded

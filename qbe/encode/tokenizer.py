@@ -9,6 +9,9 @@ from qbe.encode.windows import SpecialTokens, Window, windows
 from qbe.errors import ModelError
 from qbe.types import Paper
 
+SPECIAL_TOKENS = (("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "[UNK]"))
+"""What begins and ends a text and stands for the unknown: in BERT's vocabularies, and in MPNet's."""
+
 
 class PaperTokenizer:
     """The tokenizer of a BERT-family model, as it is applied to titles and sentences."""
@@ -27,14 +30,16 @@ class PaperTokenizer:
             ) from error
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        ids = [self._tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[UNK]")]
-        known = [identity for identity in ids if identity is not None]
-        if len(known) < len(ids):
-            raise ModelError(
-                f"{path}: expected a BERT-family tokenizer with [CLS], [SEP] and [UNK], found {len(known)} "
-                "of them; give another model"
-            )
-        self.special = SpecialTokens(*known)
+        for names in SPECIAL_TOKENS:
+            ids = [self._tokenizer.token_to_id(name) for name in names]
+            known = [identity for identity in ids if identity is not None]
+            if len(known) == len(ids):
+                self.special = SpecialTokens(*known)
+                return
+        raise ModelError(
+            f"{path}: expected a BERT-family tokenizer with "
+            f"{' or '.join(', '.join(names) for names in SPECIAL_TOKENS)}, found not all; give another model"
+        )
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""

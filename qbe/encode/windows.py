@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
+
+from qbe.models.convention import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 
 
 class Window(NamedTuple):
@@ -30,28 +33,67 @@ def title_room(max_tokens: int) -> int:
     return max_tokens // 4
 
 
-def sentence_room(title: Sequence[int], max_tokens: int) -> int:
-    """How many tokens of one sentence a window takes beside the title, [CLS] and [SEP]."""
-    return max_tokens - min(len(title), title_room(max_tokens)) - 2
+def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
+    """How many tokens of one sentence a window takes beside [CLS], [SEP] and what else the layout puts in."""
+    if layout == SENTENCES:
+        return max_tokens - 2
+    separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
+    return max_tokens - min(len(title), title_room(max_tokens)) - separator - 2
+
+
+def passes(
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    layout: str,
+) -> Iterator[Window]:
+    """The passes of one of `qbe.models.convention.LAYOUTS`."""
+    if layout == SENTENCES:
+        return alone(title, sentences, special, max_tokens)
+    return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)
 
 
 def windows(
-    title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
+    title: Sequence[int],
+    sentences: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    max_tokens: int,
+    *,
+    separated: bool = False,
 ) -> Iterator[Window]:
     """Lay out ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
 
     An abstract longer than one window is continued in the next behind the title again, so that every
     sentence keeps its topic as context. The title is cut to a quarter of a window, a sentence to what
     a window has left beside the title. A sentence without tokens gets one [UNK].
+
+    ``separated`` puts another [SEP] behind the title, and fills a window that has no room for the next
+    sentence with the beginning of that, which belongs to no span: so the first window is what a model is
+    given that cuts a paper where it becomes too long.
     """
-    head = [special.cls, *title[: title_room(max_tokens)]]
-    room = sentence_room(title, max_tokens)
+    head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
+    room = sentence_room(title, max_tokens, TITLE_SEP_ABSTRACT if separated else TITLE_ABSTRACT)
     ids, spans = list(head), list[tuple[int, int]]()
     for sentence in sentences:
         tokens = list(sentence[:room]) or [special.unk]
         if spans and len(ids) + len(tokens) + 1 > max_tokens:
-            yield Window([*ids, special.sep], spans)
+            beginning = tokens[: max_tokens - 1 - len(ids)] if separated else []
+            yield Window([*ids, *beginning, special.sep], spans)
             ids, spans = list(head), []
         spans.append((len(ids), len(ids) + len(tokens)))
         ids += tokens
     yield Window([*ids, special.sep], spans)
+
+
+def alone(
+    title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
+) -> Iterator[Window]:
+    """First ``[CLS] title sentence sentence ... [SEP]`` without spans, then ``[CLS] sentence [SEP]`` for each
+    sentence, whose span is the whole window. Each is cut to ``max_tokens``.
+    """
+    room = max_tokens - 2
+    yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])
+    for sentence in sentences:
+        ids = [special.cls, *sentence[:room], special.sep]
+        yield Window(ids, [(0, len(ids))])

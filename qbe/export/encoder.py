@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qbe.errors import ModelError
-from qbe.export.loading import load_model, load_tokenizer
+from qbe.errors import ModelError, UsageError
+from qbe.export.adapter import apply_adapter
+from qbe.export.loading import load_model, load_tokenizer, write_tokenizer
 from qbe.export.onnx_files import to_int8, to_onnx
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
+from qbe.models.convention import CLS, DEFAULT_CONVENTION, Convention
 from qbe.models.encoder_files import ENCODER, EXPORT_FORMAT, PRECISIONS, EncoderCard, state_output, write_card
-from qbe.models.exports import check_source, model_file
+from qbe.models.encoder_sources import adapter_weights
+from qbe.models.exports import check_source, model_file, weights_file
 from qbe.models.session import open_session
 
 FP32_MAX_DIFFERENCE = 1e-3
 """Largest absolute difference of a token state that fp32 may show: rounding, no more."""
 INT8_MIN_COSINE = 0.97
-"""Smallest cosine between int8 and original mean-pooled vectors, of any layer."""
+"""Smallest cosine between int8 and original vectors: mean-pooled ones of any layer, [CLS] of the last."""
 
 _TEXTS = (
     "Short.",
@@ -33,33 +36,47 @@ _TEXTS = (
 )
 
 
-def export_encoder(folder: Path, name: str, source: str, destination: Path) -> EncoderCard:
-    """Export the model in ``folder`` (config.json, model.safetensors, tokenizer.json).
+def export_encoder(
+    folder: Path,
+    name: str,
+    source: str,
+    destination: Path,
+    convention: Convention = DEFAULT_CONVENTION,
+    adapter: Path | None = None,
+) -> EncoderCard:
+    """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
+    vocab.txt), with the adapter in the folder ``adapter`` on it, to be read by ``convention``.
 
     Writes fp32 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids`` and
     ``attention_mask`` (batch, tokens; int64) and outputs ``last_hidden_state``, ``hidden_state_0`` (the
     embeddings), ``hidden_state_1`` (behind the first layer) and so on up to the last layer but one, each
     (batch, tokens, dimension; float32); the tokenizer; and a card, to ``destination``, which appears
-    whole or not at all. Only safetensors weights are read and no code of the model's is run. Raises
-    ModelError when the model cannot be loaded or a parity check fails, MissingDependencyError without torch.
+    whole or not at all. Of pickled weights only tensors are read, and no code of the model's is run. Raises
+    ModelError when the model or adapter cannot be loaded or a parity check fails, UsageError for more tokens
+    than the model has positions, MissingDependencyError without torch.
     """
-    check_source(ENCODER, folder)
+    check_source(ENCODER, folder, ENCODER.sources)
     with staged_folder(destination) as staged:
-        model = _load(folder)
-        shutil.copyfile(folder / "tokenizer.json", staged / "tokenizer.json")
+        model = load_encoder(folder)
+        convention, max_tokens = _limited(convention, positions(model))
+        if adapter is not None:
+            apply_adapter(model, adapter)
+        write_tokenizer(folder, staged / "tokenizer.json")
         fp32 = staged / model_file("fp32")
         _to_onnx(model, fp32)
         to_int8(fp32, staged / model_file("int8"))
-        parity = _parity(model, staged)
+        parity = _parity(model, staged, convention)
         files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
         card = EncoderCard(
             format=EXPORT_FORMAT,
             name=name,
             source=source,
-            weights_sha256=sha256(folder / "model.safetensors"),
+            weights_sha256=sha256(weights_file(ENCODER, folder)),
             dimension=int(model.config.hidden_size),
             layers=int(model.config.num_hidden_layers),
-            max_tokens=int(model.config.max_position_embeddings),
+            max_tokens=max_tokens,
+            convention=convention,
+            adapter=None if adapter is None else sha256(adapter_weights(adapter)),
             files={file: sha256(staged / file) for file in files},
             parity=parity,
         )
@@ -67,9 +84,32 @@ def export_encoder(folder: Path, name: str, source: str, destination: Path) -> E
     return card
 
 
-def _load(folder: Path) -> Any:
-    model, _ = load_model(folder, "AutoModel", "a BERT-family model")
+def load_encoder(folder: Path, option: str = "--model") -> Any:
+    """The model in ``folder``; raises ModelError where it cannot be loaded, and says to check ``option``."""
+    model, missing = load_model(folder, "AutoModel", "a BERT-family model", option)
+    lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
+    if lacking:  # transformers would go on with random numbers in their place
+        raise ModelError(
+            f"{folder}: expected the weights of a BERT-family model, found none for {lacking[0]} and "
+            f"{len(lacking) - 1} more; give the folder of a trained encoder"
+        )
     return model
+
+
+def positions(model: Any) -> int:
+    """How many tokens a pass may hold. RoBERTa and MPNet count positions from behind that of padding."""
+    padding = getattr(getattr(model, "embeddings", None), "padding_idx", None)
+    return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
+
+
+def _limited(convention: Convention, most: int) -> tuple[Convention, int]:
+    """The convention, without a limit where that is the model's own, and how many tokens a pass may hold."""
+    limit = convention.max_tokens
+    if limit is not None and limit > most:
+        raise UsageError(
+            f"expected --max-tokens of at most {most}, the positions of the model, found {limit}"
+        )
+    return dataclasses.replace(convention, max_tokens=None if limit == most else limit), (limit or most)
 
 
 def _outputs(model: Any) -> list[str]:
@@ -103,14 +143,14 @@ def _to_onnx(model: Any, path: Path) -> None:
     to_onnx(HiddenStates(), inputs, outputs, axes, path)
 
 
-def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
-    """Compare both ONNX models with the original: all layers' states, on texts of different length, alone
-    and batched.
+def _parity(model: Any, folder: Path, convention: Convention) -> Mapping[str, Mapping[str, float]]:
+    """Compare both ONNX models with the original: all layers' states, and the last one's first where it is
+    the paper's vector, on texts of different length, alone and batched.
     """
     import torch
 
     tokenizer = load_tokenizer(folder)
-    tokenizer.enable_truncation(int(model.config.max_position_embeddings))
+    tokenizer.enable_truncation(positions(model))
     tokenizer.enable_padding()
     names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
@@ -124,6 +164,9 @@ def _parity(model: Any, folder: Path) -> Mapping[str, Mapping[str, float]]:
             originals = _states(model, torch.from_numpy(ids), torch.from_numpy(mask))
         for precision, session in sessions.items():
             exports = session.run(names, {"input_ids": ids, "attention_mask": mask})
+            if convention.whole == CLS:
+                first = _cosines(exports[0][:, 0], originals[0][:, 0].numpy())
+                cosines[precision].append(float(first.min()))
             for exported, state in zip(exports, originals, strict=True):
                 original = state.numpy()
                 differences[precision].append(float(np.abs((exported - original) * mask[:, :, None]).max()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 from qbe.errors import MissingDependencyError, ModelError
 
 
-def load_model(folder: Path, architecture: str, expected: str) -> tuple[Any, Collection[str]]:
+def load_model(
+    folder: Path, architecture: str, expected: str, option: str = "--model"
+) -> tuple[Any, Collection[str]]:
     """The model in ``folder`` in single precision, to be run, and the names of weights that its files lack.
 
-    ``architecture`` is an automatic class of transformers, ``expected`` what an error calls such a model.
-    Only safetensors weights are read, and no code of the model's is run. Raises ModelError when the model
-    cannot be loaded, MissingDependencyError without transformers.
+    ``architecture`` is an automatic class of transformers, ``expected`` what an error calls such a model,
+    and ``option`` what it says to check.
+    Weights are read from model.safetensors, and where there is only a pytorch_model.bin from that, of which
+    PyTorch then unpickles tensors and nothing else (``weights_only``); no code of the model's is run. Raises
+    ModelError when the model cannot be loaded, MissingDependencyError without transformers.
     """
     try:
         import transformers
@@ -22,10 +27,12 @@ def load_model(folder: Path, architecture: str, expected: str) -> tuple[Any, Col
         raise MissingDependencyError(
             "exporting needs torch and transformers; run: pip install 'qbe[train]'"
         ) from error
+    pickled = not (folder / "model.safetensors").exists() and (folder / "pytorch_model.bin").is_file()
     try:
         model, report = getattr(transformers, architecture).from_pretrained(
             folder,
-            use_safetensors=True,
+            use_safetensors=not pickled,
+            weights_only=True,
             trust_remote_code=False,
             local_files_only=True,
             attn_implementation="eager",
@@ -33,7 +40,7 @@ def load_model(folder: Path, architecture: str, expected: str) -> tuple[Any, Col
         )
     except Exception as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"{folder}: expected {expected}, found: {reason}; check --model") from error
+        raise ModelError(f"{folder}: expected {expected}, found: {reason}; check {option}") from error
     return model.eval().float(), report["missing_keys"]
 
 
@@ -48,4 +55,26 @@ def load_tokenizer(folder: Path) -> Any:
         reason = str(error).splitlines()[0]
         raise ModelError(
             f"{path}: expected a tokenizer of the tokenizers package, found: {reason}"
+        ) from error
+
+
+def write_tokenizer(folder: Path, path: Path) -> None:
+    """The tokenizer of the model in ``folder`` as a file of the ``tokenizers`` package.
+
+    A folder without one has word pieces of BERT's kind in vocab.txt, and in tokenizer_config.json how texts
+    are prepared for them (SPECTER's are cased, and yet its texts are lowercased). Raises ModelError where
+    these cannot be read.
+    """
+    if (folder / "tokenizer.json").is_file():
+        shutil.copyfile(folder / "tokenizer.json", path)
+        return
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer.backend_tokenizer.save(str(path))
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"{folder / 'vocab.txt'}: expected the word pieces of a BERT tokenizer, found: {reason}"
         ) from error

@@ -17,6 +17,7 @@ from qbe.index.labels import describe_predictions
 from qbe.index.manifest import (
     FORMAT_VERSION,
     MANIFEST,
+    STORED_AS,
     Manifest,
     describe_files,
     digest,
@@ -151,8 +152,13 @@ def _build(
             timings.seconds["tagging"] += tagging.tagging_seconds
         progress.stage("indexing with FAISS")
         with timings.stage("faiss"):
-            write_neighbours(staging, read_vectors(staging)[0])
-        state["dense"] = {"encoder": identity, "dimension": encoder.dimension, "similarity": "inner product"}
+            similarity = encoder.files.card.convention.similarity
+            write_neighbours(staging, read_vectors(staging)[0], similarity)
+        state["dense"] = {
+            "encoder": identity,
+            "dimension": encoder.dimension,
+            "similarity": STORED_AS[similarity],
+        }
     with timings.stage("files"):
         return _publish(staging, output, state)
 

@@ -12,9 +12,14 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sha256, write_text
+from qbe.models.convention import COSINE, L2
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+READABLE = (2, 3)
+"""Formats that can be read: 2 is 3 without a choice of how encoders are read."""
 MANIFEST = "manifest.json"
+STORED_AS = {COSINE: "inner product", L2: "l2"}
+"""What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +29,11 @@ class Manifest:
     ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
-    encoder's identity, dimension and similarity; ``tagger`` (None where nothing was predicted) the tagger's
-    identity, how many predicted sentences have each label, and how many predicted papers lack each facet.
-    ``files`` gives the size of every file, and its digest where a rebuild makes the same bytes
-    (Lucene's are not of that kind). ``digest`` sums up corpus, postings and vectors: two builds of one
-    corpus with the same settings agree in it.
+    encoder's identity, the dimension, and the similarity, one of ``STORED_AS``; ``tagger`` (None where
+    nothing was predicted) the tagger's identity, how many predicted sentences have each label, and how many
+    predicted papers lack each facet. ``files`` gives the size of every file, and its digest where a rebuild
+    makes the same bytes (Lucene's are not of that kind). ``digest`` sums up corpus, postings and vectors: two
+    builds of one corpus with the same settings agree in it.
     """
 
     format_version: int
@@ -77,12 +82,14 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         record = json.loads(path.read_text())
         version = record["format_version"]
-        if version != FORMAT_VERSION:
+        if version not in READABLE:
             raise IndexFormatError(
-                f"{folder}: expected an index of format {FORMAT_VERSION}, found format {version}; "
-                "build it again with this version of qbe"
+                f"{folder}: expected an index of format {' or '.join(map(str, READABLE))}, found format "
+                f"{version}; build it again with this version of qbe"
             )
         manifest = Manifest(**record)
+        if manifest.dense is not None and manifest.dense["similarity"] not in STORED_AS.values():
+            raise ValueError(f"the similarity {manifest.dense['similarity']}")
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "

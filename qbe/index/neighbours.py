@@ -10,19 +10,22 @@ from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, OutputError
 from qbe.index.vectors import Half, blocks
+from qbe.models.convention import L2
 
 FAISS = "faiss.index"
 
 
-def write_neighbours(folder: Path, vectors: Half) -> None:
-    """Build an exact inner-product index over float16 vectors (sentences, dimension).
+def write_neighbours(folder: Path, vectors: Half, similarity: str) -> None:
+    """Build an exact index over float16 vectors (sentences, dimension): by inner product for the similarity
+    ``cosine``, by distance for ``l2``.
 
     Scalar quantization to float16 keeps the stored numbers as they are, at half of a flat index's size.
     """
     import faiss
 
     quantizer = faiss.ScalarQuantizer.QT_fp16
-    index = faiss.IndexScalarQuantizer(vectors.shape[1], quantizer, faiss.METRIC_INNER_PRODUCT)
+    metric = faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], quantizer, metric)
     index.train(np.zeros((1, vectors.shape[1]), np.float32))
     for block in blocks(vectors):
         index.add(block)
@@ -33,7 +36,7 @@ def write_neighbours(folder: Path, vectors: Half) -> None:
 
 
 class Neighbours:
-    """Nearest sentences by inner product, over all sentences of an index."""
+    """Nearest sentences by the index's own similarity, over all its sentences."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         import faiss
@@ -48,6 +51,6 @@ class Neighbours:
             ) from error
 
     def nearest(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """Positions (queries, count) of the sentences with the largest inner products, best first."""
+        """Positions (queries, count) of the nearest sentences, best first."""
         positions: NDArray[np.int64] = self._index.search(queries, min(count, self._index.ntotal))[1]
         return positions

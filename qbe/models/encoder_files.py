@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
+from qbe.models.convention import DEFAULT_CONVENTION, Convention
+from qbe.models.encoder_sources import EncoderSource, adapter_weights, find_encoder
 from qbe.models.exports import (
     ExportKind,
     cached_export,
     export_once,
-    exported_folder,
     model_file,
     verify_digest,
 )
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, EncoderEntry
+from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, PUBLISHED, EncoderEntry
 
 CARD = "encoder.json"
-EXPORT_FORMAT = 2
-"""What an export holds. 1: ``last_hidden_state`` alone; 2: the token states of every layer."""
-ENCODER = ExportKind("encoder", "encoder", CARD, "encoders", EXPORT_FORMAT)
+EXPORT_FORMAT = 3
+"""What an export holds. 1: ``last_hidden_state`` alone; 2: the token states of every layer; 3: how the
+encoder is read, too.
+"""
+SOURCES = (("config.json",), ("model.safetensors", "pytorch_model.bin"), ("tokenizer.json", "vocab.txt"))
+ENCODER = ExportKind("encoder", "encoder", CARD, "encoders", EXPORT_FORMAT, SOURCES)
 PRECISIONS = ("int8", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderCard:
-    """What an export records: its format, origin, shape, and the digests of its files.
+    """What an export records: its format, origin, shape, reading, and the digests of its files.
 
-    ``layers`` counts the transformer layers. ``parity`` holds, for each precision, the difference from the
-    PyTorch original that the export measured: ``max_abs_difference`` of token states and ``min_cosine`` of
-    mean-pooled vectors, over all layers.
+    ``layers`` counts the transformer layers. ``convention`` is how the encoder is read, and ``max_tokens``
+    what a pass holds at most: what the convention says, or as many as the model has positions. ``adapter`` is
+    the SHA-256 of an adapter's weights, None without one. ``parity`` holds, for each precision, the
+    difference from the PyTorch original that the export measured: ``max_abs_difference`` of token states and
+    ``min_cosine`` of mean-pooled vectors, over all layers, and of the last one's [CLS] where the convention
+    reads that.
     """
 
     format: int
@@ -44,6 +53,8 @@ class EncoderCard:
     dimension: int
     layers: int
     max_tokens: int
+    convention: Convention
+    adapter: str | None
     files: Mapping[str, str]
     parity: Mapping[str, Mapping[str, float]]
 
@@ -67,13 +78,20 @@ class EncoderFiles:
         return self.folder / "tokenizer.json"
 
     @property
-    def identity(self) -> dict[str, str]:
-        """What two sets of vectors must share to be compared."""
-        return {
+    def identity(self) -> dict[str, Any]:
+        """What two sets of vectors must share to be compared; what is as with the default encoder is left
+        out, so that indexes of the time before there was a choice still say the same.
+        """
+        identity: dict[str, Any] = {
             "name": self.card.name,
             "precision": self.precision,
             "weights_sha256": self.card.weights_sha256,
         }
+        if self.card.convention != DEFAULT_CONVENTION:
+            identity["convention"] = dataclasses.asdict(self.card.convention)
+        if self.card.adapter is not None:
+            identity["adapter"] = self.card.adapter
+        return identity
 
     def verify(self) -> None:
         """Raise ModelError when a file is missing or is not the one that was exported."""
@@ -96,16 +114,18 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     """
     if precision not in PRECISIONS:
         raise UsageError(f"expected a precision of {', '.join(PRECISIONS)}, found {precision!r}")
-    if name in ENCODERS and not Path(name).is_dir():
-        exported: Path | None = _export_entry(ENCODERS[name])
-    else:
-        exported = exported_folder(ENCODER, name)
-    if exported is None:
-        raise ModelError(
-            f"expected an encoder known by name ({', '.join(ENCODERS)}), a folder, or a hub name such as "
-            f"owner/model, found {name!r}; check --encoder"
-        )
-    return EncoderFiles(exported, read_card(exported), precision)
+    folder = Path(name)
+    if name in ENCODERS and not folder.is_dir():
+        folder = _export_entry(ENCODERS[name])
+    elif not (folder / CARD).is_file():
+        source = find_encoder(name)
+        if source is None:
+            raise ModelError(
+                f"expected an encoder known by name ({', '.join((*ENCODERS, *PUBLISHED))}), a folder, or a "
+                f"hub name such as owner/model, found {name!r}; check --encoder"
+            )
+        folder = _export(source)
+    return EncoderFiles(folder, read_card(folder), precision)
 
 
 def read_card(folder: Path) -> EncoderCard:
@@ -119,8 +139,8 @@ def read_card(folder: Path) -> EncoderCard:
                 f"{folder}: expected an export of format {EXPORT_FORMAT}, found format {found}; export its "
                 "encoder again with: python -m qbe.export encoder"
             )
-        return EncoderCard(**record)
-    except (AttributeError, OSError, ValueError, TypeError) as error:
+        return EncoderCard(**{**record, "convention": Convention(**record["convention"])})
+    except (AttributeError, OSError, ValueError, TypeError, KeyError, UsageError) as error:
         raise ModelError(
             f"{path}: expected the card of an exported encoder, found {error}; delete the folder {folder} "
             "to export again"
@@ -133,10 +153,29 @@ def write_card(folder: Path, card: EncoderCard) -> None:
 
 
 def _export_entry(entry: EncoderEntry) -> Path:
-    destination = cached_export(ENCODER, entry.name, entry.digests["model.safetensors"])
+    variant = _variant(entry.convention)
+    destination = cached_export(ENCODER, entry.name, entry.digests["model.safetensors"], variant)
     if (destination / CARD).is_file():
         return destination
-    return export_once(ENCODER, packaged_weights(entry), entry.name, entry.source)
+    options = entry.convention.options()
+    return export_once(ENCODER, packaged_weights(entry), entry.name, entry.source, options, variant)
+
+
+def _export(source: EncoderSource) -> Path:
+    folder, name, origin, convention, adapter = source
+    options, digest = convention.options(), ""
+    if adapter is not None:
+        options += ["--adapter", str(adapter)]
+        digest = sha256(adapter_weights(adapter))
+    return export_once(ENCODER, folder, name, origin, options, _variant(convention, digest))
+
+
+def _variant(convention: Convention, adapter: str = "") -> str:
+    """Tells exports of the same weights apart: by how they are read, and by an adapter's digest."""
+    if convention == DEFAULT_CONVENTION and not adapter:
+        return ""
+    text = " ".join([*convention.options(), adapter])
+    return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def packaged_weights(entry: EncoderEntry) -> Path:

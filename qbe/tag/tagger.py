@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qbe.encode.encoder import Encoder
 from qbe.encode.reader import Floats
 from qbe.errors import ModelError
+from qbe.models.convention import TITLE_ABSTRACT
 from qbe.models.registry import DEFAULT_TAGGER
 from qbe.models.session import open_session
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger
@@ -55,8 +56,10 @@ class Tagger:
         return {"name": self.card.name, "sha256": head, "trunk": self.card.trunk["weights_sha256"]}
 
     def shares(self, encoder: Encoder) -> bool:
-        """Whether it reads this encoder's states."""
-        return encoder.files.card.weights_sha256 == self.card.trunk["weights_sha256"]
+        """Whether it reads this encoder's states: of the same weights, and of sentences in their context."""
+        card = encoder.files.card
+        in_context = card.convention.layout == TITLE_ABSTRACT and card.adapter is None
+        return in_context and card.weights_sha256 == self.card.trunk["weights_sha256"]
 
     def read(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
         """Label scores (sentences, labels) of a window.

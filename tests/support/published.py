@@ -1,0 +1,150 @@
+"""Tiny models laid out as published encoders are on the hub, with random weights."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from support.tiny import SPECIAL
+
+HIDDEN, LAYERS, HEADS, INNER, POSITIONS, BOTTLENECK = 16, 2, 2, 32, 512, 4
+NAME = "specter2_proximity"
+
+PFEIFFER = {
+    "adapter_residual_before_ln": False,
+    "cross_adapter": False,
+    "dropout": 0.0,
+    "inv_adapter": None,
+    "is_parallel": False,
+    "leave_out": [],
+    "ln_after": False,
+    "ln_before": False,
+    "mh_adapter": False,
+    "non_linearity": "relu",
+    "original_ln_after": True,
+    "original_ln_before": True,
+    "output_adapter": True,
+    "phm_layer": False,
+    "reduction_factor": 4,
+    "residual_before_ln": True,
+    "scaling": 1.0,
+    "use_gating": False,
+}
+"""The settings that the adapters library writes for "pfeiffer", without those of other kinds."""
+
+
+def adapter_tensors(seed: int = 7) -> dict[str, np.ndarray]:
+    """Weights of an adapter, named as in the files of allenai/specter2."""
+    random = np.random.default_rng(seed)
+    tensors = {}
+    for layer in range(LAYERS):
+        start = f"bert.encoder.layer.{layer}.output.adapters.{NAME}"
+        for name, *shape in (
+            ("adapter_down.0.weight", BOTTLENECK, HIDDEN),
+            ("adapter_down.0.bias", BOTTLENECK),
+            ("adapter_up.weight", HIDDEN, BOTTLENECK),
+            ("adapter_up.bias", HIDDEN),
+        ):
+            tensors[f"{start}.{name}"] = 0.5 * random.standard_normal(shape, np.float32)
+    return tensors
+
+
+def write_adapter(folder: Path, tensors: dict[str, np.ndarray], **changes: object) -> None:
+    """Write adapter_config.json and pytorch_adapter.bin."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"config": PFEIFFER | changes, "hidden_size": HIDDEN, "model_type": "bert", "name": NAME}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    torch.save(
+        {name: torch.from_numpy(array) for name, array in tensors.items()}, folder / "pytorch_adapter.bin"
+    )
+
+
+def write_specter(folder: Path, words: Iterable[str]) -> None:
+    """Write config.json, pytorch_model.bin, vocab.txt and tokenizer_config.json, as of allenai/specter.
+
+    Its vocabulary is cased, and texts are lowercased all the same.
+    """
+    import torch
+    from transformers import BertConfig, BertModel
+
+    folder.mkdir(parents=True)
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    small = sorted({word.lower() for word in words})
+    vocabulary = [
+        *SPECIAL,
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        *".,;:()-%$'",
+        *(word for word in small if len(word) > 1),
+        *(word.capitalize() for word in small if len(word) > 1),
+    ]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=INNER,
+        max_position_embeddings=POSITIONS,
+        architectures=["BertModel"],
+    )
+    (folder / "config.json").write_text(config.to_json_string(use_diff=False))
+    random = np.random.default_rng(3)
+    weights = {
+        name: torch.from_numpy(
+            (0.3 * random.standard_normal(tuple(value.shape)) + ("LayerNorm.weight" in name)).astype(
+                np.float32
+            )
+        )
+        for name, value in BertModel(config).state_dict().items()
+        if value.is_floating_point()
+    }
+    torch.save(weights, folder / "pytorch_model.bin")
+
+
+def write_mpnet(folder: Path, words: Iterable[str]) -> None:
+    """Write a tiny MPNet as sentence-transformers does: mean pooling, unit length, 40 of 64 tokens."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers
+    from tokenizers import models as token_models
+    from tokenizers.processors import RobertaProcessing
+    from transformers import MPNetConfig, MPNetModel, PreTrainedTokenizerFast
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"]
+    common = sorted({word.lower() for word in words})[:300]
+    pieces = {piece: number for number, piece in enumerate([*special, *".,", *common])}
+    tokenizer = Tokenizer(token_models.WordPiece(pieces, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
+    names = {"cls": "<s>", "bos": "<s>", "sep": "</s>", "eos": "</s>", "pad": "<pad>", "unk": "[UNK]"}
+    config = MPNetConfig(
+        vocab_size=len(pieces),
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=INNER,
+        max_position_embeddings=66,
+    )
+    model = MPNetModel(config)
+    random = np.random.default_rng(4)
+    for name, parameter in model.named_parameters():
+        noise = 0.3 * random.standard_normal(tuple(parameter.shape), np.float32)
+        parameter.data += parameter.new_tensor(noise) if "LayerNorm.weight" not in name else 0
+    plain = folder.with_name("plain")
+    model.save_pretrained(plain)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=40,
+        model_input_names=["input_ids", "attention_mask"],
+        **{f"{name}_token": token for name, token in names.items()},
+    ).save_pretrained(plain)
+    modules = [Transformer(str(plain)), Pooling(HIDDEN, pooling_mode="mean"), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder))

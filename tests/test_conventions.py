@@ -1,0 +1,483 @@
+"""Encoders read by their own conventions, against the libraries that they were published for."""
+
+import contextlib
+import io
+import json
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.published import BOTTLENECK, HIDDEN, adapter_tensors, write_adapter, write_specter
+from support.tiny import write_model
+
+from qbe.encode.encoder import Encoder
+from qbe.encode.pooling import stored
+from qbe.encode.windows import SpecialTokens, passes
+from qbe.errors import ModelError, UsageError
+from qbe.export import __main__ as command
+from qbe.export.adapter import apply_adapter
+from qbe.export.encoder import export_encoder
+from qbe.export.loading import load_model
+from qbe.models import encoder_files, exports
+from qbe.models.convention import (
+    CLS,
+    COSINE,
+    L2,
+    MEAN,
+    SENTENCES,
+    SIMILARITIES,
+    TITLE_ABSTRACT,
+    TITLE_SEP_ABSTRACT,
+    Convention,
+)
+from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, resolve_encoder
+from qbe.models.registry import ALONE, ENCODERS, PUBLISHED
+from qbe.models.stated import stated_convention
+from qbe.search.matching import COMPARISONS
+from qbe.tag.tagger import Tagger
+from qbe.types import Paper
+
+SPECIAL = SpecialTokens(2, 3, 1)
+
+
+def test_a_separator_stands_between_title_and_abstract():
+    laid = passes([10, 11], [[20], [30, 31, 32], [40, 41, 42]], SPECIAL, 10, TITLE_SEP_ABSTRACT)
+    assert list(laid) == [
+        ([2, 10, 11, 3, 20, 30, 31, 32, 40, 3], [(4, 5), (5, 8)]),  # filled up, as a cut paper is
+        ([2, 10, 11, 3, 40, 41, 42, 3], [(4, 7)]),
+    ]
+
+
+def test_sentences_are_alone_behind_the_whole():
+    laid = passes([10], [[20, 21], [], [30, 31, 32]], SPECIAL, 5, SENTENCES)
+    assert list(laid) == [
+        ([2, 10, 20, 21, 3], []),
+        ([2, 20, 21, 3], [(0, 4)]),
+        ([2, 3], [(0, 2)]),
+        ([2, 30, 31, 32, 3], [(0, 5)]),
+    ]
+
+
+TOKENS = st.lists(st.integers(10, 99), min_size=1, max_size=14)
+
+
+@given(st.lists(TOKENS, min_size=1, max_size=9), st.lists(TOKENS, min_size=1, max_size=1), st.integers(8, 40))
+def test_the_first_pass_is_the_paper_cut(sentences, titles, max_tokens):
+    title = titles[0][: max_tokens // 4]
+    first, *rest = passes(title, sentences, SPECIAL, max_tokens, TITLE_SEP_ABSTRACT)
+    paper = [2, *title, 3, *(token for sentence in sentences for token in sentence)]
+    assert first.ids == [*paper[: max_tokens - 1], 3]
+    room = max_tokens - len(title) - 3
+    spans = [window.ids[begin:end] for window in (first, *rest) for begin, end in window.spans]
+    assert spans == [sentence[:room] for sentence in sentences]
+    assert all(len(window.ids) <= max_tokens for window in rest)
+
+
+@contextlib.contextmanager
+def in_process(cache: Path):
+    """Exports go to ``cache``, made by the command's own main in this process, which has loaded PyTorch."""
+
+    def run(arguments, **_):
+        with contextlib.redirect_stdout(io.StringIO()):
+            command.main(arguments[3:])
+        return SimpleNamespace(returncode=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exports.subprocess, "run", run)
+        patch.setenv("QBE_CACHE", str(cache))
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory, papers) -> Path:
+    """Folders of the hub: SPECTER2's base as the hub has it (pickled, with vocab.txt), and its adapter."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("hub")
+    words = (word for paper in papers for word in f"{paper.title} {paper.abstract}".split() if word.isalpha())
+    write_specter(folder / "allenai" / "specter2_base", words)
+    write_adapter(folder / "allenai" / "specter2", adapter_tensors())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def specter2(tmp_path_factory, hub) -> EncoderFiles:
+    """SPECTER2 by its hub name, downloaded from a folder and exported by the command line."""
+    import huggingface_hub
+
+    asked = []
+
+    def snapshot_download(name, allow_patterns):
+        asked.append((name, set(allow_patterns)))
+        return str(hub / name)
+
+    with in_process(tmp_path_factory.mktemp("cache")) as patch:
+        patch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+        files = resolve_encoder("allenai/specter2", "fp32")
+        assert resolve_encoder("allenai/specter2").folder == files.folder
+    weights = ("model.safetensors", "pytorch_model.bin")
+    fetched = [(name, *(file for file in weights if file in files)) for name, files in asked]
+    assert fetched[:3] == [  # pickled weights only where there are no others
+        ("allenai/specter2_base", "model.safetensors"),
+        ("allenai/specter2_base", "pytorch_model.bin"),
+        ("allenai/specter2",),
+    ]
+    return files
+
+
+@pytest.fixture(scope="module")
+def original(hub):
+    """A function of texts to token ids and last states: transformers, with the adapter put in by hooks."""
+    import torch
+    from torch.nn.functional import relu
+    from transformers import AutoModel, AutoTokenizer
+
+    base = hub / "allenai" / "specter2_base"
+    model = AutoModel.from_pretrained(base, local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    tensors = list(map(torch.from_numpy, adapter_tensors().values()))
+    before = []
+    for number, layer in enumerate(model.encoder.layer):
+        down, down_bias, up, up_bias = tensors[4 * number : 4 * number + 4]
+
+        def adapted(_, __, fed, norm=layer.output.LayerNorm, down=(down, down_bias), up=(up, up_bias)):
+            bottleneck = relu(norm(fed + before.pop()) @ down[0].T + down[1])
+            return fed + bottleneck @ up[0].T + up[1]
+
+        layer.output.register_forward_pre_hook(lambda _, inputs: before.append(inputs[1]))
+        layer.output.dense.register_forward_hook(adapted)
+
+    def read(text: str, max_length: int) -> tuple[list[int], np.ndarray]:
+        batch = tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
+        assert not batch["token_type_ids"].any()  # as SPECTER was trained: title and abstract are one text
+        with torch.inference_mode():
+            return batch["input_ids"][0].tolist(), model(**batch).last_hidden_state[0].numpy()
+
+    return read, tokenizer
+
+
+def test_a_published_encoder_is_exported_as_it_is_read(specter2, hub):
+    card = specter2.card
+    assert (card.name, card.source, card.format) == ("specter2", "allenai/specter2", EXPORT_FORMAT)
+    assert card.convention == replace(PUBLISHED["allenai/specter2"].convention, max_tokens=None)
+    assert (card.max_tokens, card.dimension, card.layers) == (512, 16, 2)
+    assert card.parity["fp32"]["max_abs_difference"] < 1e-4
+    assert specter2.identity["convention"] == asdict(card.convention)
+    assert specter2.identity["adapter"] == card.adapter != card.weights_sha256
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    """Equal but for rounding to half precision and to multiples of 2 ** -16."""
+    assert found.dtype == np.float32
+    assert (found.astype(np.float16) == found).all()
+    np.testing.assert_allclose(found, expected, rtol=2**-10, atol=2**-15)
+
+
+@pytest.mark.parametrize("name", ["allenai/specter2", "allenai/aspire-contextualsentence-multim-compsci"])
+def test_title_sep_abstract_against_transformers(specter2, original, papers, name):
+    """[CLS] of the paper, means of the tokens of each sentence; ASPIRE reads 502 tokens, SPECTER2 512."""
+    read, tokenizer = original
+    convention = PUBLISHED[name].convention
+    files = replace(
+        specter2, card=replace(specter2.card, convention=convention, max_tokens=convention.max_tokens)
+    )
+    encoder = Encoder(files)
+    long = Paper(
+        "long", "One Paper After Another", tuple(s for paper in papers[:20] for s in paper.sentences)
+    )
+    for paper in (*papers[:12], long):
+        ids, states = read(paper.title + tokenizer.sep_token + paper.abstract, convention.max_tokens)
+        vectors = encoder.encode_paper(paper)
+        close(vectors.whole, states[0])
+        begin = ids.index(tokenizer.sep_token_id) + 1
+        for sentence, vector in zip(paper.sentences, vectors.sentences, strict=True):
+            end = begin + len(tokenizer(sentence.text, add_special_tokens=False)["input_ids"])
+            if end >= len(ids):
+                break
+            close(vector, states[begin:end].mean(axis=0))
+            begin = end
+        assert (paper is long) == (end >= len(ids))
+
+
+def test_adapter_against_the_adapters_library(tmp_path):
+    """[CLS] as version 1.3.0 of the adapters library computes it from the same files."""
+    torch = pytest.importorskip("torch")
+    write_model(tmp_path / "bert", ["golden"])
+    write_adapter(tmp_path / "adapter", adapter_tensors())
+    model, _ = load_model(tmp_path / "bert", "AutoModel", "a BERT")
+    apply_adapter(model, tmp_path / "adapter")
+    with torch.inference_mode():
+        states = model(input_ids=torch.tensor([[2, *range(40, 50), 3]])).last_hidden_state
+    expected = [
+        *(-1.2712042331695557, -0.42731860280036926, 0.8512940406799316, -0.7224098443984985),
+        *(-0.47781381011009216, 0.177243173122406, 0.9986022710800171, 0.7023701667785645),
+        *(1.1896473169326782, 0.4790613651275635, -1.3919929265975952, -2.376812696456909),
+        *(0.778603196144104, -0.18930134177207947, -0.742499053478241, 2.3995277881622314),
+    ]
+    np.testing.assert_allclose(states[0, 0], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "tensors", "message"),
+    [
+        ({"non_linearity": "swish"}, {}, "with non_linearity relu, found swish; give another --adapter"),
+        ({"original_ln_before": False}, {}, "with original_ln_before True, found False"),
+        ({"leave_out": [1]}, {}, r"with leave_out \[\], found \[1\]"),
+        (
+            {},
+            {"bert.encoder.layer.0.output.weight": [1]},
+            "found: a tensor bert.encoder.layer.0.output.weight",
+        ),
+        (
+            {},
+            {"bert.encoder.layer.2.output.adapters.x.adapter_up.bias": [1]},
+            "an adapter of 2 layers, .* found 3",
+        ),
+        (
+            {},
+            {"bert.encoder.layer.1.output.adapters.x.adapter_up.bias": [1]},
+            "a matrix and a vector adapter_up",
+        ),
+        (
+            {},
+            {
+                "encoder.layer.0.output.adapters.x.adapter_up.weight": np.ones((9, BOTTLENECK)),
+                "encoder.layer.0.output.adapters.x.adapter_up.bias": np.ones(9),
+            },
+            f"projections of {HIDDEN} numbers down and up again, found 16 to 4 and 4 to 9; give an adapter",
+        ),
+    ],
+)
+def test_another_adapter_is_refused(tmp_path, tiny_model, changes, tensors, message):
+    pytest.importorskip("torch")
+    others = {name: np.array(array, np.float32) for name, array in tensors.items()}
+    write_adapter(tmp_path, {**adapter_tensors(), **others}, **changes)
+    model, _ = load_model(tiny_model, "AutoModel", "a BERT")
+    with pytest.raises(ModelError, match=message) as caught:
+        apply_adapter(model, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+class Bomb:
+    """What runs code when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def test_no_pickled_code_is_run(tmp_path, model):
+    torch = pytest.importorskip("torch")
+    fuse = tmp_path / "exploded"
+    (model / "model.safetensors").unlink()
+    torch.save({"weights": Bomb(fuse)}, model / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="expected a BERT-family model, found: ") as caught:
+        export_encoder(model, "x", "x", tmp_path / "out")
+    write_adapter(tmp_path / "adapter", {})
+    torch.save({"weights": Bomb(fuse)}, tmp_path / "adapter" / "pytorch_adapter.bin")
+    with pytest.raises(ModelError, match="expected the weights of a bottleneck adapter, found: ") as other:
+        apply_adapter(SimpleNamespace(encoder=SimpleNamespace(layer=[])), tmp_path / "adapter")
+    assert "\n" not in f"{caught.value}{other.value}"
+    assert not fuse.exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_exported_is_told(tmp_path, model):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(
+        UsageError, match="expected --max-tokens of at most 128, the positions of the model, fo"
+    ):
+        export_encoder(model, "x", "x", tmp_path / "out", Convention(max_tokens=129))
+    with pytest.raises(ModelError, match=r"an adapter with adapter_config\.json and .*, found none"):
+        export_encoder(model, "x", "x", tmp_path / "out", adapter=tmp_path)
+    (model / "model.safetensors").unlink()
+    torch.save({"embeddings.LayerNorm.weight": torch.ones(HIDDEN)}, model / "pytorch_model.bin")
+    with pytest.raises(
+        ModelError, match=r"the weights of a BERT-family model, found none for .* and \d+ more"
+    ):
+        export_encoder(model, "x", "x", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def mpnet(tmp_path_factory, papers) -> Path:
+    """A tiny MPNet, saved by sentence-transformers: mean pooling, unit length, 40 tokens."""
+    pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    from support.published import write_mpnet
+
+    folder = tmp_path_factory.mktemp("hub") / "tiny-mpnet"
+    write_mpnet(folder, (word for paper in papers for word in paper.abstract.split() if word.isalpha()))
+    return folder
+
+
+def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
+    """What its folder states is read; its own layout is one text a pass."""
+    from sentence_transformers import SentenceTransformer
+
+    with in_process(tmp_path):
+        files = resolve_encoder(str(mpnet), "fp32")
+    assert files.card.convention == Convention(max_tokens=40)
+    alone = Convention.pooled(SENTENCES, MEAN, max_tokens=40)
+    encoder = Encoder(replace(files, card=replace(files.card, convention=alone)))
+    theirs = SentenceTransformer(str(mpnet), device="cpu", local_files_only=True)
+    for paper in papers[:8]:
+        texts = [f"{paper.title} {paper.abstract}", *(sentence.text for sentence in paper.sentences)]
+        expected = theirs.encode(texts)
+        vectors = encoder.encode_paper(paper)
+        np.testing.assert_allclose([vectors.whole, *vectors.sentences], expected, rtol=0, atol=2**-11)
+
+
+def test_positions_behind_that_of_padding_are_not_counted(mpnet, tmp_path):
+    with pytest.raises(UsageError, match="at most 64, the positions of the model, found 65"):
+        export_encoder(mpnet, "x", "x", tmp_path / "out", Convention(max_tokens=65))
+
+
+STATED = {
+    "modules.json": [
+        {"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ],
+    "1_Pooling/config.json": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+    "sentence_bert_config.json": {"max_seq_length": 256, "do_lower_case": False},
+}
+NORMALIZED = [*STATED["modules.json"], {"path": "2", "type": "x.Normalize"}]
+
+
+def state(folder: Path, files: dict[str, object]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, Convention.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, Convention(max_tokens=256)),
+        ({"modules.json": NORMALIZED}, Convention.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        (
+            {"config_sentence_transformers.json": {"similarity_fn_name": "euclidean"}},
+            Convention.pooled(TITLE_ABSTRACT, CLS, L2, 256),
+        ),
+        (
+            {"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 10**30}},
+            Convention.pooled(TITLE_ABSTRACT, CLS),
+        ),
+    ],
+)
+def test_what_a_folder_states_is_read(tmp_path, files, expected):
+    assert stated_convention(tmp_path) is None
+    assert stated_convention(state(tmp_path, STATED | files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"modules.json": "{"}, r"modules\.json: expected JSON, found "),
+        ({"modules.json": {}}, r"modules\.json: expected settings, found dict"),
+        ({"modules.json": [3]}, r"modules\.json: expected a list of modules, found TypeError"),
+        ({"modules.json": STATED["modules.json"][:1]}, r"and perhaps Normalize, found \['Transformer'\]"),
+        (
+            {"modules.json": [*NORMALIZED, {"path": "3", "type": "x.Dense"}]},
+            "perhaps Normalize, found .*Dense",
+        ),
+        (
+            {"1_Pooling/config.json": {"pooling_mode": ["mean", "max"]}},
+            r"mean or cls, found \['mean', 'max'\]",
+        ),
+        ({"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}, "found .'pooling_mode_max_tokens'"),
+        ({"sentence_bert_config.json": {"max_seq_length": "many"}}, "at least 16 tokens, found 'many'"),
+        ({"sentence_bert_config.json": {"do_lower_case": True}}, "found do_lower_case"),
+        (
+            {"config_sentence_transformers.json": {"similarity_fn_name": "dot"}},
+            "similarity, found dot; give an",
+        ),
+        ({"config_sentence_transformers.json": {"default_prompt_name": "query"}}, "no prompt .*found query"),
+    ],
+)
+def test_what_a_folder_states_beyond_that_is_refused(tmp_path, files, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        resolve_encoder(str(state(tmp_path, STATED | files)))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"layout": "abstract"},
+            "expected a layout of title-abstract, title-sep-abstract, sentences, found 'abs",
+        ),
+        ({"whole": "max"}, "expected a pooling of the whole of mean, cls, found 'max'"),
+        ({"similarity": "dot"}, "expected a similarity of cosine, l2, found 'dot'"),
+        ({"sentences": CLS}, "expected sentences pooled by mean with the layout title-abstract, found 'cls'"),
+        ({"layout": SENTENCES, "whole": CLS}, "expected sentences pooled by cls with the layout sentences"),
+        ({"max_tokens": 15}, "expected passes of at least 16 tokens, found 15"),
+    ],
+)
+def test_other_conventions_are_refused(tmp_path, tiny_encoder, fields, message):
+    with pytest.raises(UsageError, match=message):
+        Convention(**fields)
+    exported = shutil.copytree(tiny_encoder, tmp_path / "exported")
+    card = json.loads((exported / CARD).read_text())
+    (exported / CARD).write_text(json.dumps(card | {"convention": card["convention"] | fields}))
+    with pytest.raises(ModelError, match=f"expected the card of an exported encoder, found {message}"):
+        resolve_encoder(str(exported))
+
+
+def test_options_override_what_a_folder_states(tmp_path):
+    def read(*options: str) -> Convention:
+        arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
+        return command._convention(command.parser().parse_args(arguments))
+
+    assert read() == Convention()
+    state(tmp_path, STATED)
+    stated = Convention.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
+    assert read() == stated
+    assert read("--layout", SENTENCES) == Convention.pooled(SENTENCES, CLS, COSINE, 256)
+    assert read("--max-tokens", "0", "--similarity", L2) == Convention.pooled(TITLE_ABSTRACT, CLS, L2)
+    for convention in (Convention(), *(entry.convention for entry in PUBLISHED.values())):
+        assert read(*convention.options()) == convention
+
+
+def test_readings_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
+    """Each has its place in the cache, and says what tells its vectors from others'."""
+    monkeypatch.setattr(encoder_files, "packaged_weights", lambda _: tmp_path)
+    monkeypatch.setattr(encoder_files, "export_once", lambda *arguments: arguments[-1])
+    assert ENCODERS[ALONE].digests == ENCODERS["all-MiniLM-L6-v2"].digests
+    variants = [encoder_files._export_entry(entry) for entry in ENCODERS.values()]
+    variants += [encoder_files._variant(entry.convention) for entry in PUBLISHED.values()]
+    variants += [encoder_files._variant(Convention(), "adapter")]
+    assert variants[0] == ""
+    assert len(set(variants)) == len({entry.convention for entry in PUBLISHED.values()}) + 3
+
+
+def test_a_tagger_reads_sentences_in_context_only(tiny_encoder, tiny_tagger):
+    """Beside an encoder of the same weights that reads them alone, its trunk is opened as a second one."""
+    files = resolve_encoder(str(tiny_encoder))
+    alone = replace(files, card=replace(files.card, convention=Convention.pooled(SENTENCES, MEAN)))
+    tagger = Tagger.open(str(tiny_tagger))
+    assert tagger.shares(Encoder(files))
+    assert not tagger.shares(Encoder(alone))
+
+
+def test_vectors_beyond_half_precision_are_refused():
+    assert stored(np.array([3.0, 4.0], np.float32), L2).tolist() == [3, 4]
+    for similarity, number in ((L2, 7e4), (L2, np.nan), (COSINE, np.nan), (COSINE, np.inf)):
+        with (
+            np.errstate(invalid="ignore"),
+            pytest.raises(ModelError, match=r"numbers up to 65504\.0, as half"),
+        ):
+            stored(np.array([1.0, number], np.float32), similarity)
+
+
+def test_every_similarity_has_its_comparison():
+    assert tuple(COMPARISONS) == SIMILARITIES
