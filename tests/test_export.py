@@ -68,7 +68,7 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
     # The two slow steps are stood in for; the real ones are tested through the exported fixture.
     monkeypatch.setattr(
         export,
-        "_load",
+        "load_encoder",
         lambda _: SimpleNamespace(
             config=SimpleNamespace(hidden_size=16, num_hidden_layers=2, max_position_embeddings=128)
         ),

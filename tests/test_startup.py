@@ -62,14 +62,29 @@ USAGE_ERRORS = {
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
     "search reranked not at all": ["--index", "x", "--paper", "1", "--reranker", "y"],
     "search reranked too shallowly": ["--index", "x", "--topics", "y", "--rerank-depth", "0"],
+    "search transported without lambda": [
+        "--index=x",
+        "--text=y",
+        "--rerank=transport",
+        "--regularization=0",
+    ],
     "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
     "evaluate without run": ["--qrels", "x"],
     "datasets": ["nosuch", "--output", "x"],
     "export": ["encoder", "--model", "x"],
+    "export read in passes too short": ["encoder", "--model=x", "--output=y", "--max-tokens=9"],
     "tag": ["--input", "x", "--output", "-", "--resume"],
     "tag without input": ["--output", "y"],
     "train": ["tagger", "--output", "x", "--work", "y", "--seeds", "one"],
     "train without output": ["tagger", "--work", "y"],
+    "train without use": [
+        "encoder",
+        "--cocitations=x",
+        "--output=y",
+        "--work=z",
+        "--objective=ot",
+        "--aligner=a",
+    ],
 }
 
 
@@ -91,6 +106,10 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
             {"onnxruntime", "tokenizers"},
         ),
         (["--text", "One sentence. And another."], set()),
+        (
+            ["--paper", "s001", "--first-stage", "dense", "--rerank", "transport"],
+            {"jnius", "pyserini", "onnxruntime", "tokenizers"},
+        ),
         (["--paper", "s001", "--first-stage", "dense"], {"jnius", "pyserini", "onnxruntime", "tokenizers"}),
     ],
 )
@@ -122,6 +141,7 @@ def test_reranking_needs_no_pytorch(tiny_index, tiny_cross_encoder):
 def test_choices_of_search_are_those_of_its_modules():
     """They are written out in the command line, which may not load the modules for its help."""
     from qbe.models.reranker_files import RERANKER_PRECISIONS
+    from qbe.rerank.vector_matching import MATCHINGS
     from qbe.search.bm25 import QUERY_FORMS
     from qbe.search.fusion import FUSIONS
     from qbe.search.matching import MATCHES
@@ -135,6 +155,7 @@ def test_choices_of_search_are_those_of_its_modules():
     assert choices["match"] == tuple(MATCHES)
     assert choices["fusion"] == tuple(FUSIONS)
     assert choices["facets"] == FACETS
+    assert choices["rerank"] == ("none", "cross-encoder", *MATCHINGS)
     assert choices["rerank_precision"] == RERANKER_PRECISIONS
 
 
@@ -142,9 +163,14 @@ def test_defaults_of_reranking_are_those_of_its_modules():
     from qbe.models.reranker_files import resolve_reranker
     from qbe.rerank.open import open_reranker
     from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
+    from qbe.rerank.sinkhorn import REGULARIZATION
+    from qbe.rerank.vector_matching import PART_TEMPERATURE, WHOLE_TEMPERATURE
     from qbe.search.options import parser
 
     helps = {action.dest: action.help for action in parser()._actions}
+    temperatures = f"(default: {PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for whole abstracts)"
+    assert helps["temperature"].endswith(temperatures)
+    assert helps["regularization"].endswith(f"(default: {REGULARIZATION:g})")
     names = {"name": "reranker", "precision": "rerank_precision"}
     for parameter in inspect.signature(open_reranker).parameters.values():
         if parameter.default is not None and parameter.name != "threads":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qbe import _cli
 from qbe.errors import MissingDependencyError, UsageError
+from qbe.train.encoder_options import add_options, recipe
 from qbe.types import Facet
 
 
@@ -77,6 +78,13 @@ def parser() -> argparse.ArgumentParser:
     reranker.add_argument("--seeds", default="0,1,2", metavar="0,1,2", help="one model each, and their mean")
     reranker.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     reranker.add_argument("--threads", type=int, help="default: all processors this process may use")
+    encoder = commands.add_parser(
+        "encoder",
+        help="a sentence encoder",
+        description="Train a sentence encoder on co-citations with an objective of ASPIRE (Mysore et al., "
+        "2022), export it, and write its card. An interrupted call goes on with what is in --work.",
+    )
+    add_options(encoder, data)
     return parser
 
 
@@ -84,10 +92,8 @@ def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
     seeds = _seeds(options.seeds)
-    if options.command == "reranker":
-        _train_reranker(options, seeds, threads)
-    else:
-        _train_tagger(options, seeds, threads)
+    train = {"tagger": _train_tagger, "reranker": _train_reranker, "encoder": _train_encoder}
+    train[options.command](options, seeds, threads)
 
 
 def _seeds(text: str) -> tuple[int, ...]:
@@ -149,6 +155,31 @@ def _train_tagger(options: argparse.Namespace, seeds: tuple[int, ...], threads: 
     figures = card.training["test"]
     found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
     print(f"{options.output}: {found} on CSAbstruct's test split")
+
+
+def _train_encoder(options: argparse.Namespace, seeds: tuple[int, ...], threads: int) -> None:
+    wanted = recipe(options)
+    leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
+    with _training_packages():
+        from qbe.models.registry import DEFAULT_ENCODER
+        from qbe.train.encoder import train_encoder
+        from qbe.train.encoder_data import Sources
+    found = train_encoder(
+        Sources(tuple(options.cocitations), options.dev, leave_out),
+        options.output,
+        options.work,
+        seeds,
+        threads,
+        recipe=wanted,
+        start=options.encoder or DEFAULT_ENCODER,
+        aligner=options.aligner,
+        device=options.device,
+    )
+    cosines = ", ".join(f"{key} {value['min_cosine']:.5f}" for key, value in found.card.parity.items())
+    print(
+        f"{options.output}: {wanted.objective}, loss on dev {found.before:.4f} to {found.after:.4f}; "
+        f"smallest cosine against PyTorch: {cosines}"
+    )
 
 
 def _in_data(name: str, option: str) -> Path:

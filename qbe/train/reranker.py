@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
@@ -27,18 +26,19 @@ from qbe.models.reranker_files import (
 )
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
+from qbe.train.checkpoint import best_weights
+from qbe.train.device import fast_kind
 from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
 from qbe.train.reranker_card import describe
-from qbe.train.reranker_checkpoint import best_weights
-from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, spearman, with_weights
+from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, spearman
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading, collect
 from qbe.train.unlabelled import TitleIndex
+from qbe.train.weights import Weights, copied, mean, with_weights
 from qbe.train.work import claim, made_from, record
 from qbe.types import Facet, Paper, Query
 
 log = logging.getLogger(__name__)
-Weights = Mapping[str, Tensor]
 
 
 class Sources(NamedTuple):
@@ -105,9 +105,9 @@ def train_rerankers(
     torch.set_num_threads(threads)
     trunk = Encoder.open(encoder, threads=threads)
     data = _read(sources, trunk, recipe, work)
-    network = Network(weights, recipe.joint, _kind(device)).to(device)
+    network = Network(weights, recipe.joint, fast_kind(device)).to(device)
     papers = Papers(network, data.readings)
-    untrained = _copy(network)
+    untrained = copied(network)
     found: dict[str, Weights] = {}
     for seed in seeds:
         begin = untrained if start is None else best_weights(start / f"seed-{seed}.pt")
@@ -123,9 +123,9 @@ def train_rerankers(
             work / f"seed-{seed}.pt",
             facets=facets,
         )
-        found[f"seed {seed}"] = _copy(network)
+        found[f"seed {seed}"] = copied(network)
     if len(seeds) > 1:
-        found["mean"] = _mean(list(found.values()))
+        found["mean"] = mean(list(found.values()))
     network.load_state_dict(dict(untrained), strict=False)
     dev = {"untrained": spearman(network, papers, data.dev)}
     for name, each in found.items():
@@ -164,21 +164,6 @@ def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Dat
     log.info("%d queries to learn from, %d to choose on; %d papers left out", len(kept), len(dev), len(seen))
     papers = {identity: paper for identity, (paper, _) in found.items()}
     return Data(kept, dev, papers, {identity: reading for identity, (_, reading) in found.items()})
-
-
-def _kind(device: str) -> torch.dtype:
-    """bfloat16 where the processor multiplies in it."""
-    fast = torch.cpu._is_avx512_bf16_supported() if device == "cpu" else torch.cuda.is_bf16_supported()
-    return torch.bfloat16 if fast else torch.float32
-
-
-def _copy(network: Network) -> Weights:
-    return {name: part.detach().clone() for name, part in network.learned.items()}
-
-
-def _mean(weights: Iterable[Weights]) -> Weights:
-    every = list(weights)
-    return {name: torch.stack([each[name] for each in every]).mean(0) for name in every[0]}
 
 
 def publish(

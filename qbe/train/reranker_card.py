@@ -55,13 +55,13 @@ def _data(digests: Mapping[str, str]) -> str:
 
 
 def _start(training: Mapping[str, Any]) -> list[str]:
-    """What the weights had learned before, where training went on from another."""
-    if "start" not in training:
-        return []
-    return [
-        "Each seed went on from its weights of an earlier training, of:",
-        _data(training["start"]["data"]),
-    ]
+    """What the weights had learned before, the latest first, where training went on from others."""
+    parts: list[str] = []
+    while "start" in training:
+        before = "These" if parts else "Each seed"
+        training = training["start"]
+        parts += [f"{before} went on from weights of an earlier training, of:", _data(training["data"])]
+    return parts
 
 
 def _wrapped(part: str) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
+from qbe.train.checkpoint import Progress, load, save
 from qbe.train.graded_pairs import GradedLists, GradedPair
-from qbe.train.reranker_checkpoint import Progress, load, save
+from qbe.train.pace import share, tired
 from qbe.train.reranker_loss import LOSSES
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading
+from qbe.train.weights import with_weights
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
@@ -105,11 +107,11 @@ def fit(
     best = {name: part.clone() for name, part in mean.items()}
     progress = Progress(0, ())
     if checkpoint.exists():
-        progress = load(checkpoint, network, optimizer, mean, best)
+        progress = load(checkpoint, network, optimizer, mean=mean, best=best)
         log.info("seed %d goes on after step %d of %d", seed, progress.step, total)
     loss_of, last = LOSSES[schedule.loss], None if stop_after is None else progress.step + stop_after
     losses: list[float] = []
-    while progress.step < total and not _tired(progress.dev, schedule.patience):
+    while progress.step < total and not tired(progress.dev, schedule.patience):
         epoch, place = divmod(progress.step, per_epoch)
         order = random.Random(f"{seed}-{epoch}").sample(queries, len(queries))
         chosen = order[place * schedule.queries : (place + 1) * schedule.queries]
@@ -137,7 +139,7 @@ def fit(
         if progress.step % every == 0 or progress.step % per_epoch == 0 or progress.step == last:
             log.info("seed %d, step %d of %d: loss %.4f", seed, progress.step, total, np.mean(losses))
             losses.clear()
-            save(checkpoint, network, optimizer, mean, best, progress)
+            save(checkpoint, network, optimizer, progress, mean=mean, best=best)
         if progress.step == last:
             break
     network.load_state_dict(best, strict=False)
@@ -149,12 +151,6 @@ def thinned(pairs: Sequence[GradedPair], unrelated: int, ranks: random.Random) -
     none = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
     dropped = set(ranks.sample(none, max(0, len(none) - unrelated)))
     return [pair for place, pair in enumerate(pairs) if place not in dropped]
-
-
-def share(step: int, total: int) -> float:
-    """The part of the full learning rate at a step: up over a tenth of the steps, then down to nothing."""
-    warm = max(1, total // 10)
-    return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 
 
 def spearman(network: Network, papers: Papers, lists: GradedLists) -> tuple[float, ...]:
@@ -180,16 +176,6 @@ def correlation(scores: Sequence[float], grades: Sequence[float]) -> list[float]
     return [float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0]
 
 
-def with_weights(network: Network, weights: Mapping[str, Tensor], call: Callable[[], Any]) -> Any:
-    """What a call gives while the network has other weights."""
-    own = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
-    network.load_state_dict(dict(weights), strict=False)
-    try:
-        return call()
-    finally:
-        network.load_state_dict(own, strict=False)
-
-
 def _optimizer(network: Network, schedule: Schedule) -> torch.optim.AdamW:
     rates: dict[float, list[nn.Parameter]] = {}
     for name, part in network.learned.items():
@@ -206,10 +192,6 @@ def _optimizer(network: Network, schedule: Schedule) -> torch.optim.AdamW:
         for rate, parts in rates.items()
     ]
     return torch.optim.AdamW(groups, betas=(0.9, 0.98))
-
-
-def _tired(dev: Sequence[float], patience: int) -> bool:
-    return bool(dev) and len(dev) - 1 - dev.index(max(dev)) >= patience
 
 
 def _remember(mean: Mapping[str, Tensor], learned: Mapping[str, Tensor], memory: float) -> None:

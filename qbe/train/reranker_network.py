@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from qbe.rerank.late_interaction import FEATURES
 from qbe.train.reranker_reading import Reading
+from qbe.train.weights import learned
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
@@ -165,7 +166,7 @@ class Network(nn.Module):
     @property
     def learned(self) -> dict[str, nn.Parameter]:
         """The parameters that learn, by name."""
-        return {name: part for name, part in self.named_parameters() if part.requires_grad}
+        return learned(self)
 
     @torch.no_grad()
     def read_below(self, papers: Sequence[Reading]) -> list[Tensor]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from qbe.errors import ModelError
-from qbe.train.reranker_network import Network
+from qbe.train.weights import learned
 
 
 class Progress(NamedTuple):
-    """Where a fit stands: steps done, and mean dev Spearman after each epoch."""
+    """Where a fit stands: steps done, and the figure on dev after each epoch."""
 
     step: int
     dev: tuple[float, ...]
@@ -23,18 +23,16 @@ class Progress(NamedTuple):
 
 def save(
     path: Path,
-    network: Network,
-    optimizer: torch.optim.AdamW,
-    mean: Mapping[str, Tensor],
-    best: Mapping[str, Tensor],
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
     progress: Progress,
+    **weights: Mapping[str, Tensor],
 ) -> None:
-    """Keep the state of a fit; the file is the old one or the new."""
+    """Keep the state of a fit, and other ``weights`` by their names; the file is the old one or the new."""
     state = {
-        "network": {name: part.detach() for name, part in network.learned.items()},
+        "network": {name: part.detach() for name, part in learned(network).items()},
         "optimizer": optimizer.state_dict(),
-        "mean": dict(mean),
-        "best": dict(best),
+        **{name: dict(parts) for name, parts in weights.items()},
         "step": progress.step,
         "dev": list(progress.dev),
     }
@@ -51,19 +49,18 @@ def best_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def load(
-    path: Path,
-    network: Network,
-    optimizer: torch.optim.AdamW,
-    mean: dict[str, Tensor],
-    best: dict[str, Tensor],
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, **weights: dict[str, Tensor]
 ) -> Progress:
-    """Put the state of a fit back where it was; raises ModelError for a checkpoint that cannot be read."""
+    """Put the state of a fit back where it was, and other weights into the dictionaries of their names.
+
+    Raises ModelError for a checkpoint that cannot be read.
+    """
     with _reading(path):
         state = torch.load(path, weights_only=True)
         network.load_state_dict(state["network"], strict=False)
         optimizer.load_state_dict(state["optimizer"])
-        mean.update(state["mean"])
-        best.update(state["best"])
+        for name, parts in weights.items():
+            parts.update(state[name])
         return Progress(state["step"], tuple(state["dev"]))
 
 

@@ -1,0 +1,93 @@
+"""Entropic optimal transport between two sets of sentences, differentiable."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+FIRST_EXTENT = 10.0
+"""Largest cost, in units of the regularization, that annealing begins with."""
+ROUNDS = 10
+"""Rounds at each strength while annealing, and between two looks at the marginals."""
+
+
+def transport(
+    costs: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    regularization: float = 20.0,
+    tolerance: float = 1e-3,
+    most: int = 200,
+) -> Tensor:
+    """What it costs (pairs,) to carry the masses of the rows to the columns.
+
+    ``costs`` is (pairs, rows, columns); ``rows`` (pairs, rows) and ``columns`` (pairs, columns) are
+    logarithms of masses that sum to 1, minus infinity where there is only padding. The value is
+
+        min over plans P with these marginals of  <P, C> + KL(P | rows x columns) / lambda
+
+    (Cuturi, 2013; lambda is ``regularization``), which is what geomloss gives ASPIRE in training, with the
+    blur 1 / lambda. It is found as its dual at the optimal potentials f and g,
+
+        <rows, f> + <columns, g> - (sum of P - 1) / lambda,  P_ij = r_i c_j exp(lambda (f_i + g_j - C_ij)),
+
+    these held constant: by the envelope theorem (Peyré and Cuturi, 2019, section 9.1) the gradient with
+    respect to the costs is then the plan P, and with respect to the masses the potentials. Rounds end when
+    the plan's marginals are held within ``tolerance`` (summed over the rows), or after ``most`` of them.
+    Computed in double precision; the result is of the costs' precision.
+    """
+    exact = costs.double()
+    log_rows, log_columns = rows.double(), columns.double()
+    f, g = potentials(
+        exact.detach(), log_rows.detach(), log_columns.detach(), regularization, tolerance, most
+    )
+    exponents = _log_plan(exact, log_rows, log_columns, f, g, regularization)
+    excess = exponents.exp().sum((1, 2)) - 1
+    value = (log_rows.exp() * f).sum(1) + (log_columns.exp() * g).sum(1) - excess / regularization
+    return value.to(costs.dtype)
+
+
+@torch.no_grad()
+def potentials(
+    costs: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    regularization: float = 20.0,
+    tolerance: float = 1e-3,
+    most: int = 200,
+) -> tuple[Tensor, Tensor]:
+    """Potentials f (pairs, rows) and g (pairs, columns) by Sinkhorn's rounds on logarithms.
+
+    The strength of the regularization is annealed: from one that sees all costs as nearly alike it doubles
+    to the one asked for, so that large costs need no more rounds than small ones.
+    """
+    extent = regularization * float(costs.max()) / FIRST_EXTENT
+    stages = max(0, math.ceil(math.log2(extent))) if extent > 0 else 0
+    f, g = torch.zeros_like(rows), torch.zeros_like(columns)
+    for stage in range(stages, -1, -1):
+        strength = regularization / 2**stage
+        to_rows = columns.unsqueeze(1) - strength * costs
+        to_columns = rows.unsqueeze(2) - strength * costs
+        u, v = strength * f, strength * g
+        for number in range(1, (most if stage == 0 else ROUNDS) + 1):
+            before, u = u, -torch.logsumexp(to_rows + v.unsqueeze(1), 2)
+            v = -torch.logsumexp(to_columns + u.unsqueeze(2), 1)
+            if stage == 0 and number % ROUNDS == 0:
+                # A round ends with the columns held, and leaves the rows off by as much as u then moves.
+                off = rows.exp() * torch.expm1(before - u).abs()
+                if float(off.sum(1).max()) <= tolerance:
+                    break
+        f, g = u / strength, v / strength
+    return f, g
+
+
+def _log_plan(
+    costs: Tensor, rows: Tensor, columns: Tensor, f: Tensor, g: Tensor, regularization: float
+) -> Tensor:
+    """Logarithms of a plan, minus infinity, without gradient, where there is padding."""
+    seen = rows.isfinite().unsqueeze(2) & columns.isfinite().unsqueeze(1)
+    masses = torch.where(seen, rows.unsqueeze(2) + columns.unsqueeze(1), 0.0)
+    gains = f.unsqueeze(2) + g.unsqueeze(1) - costs
+    return torch.where(seen, masses + regularization * gains, -math.inf)
