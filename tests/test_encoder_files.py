@@ -127,13 +127,24 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
     assert first.identity == {**second.identity, "precision": "int8"}
 
 
-def test_an_export_under_way_or_failing_is_told(model, cache, monkeypatch):
+def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypatch, caplog):
     destination = cached_export(ENCODER, "model", sha256(model / "model.safetensors"))
-    with (
-        lock(destination.with_name(destination.name + ".lock")),
-        pytest.raises(ModelError, match="another process"),
-    ):
-        resolve_encoder(str(model))
+    waited = []
+
+    def ready(seconds):
+        if waited:  # at the second look the other process has come to its end
+            shutil.copytree(tiny_encoder, destination)
+        waited.append(seconds)
+
+    monkeypatch.setattr(exports.time, "sleep", ready)
+    caplog.set_level("INFO")
+    with lock(destination.with_name(destination.name + ".lock")):
+        assert resolve_encoder(str(model)).folder == destination
+    assert waited == [exports.LOOK_AGAIN] * 2
+    assert caplog.messages == ["another process is exporting the encoder model: waiting for it ..."]
+
+
+def test_an_export_that_fails_is_told(model, cache, monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe.export: the reason\n")
     monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe\.export: the reason"):

@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,9 @@ Sources = tuple[tuple[str, ...], ...]
 
 SOURCES: Sources = (("config.json",), ("model.safetensors",), ("tokenizer.json",))
 """A model as Hugging Face lays it out."""
+
+LOOK_AGAIN = 0.5
+"""Seconds between two looks at an export that another process is making."""
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -100,23 +104,34 @@ def export_once(
     variant: str = "",
 ) -> Path:
     """The cached export of the model in ``folder``, made now where there is none yet, with further
-    ``options`` of the command.
+    ``options`` of the command. Where another process is making it, that is waited for.
+
+    Raises ModelError where it fails.
     """
     check_source(kind, folder, kind.sources)
     destination = cached_export(kind, name, sha256(weights_file(kind, folder)), variant)
-    with lock(destination.with_name(destination.name + ".lock")) as alone:
-        if (destination / kind.card).is_file():
-            return destination
-        if not alone:
-            raise ModelError(f"another process is exporting {name} to {destination}; try again in a minute")
-        log.info("exporting the %s %s to ONNX, once, into %s ...", kind.noun, name, destination)
-        command = [sys.executable, "-m", "qbe.export", kind.command, "--model", str(folder)]
-        command += ["--name", name, "--source", source, "--output", str(destination), *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "qbe.export", kind.command, "--model", str(folder)]
+    command += ["--name", name, "--source", source, "--output", str(destination), *options]
+    waiting = False
+    while True:
+        with lock(destination.with_name(destination.name + ".lock")) as alone:
+            if (destination / kind.card).is_file():
+                return destination
+            if alone:
+                log.info("exporting the %s %s to ONNX, once, into %s ...", kind.noun, name, destination)
+                _run(command, f"the {kind.noun} {name}")
+                return destination
+        if not waiting:
+            log.info("another process is exporting the %s %s: waiting for it ...", kind.noun, name)
+        waiting = True
+        time.sleep(LOOK_AGAIN)
+
+
+def _run(command: Sequence[str], what: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = done.stderr.strip().splitlines() or ["no message"]
-        raise ModelError(f"exporting the {kind.noun} {name} failed: {reason[-1]}")
-    return destination
+        raise ModelError(f"exporting {what} failed: {reason[-1]}")
 
 
 def download(noun: str, name: str, files: Sequence[str]) -> Path:
