@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.pop("COLUMNS", None)  # which pytest-xdist tells its processes; tables are as wide as without it
+
 
 @pytest.fixture(scope="session")
 def qbe_data() -> Path:
