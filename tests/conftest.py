@@ -135,3 +135,26 @@ def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     folder = tmp_path_factory.mktemp("indexes") / "sample"
     build_index(folder, BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder)))
     return folder
+
+
+@pytest.fixture
+def search(tiny_index, capsys):
+    """Run the command in this process; gives what it printed."""
+    from qbe.search.__main__ import main
+
+    def run(*arguments: object, folder: Path = tiny_index) -> str:
+        main(["--index", str(folder), *map(str, arguments)])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """The sums of one thread are the same in every process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

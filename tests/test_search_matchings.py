@@ -24,17 +24,6 @@ def index(tiny_index) -> Iterator[Index]:
         yield index
 
 
-@pytest.fixture
-def search(tiny_index, capsys):
-    """Run the command in this process; gives what it printed."""
-
-    def run(*arguments: object, folder: Path = tiny_index) -> str:
-        main(["--index", str(folder), *map(str, arguments)])
-        return capsys.readouterr().out
-
-    return run
-
-
 @pytest.mark.parametrize("name", MATCHINGS)
 def test_a_pool_is_ranked_by_the_matching_alone(search, index, sample, name, tmp_path):
     topics, pools = sample / "topics.tsv", sample / "pools.tsv"

@@ -5,7 +5,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -280,17 +279,6 @@ def test_json_explains_reranking():
 
 
 # The command.
-
-
-@pytest.fixture
-def search(tiny_index, capsys):
-    """Run the command in this process; gives what it printed."""
-
-    def run(*arguments: object, folder: Path = tiny_index) -> str:
-        main(["--index", str(folder), *map(str, arguments)])
-        return capsys.readouterr().out
-
-    return run
 
 
 @pytest.fixture(scope="session")

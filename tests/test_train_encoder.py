@@ -56,14 +56,7 @@ from qbe.types import Paper, Query, Sentence
 
 NONE = TitleIndex([])
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The sums of one thread are the same in every process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -45,14 +45,7 @@ from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading, collect, read
 from qbe.types import Facet, Paper, Query, Sentence
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The sums of one thread are the same in every process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # What the network reads.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qbe.models.convention import L2
 from qbe.models.encoder_files import EncoderCard
 from qbe.train.encoder_recipe import OBJECTIVES, Recipe
+from qbe.train.markdown import joined
 
 
 def describe(card: EncoderCard, training: Mapping[str, Any], recipe: Recipe) -> str:
@@ -48,7 +48,7 @@ def describe(card: EncoderCard, training: Mapping[str, Any], recipe: Recipe) -> 
         f"Papers with a title like that of one in the last file are left out. Seeds: "
         f"{', '.join(map(str, training['seeds']))}.",
     ]
-    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+    return joined(parts)
 
 
 def _vectors(similarity: str) -> str:
@@ -79,7 +79,3 @@ def _parity(parity: Mapping[str, Mapping[str, float]]) -> str:
     for precision, found in parity.items():
         lines.append(f"| {precision} | {found['max_abs_difference']:.2g} | {found['min_cosine']:.5f} |")
     return "\n".join(lines)
-
-
-def _wrapped(part: str) -> str:
-    return part if part.startswith(("|", "#", "-")) else textwrap.fill(part, 110, break_on_hyphens=False)

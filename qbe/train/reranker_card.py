@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qbe.models.reranker_files import FacetRerankersCard
 from qbe.rerank.late_interaction import FEATURES
+from qbe.train.markdown import joined
 from qbe.types import Facet
 
 
@@ -47,7 +47,7 @@ def describe(card: FacetRerankersCard, size: int) -> str:
         "English abstracts of computer science; elsewhere untested. The grades are those of large language "
         "models that followed CSFCube's published definitions.",
     ]
-    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+    return joined(parts)
 
 
 def _data(digests: Mapping[str, str]) -> str:
@@ -62,10 +62,6 @@ def _start(training: Mapping[str, Any]) -> list[str]:
         training = training["start"]
         parts += [f"{before} went on from weights of an earlier training, of:", _data(training["data"])]
     return parts
-
-
-def _wrapped(part: str) -> str:
-    return part if part.startswith(("|", "#", "-")) else textwrap.fill(part, 110, break_on_hyphens=False)
 
 
 def _figures(rows: Mapping[str, Sequence[float]]) -> str:

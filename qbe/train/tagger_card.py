@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from qbe.models.tagger_files import HEAD, TaggerCard
 from qbe.train.csabstruct import LABELS
+from qbe.train.markdown import joined
 from qbe.train.tagger_scores import Scores
 
 
@@ -45,11 +45,7 @@ def describe(card: TaggerCard, measured: Scores, size: int) -> str:
         "window of the encoder (512 tokens): of a very long abstract later windows are read apart, and only "
         "the chain of labels connects them.",
     ]
-    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
-
-
-def _wrapped(part: str) -> str:
-    return part if part.startswith(("|", "#", "-")) else textwrap.fill(part, 110, break_on_hyphens=False)
+    return joined(parts)
 
 
 def _what(card: TaggerCard, size: int) -> str:

@@ -1,0 +1,15 @@
+"""Model cards' text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Markdown out of its parts: paragraphs are wrapped, tables, headings and lists stay as they are."""
+    return "\n\n".join(map(_wrapped, parts)) + "\n"
+
+
+def _wrapped(part: str) -> str:
+    return part if part.startswith(("|", "#", "-")) else textwrap.fill(part, 110, break_on_hyphens=False)
