@@ -47,8 +47,9 @@ def main(argv: list[str]) -> None:
     print(machine(threads, PACKAGES))
 
     from qbe.models.encoder_files import resolve_encoder
+    from qbe.models.registry import BASE_ENCODER
 
-    files = {precision: resolve_encoder(precision=precision) for precision in ("int8", "fp32")}
+    files = {precision: resolve_encoder(BASE_ENCODER, precision) for precision in ("int8", "fp32")}
     count_tokens = _token_counter(files["int8"])
     limit = files["int8"].card.max_tokens
     name, chosen = papers(options.corpus, options.papers, lambda paper: count_tokens(paper) <= limit)
@@ -157,10 +158,10 @@ def _peer(files: EncoderFiles, dtype: str) -> Any:
     from transformers.utils import logging
 
     from qbe.files import sha256
-    from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+    from qbe.models.registry import BASE_ENCODER, ENCODERS
 
     logging.disable_progress_bar()
-    entry = ENCODERS[DEFAULT_ENCODER]
+    entry = ENCODERS[BASE_ENCODER]
     specification = importlib.util.find_spec(entry.package)
     assert specification is not None
     assert specification.origin is not None

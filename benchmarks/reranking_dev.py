@@ -35,6 +35,8 @@ from qbe.types import Facet, Query
 Grades = Mapping[str, Mapping[str, Sequence[float]]]
 Scores = Mapping[tuple[str, Facet], np.ndarray]
 
+WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
 
 def read_grades(path: Path) -> Grades:
     """Grades by query and candidate, one a facet."""
@@ -69,6 +71,34 @@ def figures(scores: Scores, grades: Grades) -> list[float]:
         correlations.append(float(correlation))
         gains.append(float(gain))
     return [*correlations, float(np.mean(correlations)), *gains, float(np.mean(gains))]
+
+
+def gains_by_query(scores: Scores, grades: Grades) -> np.ndarray:
+    """NDCG%20 of each query (queries,), mean of the facets whose grades are not all alike."""
+    found = []
+    for query, pool in grades.items():
+        values = []
+        for number, facet in enumerate(Facet):
+            wanted = [row[number] for row in pool.values()]
+            if len(set(wanted)) > 1:
+                order = np.argsort(-scores[query, facet], kind="stable")
+                values.append(100 * ndcg_percent([wanted[place] for place in order], wanted))
+        if values:
+            found.append(float(np.mean(values)))
+    return np.array(found)
+
+
+def one_standard_error(rows: Mapping[float, np.ndarray]) -> float:
+    """The smallest weight whose mean lies within one standard error of the best one's, the error being that
+    of the paired difference: the rule of Breiman et al. (1984), by which what learned less counts for more
+    where the data do not tell the two apart.
+    """
+    best = rows[max(rows, key=lambda weight: float(rows[weight].mean()))]
+    for weight in sorted(rows):
+        lost = best - rows[weight]
+        if lost.mean() <= lost.std(ddof=1) / np.sqrt(len(lost)):
+            return weight
+    raise AssertionError("the best lies within any distance of itself")
 
 
 def ranked(index: Index, grades: Grades, score: Callable[[Query, Sequence[str]], Sequence[float]]) -> Scores:
@@ -145,8 +175,12 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
     show("reranker alone", figures(second, grades))
     for stage in FIRST_STAGES:
         first = ranked(index, grades, first_stage(index, stage))
-        for weight in (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
-            show(f"{stage}, reranker's weight {weight}", figures(mixed(first, second, weight), grades))
+        rows = {}
+        for weight in WEIGHTS:
+            both = mixed(first, second, weight)
+            show(f"{stage}, reranker's weight {weight}", figures(both, grades))
+            rows[weight] = gains_by_query(both, grades)
+        print(f"{stage}: smallest weight within one standard error of the best: {one_standard_error(rows)}")
     if options.budgets:
         for query_tokens, candidate_tokens in (
             (64, 384),

@@ -84,11 +84,11 @@ def write_classifier(folder: Path) -> None:
     from transformers.utils import logging
 
     from qbe.models.encoder_files import packaged_weights
-    from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+    from qbe.models.registry import BASE_ENCODER, ENCODERS
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # it would warn that the head is new, as meant here
-    source = packaged_weights(ENCODERS[DEFAULT_ENCODER])
+    source = packaged_weights(ENCODERS[BASE_ENCODER])
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(str(source), num_labels=1)
     model.save_pretrained(str(folder))

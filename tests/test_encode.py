@@ -15,7 +15,7 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.windows import SpecialTokens, Window, windows
 from qbe.errors import ModelError
 from qbe.models.encoder_files import resolve_encoder
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.types import Paper, Sentence
 
 CLS, SEP, UNK = SPECIAL = SpecialTokens(2, 3, 1)
@@ -250,7 +250,7 @@ def original():
     """The default encoder's original weights in PyTorch: a function of token ids to states."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    entry = ENCODERS[DEFAULT_ENCODER]
+    entry = ENCODERS[BASE_ENCODER]
     folder = Path(importlib.util.find_spec(entry.package).origin).parent / entry.folder
     model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, local_files_only=True).eval()
 

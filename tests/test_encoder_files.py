@@ -16,7 +16,7 @@ from qbe.files import lock, sha256
 from qbe.models import encoder_files, exports
 from qbe.models.encoder_files import CARD, ENCODER, EXPORT_FORMAT, EncoderFiles, read_card, resolve_encoder
 from qbe.models.exports import cached_export
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, ENCODERS
 from qbe.models.session import open_session
 
 
@@ -70,7 +70,7 @@ def test_names_that_are_no_encoder_are_refused(cache):
     with pytest.raises(ModelError, match=f"known by name .{DEFAULT_ENCODER}"):
         resolve_encoder("no-such-encoder")
     with pytest.raises(UsageError, match="expected a precision"):
-        resolve_encoder(DEFAULT_ENCODER, "int4")
+        resolve_encoder(BASE_ENCODER, "int4")
     assert not cache.exists()
 
 
@@ -79,7 +79,7 @@ def registry_entry(monkeypatch, package: Path, digests: dict[str, str]) -> None:
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text("raise AssertionError('the code of the package was run')")
     monkeypatch.syspath_prepend(package.parent)
-    entry = replace(ENCODERS[DEFAULT_ENCODER], name="known", package=package.name, digests=digests)
+    entry = replace(ENCODERS[BASE_ENCODER], name="known", package=package.name, digests=digests)
     monkeypatch.setattr(encoder_files, "ENCODERS", {"known": entry})
 
 

@@ -4,13 +4,15 @@ import json
 
 import pytest
 
+from qbe.encode.encoder import Encoder
+from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.tagger_files import resolve_tagger
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder, open_trunk
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 MICRO_F1, FOLDED = 80.0, 85.0
-"""Floors on CSAbstruct's test split."""
+"""Floors on CSAbstruct's test split, on the encoder that it was trained on."""
 
 SIZE = 30e6
 """Bytes that the package may carry for it."""
@@ -22,7 +24,9 @@ def tagging():
     return TaggingEncoder(open_trunk(tagger, 2), tagger, "predicted")
 
 
-def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, tagging):
+@pytest.mark.parametrize("trunk", [BASE_ENCODER, DEFAULT_ENCODER])
+def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, trunk):
+    tagging = TaggingEncoder(Encoder.open(trunk, threads=2), Tagger.open(), "predicted")
     records = [json.loads(line) for line in (qbe_data / "csabstruct" / "test.jsonl").read_text().splitlines()]
     papers = [Paper("test", "", tuple(map(Sentence, record["sentences"]))) for record in records]
     true = [label for record in records for label in record["labels"]]
@@ -32,10 +36,13 @@ def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, tagging):
     right = sum(map(str.__eq__, true, found))
     folded = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, found, strict=True))
     micro_f1, folded = 100 * right / len(true), 100 * folded / len(true)
-    assert micro_f1 >= MICRO_F1
-    assert folded >= FOLDED
-    card = resolve_tagger().card.training["test"]  # int8 differs a little between families of processors
-    assert (micro_f1, folded) == pytest.approx((card["micro_f1"], card["folded"]), abs=0.3)
+    card = resolve_tagger().card
+    noted = {card.trunk["name"]: card.training, **{one["name"]: one["measured"] for one in card.also_reads}}
+    expected = noted[trunk]["test"]  # int8 differs a little between families of processors
+    assert (micro_f1, folded) == pytest.approx((expected["micro_f1"], expected["folded"]), abs=0.3)
+    if trunk == BASE_ENCODER:
+        assert micro_f1 >= MICRO_F1
+        assert folded >= FOLDED
 
 
 def test_labels_of_a_plain_abstract(tagging):

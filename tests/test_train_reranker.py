@@ -696,7 +696,7 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
     from qbe.models.encoder_files import packaged_weights
-    from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+    from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.train.graded_pairs import MORE_PAIRS
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
@@ -712,7 +712,7 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
         tmp_path / "csfcube" / "abstracts-csfcube-preds.jsonl",
     )
     own = Sources((Path("a.tsv"), Path("b.tsv")), Path("c.tsv"), Path("d.jsonl"), Path("e.jsonl"))
-    weights = packaged_weights(ENCODERS[DEFAULT_ENCODER])
+    weights = packaged_weights(ENCODERS[BASE_ENCODER])
     assert calls == [
         (
             (default, weights, Path("out"), Path("work"), (0, 1, 2), 2),

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     side.add_argument("--bm25-only", action="store_true", help="no vectors")
     side.add_argument("--dense-only", action="store_true", help="no Lucene postings (needs no Java)")
     parser.add_argument(
-        "--encoder", help="name in the registry, a folder, or a hub name (default: all-MiniLM-L6-v2)"
+        "--encoder", help="name in the registry, a folder, or a hub name (default: facet-encoder)"
     )
     parser.add_argument(
         "--precision", choices=("int8", "fp32"), default="int8", help="of the encoder (default: %(default)s)"

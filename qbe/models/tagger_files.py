@@ -22,7 +22,9 @@ class TaggerCard:
     """What a tagger states of itself.
 
     ``trunk`` names the encoder whose token states it reads (``name``, ``weights_sha256``) and
-    ``layers`` which of them, 0 being the embeddings. ``begin``, ``end`` (labels) and ``transitions``
+    ``layers`` which of them, 0 being the embeddings. ``also_reads`` holds, in the same form, encoders whose
+    states are so near that it reads them, too, each with its figures there (``measured``).
+    ``begin``, ``end`` (labels) and ``transitions``
     (labels, labels; from row to column) are the scores of its chain of labels. ``files`` holds
     SHA-256 by file name; ``training`` the recipe, data and figures.
     """
@@ -36,6 +38,12 @@ class TaggerCard:
     transitions: Sequence[Sequence[float]]
     files: Mapping[str, str]
     training: Mapping[str, Any]
+    also_reads: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def trunks(self) -> Sequence[Mapping[str, Any]]:
+        """All encoders that it reads, the one to open where none is at hand first."""
+        return (*self.also_reads, self.trunk)
 
 
 @dataclass(frozen=True, slots=True)

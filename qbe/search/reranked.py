@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""
 
-RERANK_WEIGHT = 0.8
+RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
 
 MATCHING_WEIGHT = 1.0

@@ -56,10 +56,10 @@ class Tagger:
         return {"name": self.card.name, "sha256": head, "trunk": self.card.trunk["weights_sha256"]}
 
     def shares(self, encoder: Encoder) -> bool:
-        """Whether it reads this encoder's states: of the same weights, and of sentences in their context."""
+        """Whether it reads this encoder's states: of weights it knows, and of sentences in their context."""
         card = encoder.files.card
         in_context = card.convention.layout == TITLE_ABSTRACT and card.adapter is None
-        return in_context and card.weights_sha256 == self.card.trunk["weights_sha256"]
+        return in_context and any(card.weights_sha256 == one["weights_sha256"] for one in self.card.trunks)
 
     def read(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
         """Label scores (sentences, labels) of a window.

@@ -62,11 +62,11 @@ class TaggingEncoder:
 
 
 def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
-    """The encoder that a tagger reads, found by the name in its card.
+    """An encoder that a tagger reads, found by the name in its card.
 
     Raises ModelError when the one of that name has other weights.
     """
-    trunk = tagger.card.trunk
+    trunk = tagger.card.trunks[0]
     encoder = Encoder.open(trunk["name"], threads=threads)
     if not tagger.shares(encoder):
         raise ModelError(

@@ -85,6 +85,31 @@ def parser() -> argparse.ArgumentParser:
         "2022), export it, and write its card. An interrupted call goes on with what is in --work.",
     )
     add_options(encoder, data)
+    facets = commands.add_parser(
+        "facet-encoder",
+        help="the facet encoder, out of trained facet rerankers",
+        description="Make the facet encoder out of the weights of trained facet rerankers, measure it, and "
+        "write its model card. Minutes; nothing is trained.",
+    )
+    facets.add_argument(
+        "--rerankers", type=Path, required=True, metavar="DIR", help="the --work of their training"
+    )
+    facets.add_argument("--dev", type=Path, metavar="FILE", help=f"graded pairs to measure on {data}")
+    facets.add_argument("--corpus", type=Path, metavar="FILE", help=f"the pairs' papers {data}")
+    facets.add_argument("--output", type=Path, required=True, metavar="DIR", help="the encoder's folder")
+    facets.add_argument("--seeds", default="0,1,2", metavar="0,1,2", help="of the rerankers (default: all)")
+    facets.add_argument("--threads", type=int, help="default: all processors this process may use")
+    admit = commands.add_parser(
+        "admit",
+        help="a tagger on another encoder than it was trained on",
+        description="Measure a facet tagger on the states of an encoder whose layers are near those it was "
+        "trained on, and note in its card that it may read them.",
+    )
+    admit.add_argument("--tagger", type=Path, required=True, metavar="DIR", help="the tagger's folder")
+    admit.add_argument("--encoder", required=True, metavar="NAME_OR_FOLDER", help="the encoder")
+    admit.add_argument("--csabstruct", type=Path, metavar="DIR", help=f"its train, dev, test.jsonl {data}")
+    admit.add_argument("--threads", type=int, help="default: all processors this process may use")
+    admit.set_defaults(seeds="0")
     return parser
 
 
@@ -92,7 +117,13 @@ def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
     seeds = _seeds(options.seeds)
-    train = {"tagger": _train_tagger, "reranker": _train_reranker, "encoder": _train_encoder}
+    train = {
+        "tagger": _train_tagger,
+        "reranker": _train_reranker,
+        "encoder": _train_encoder,
+        "facet-encoder": _make_facet_encoder,
+        "admit": _admit,
+    }
     train[options.command](options, seeds, threads)
 
 
@@ -123,7 +154,7 @@ def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads
     train = options.pairs or [_in_data("facet-judgments/train.tsv", "--pairs")]
     with _training_packages():
         from qbe.models.encoder_files import packaged_weights
-        from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+        from qbe.models.registry import BASE_ENCODER, ENCODERS
         from qbe.train.graded_pairs import MORE_PAIRS
         from qbe.train.reranker import Recipe, Sources, train_rerankers
         from qbe.train.reranker_fit import Schedule
@@ -131,7 +162,7 @@ def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads
         train = [*train, *MORE_PAIRS]
     card = train_rerankers(
         Sources(tuple(train), dev, corpus, leave_out),
-        packaged_weights(ENCODERS[DEFAULT_ENCODER]),
+        packaged_weights(ENCODERS[BASE_ENCODER]),
         options.output,
         options.work,
         seeds,
@@ -161,7 +192,7 @@ def _train_encoder(options: argparse.Namespace, seeds: tuple[int, ...], threads:
     wanted = recipe(options)
     leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
     with _training_packages():
-        from qbe.models.registry import DEFAULT_ENCODER
+        from qbe.models.registry import BASE_ENCODER
         from qbe.train.encoder import train_encoder
         from qbe.train.encoder_data import Sources
     found = train_encoder(
@@ -171,7 +202,7 @@ def _train_encoder(options: argparse.Namespace, seeds: tuple[int, ...], threads:
         seeds,
         threads,
         recipe=wanted,
-        start=options.encoder or DEFAULT_ENCODER,
+        start=options.encoder or BASE_ENCODER,
         aligner=options.aligner,
         device=options.device,
     )
@@ -180,6 +211,30 @@ def _train_encoder(options: argparse.Namespace, seeds: tuple[int, ...], threads:
         f"{options.output}: {wanted.objective}, loss on dev {found.before:.4f} to {found.after:.4f}; "
         f"smallest cosine against PyTorch: {cosines}"
     )
+
+
+def _make_facet_encoder(options: argparse.Namespace, seeds: tuple[int, ...], threads: int) -> None:
+    dev = options.dev or _in_data("facet-judgments/dev.tsv", "--dev")
+    corpus = options.corpus or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--corpus")
+    with _training_packages():
+        from qbe.models.encoder_files import packaged_weights
+        from qbe.models.registry import BASE_ENCODER, ENCODERS
+        from qbe.train.facet_encoder import Sources, make_facet_encoder
+    weights = packaged_weights(ENCODERS[BASE_ENCODER])
+    found = make_facet_encoder(
+        Sources(dev, corpus), weights, options.rerankers, options.output, seeds, threads
+    )
+    figures = " / ".join(f"{value:.3f}" for value in found.dev)
+    print(f"{options.output}: Spearman {figures} on dev by mean-max (background / method / result)")
+
+
+def _admit(options: argparse.Namespace, _none: tuple[int, ...], threads: int) -> None:
+    csabstruct = options.csabstruct or _in_data("csabstruct", "--csabstruct")
+    with _training_packages():
+        from qbe.train.tagger_measure import admit
+    found = admit(options.tagger, options.encoder, csabstruct, threads)
+    for split, figures in found.items():
+        print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
 
 
 def _in_data(name: str, option: str) -> Path:

@@ -20,7 +20,7 @@ from qbe.models.convention import COSINE, TITLE_ABSTRACT
 from qbe.models.encoder_files import ENCODER, EncoderCard, packaged_weights
 from qbe.models.encoder_sources import find_encoder
 from qbe.models.exports import check_source, weights_file
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.train.device import fast_kind
 from qbe.train.encoder_batches import Reader
 from qbe.train.encoder_card import describe
@@ -51,7 +51,7 @@ def train_encoder(
     threads: int,
     *,
     recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
-    start: str = DEFAULT_ENCODER,
+    start: str = BASE_ENCODER,
     aligner: str | None = None,
     device: str = "cpu",
 ) -> Trained:
@@ -68,7 +68,7 @@ def train_encoder(
     """
     kind, (name, folder) = fast_kind(device), find_start(start)
     objective = OBJECTIVES[recipe.objective]
-    helper = Encoder.open(aligner or DEFAULT_ENCODER, threads=threads) if objective.aligned else None
+    helper = Encoder.open(aligner or BASE_ENCODER, threads=threads) if objective.aligned else None
     given = aligner is None
     parts = read_parts(sources, objective)
     facts = {

@@ -16,7 +16,7 @@ from qbe.encode.encoder import Encoder
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_RERANKER
+from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
     TOKENIZER,
     TRUNK,
@@ -82,7 +82,7 @@ def train_rerankers(
     *,
     recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
     facets: Sequence[Facet] = FACETS,
-    encoder: str = DEFAULT_ENCODER,
+    encoder: str = BASE_ENCODER,
     device: str = "cpu",
     start: Path | None = None,
 ) -> FacetRerankersCard:

@@ -53,6 +53,19 @@ def collect(
     max_tokens: int,
     kept: Path | None = None,
 ) -> dict[str, tuple[Paper, Reading]]:
+    """The papers of a corpus that are wanted, by id, as papers and as the network reads them.
+
+    Arguments and errors are those of `collect_papers`.
+    """
+    papers = collect_papers(source, wanted, encoder, tagger, kept)
+    return {
+        identity: (paper, read(paper, encoder.tokenizer, max_tokens)) for identity, paper in papers.items()
+    }
+
+
+def collect_papers(
+    source: Path, wanted: Iterable[str], encoder: Encoder, tagger: Tagger, kept: Path | None = None
+) -> dict[str, Paper]:
     """The papers of a corpus that are wanted, by id, their facets predicted (and kept in a file, if given).
 
     Raises CorpusError where the corpus lacks some.
@@ -67,10 +80,7 @@ def collect(
             f"{source}: expected all papers of the graded pairs, found none of {len(missing)}, such as "
             f"{min(missing)}; give the corpus that the pairs were made from"
         )
-    papers = tagged(chosen, encoder, tagger, kept)
-    return {
-        identity: (paper, read(paper, encoder.tokenizer, max_tokens)) for identity, paper in papers.items()
-    }
+    return tagged(chosen, encoder, tagger, kept)
 
 
 def _split(paper: Paper) -> tuple[Sentence, ...]:

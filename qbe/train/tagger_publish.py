@@ -17,21 +17,18 @@ from qbe.encode.encoder import Encoder
 from qbe.export.tagger import Reading, export_head
 from qbe.files import publish_directory, sha256
 from qbe.models.encoder_files import packaged_weights
-from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER, ENCODERS
+from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
 from qbe.tag.tagger import Tagger, inside
-from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.train.csabstruct import LABELS, SPLITS, read_csabstruct
 from qbe.train.states import Tokens
 from qbe.train.tagger import Data, Recipe, train_students
 from qbe.train.tagger_card import describe
-from qbe.train.tagger_fit import Floats
+from qbe.train.tagger_measure import measure
 from qbe.train.tagger_network import Head
-from qbe.train.tagger_scores import Scores, score
 from qbe.train.unlabelled import sample_papers
 from qbe.train.work import claim, record
-from qbe.types import Paper, Sentence
 
 PARITY_PAPERS = 50
 
@@ -46,7 +43,7 @@ def train_tagger(
     threads: int,
     *,
     recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
-    encoder: str = DEFAULT_ENCODER,
+    encoder: str = BASE_ENCODER,
     weights: Path | None = None,
 ) -> TaggerCard:
     """Train the facet tagger from files, and publish it.
@@ -65,7 +62,7 @@ def train_tagger(
     claim(work, {"recipe": record(recipe), "encoder": encoder, "data": sources})
     torch.set_num_threads(threads)
     data = Data(Encoder.open(encoder, threads=threads), recipe, labelled, papers)
-    weights = weights or packaged_weights(ENCODERS[DEFAULT_ENCODER])
+    weights = weights or packaged_weights(ENCODERS[BASE_ENCODER])
     return publish(data, recipe, train_students(data, weights, recipe, seeds, work), sources, output)
 
 
@@ -95,7 +92,7 @@ def publish(
             "data": dict(sources),
             "parity": parity,
             "seeds": {
-                seed: {split: _figures(found) for split, found in by_split.items()}
+                seed: {split: found.figures for split, found in by_split.items()}
                 for seed, by_split in seeds.items()
             },
             "spread": {
@@ -117,8 +114,8 @@ def publish(
             files={HEAD: sha256(staged / HEAD)},
             training=training,
         )
-        measured = _measure(data, Tagger(TaggerFiles(staged, card)))
-        training["test"] = _figures(measured)
+        measured = measure(data.encoder, Tagger(TaggerFiles(staged, card)), data.labelled["test"])
+        training["test"] = measured.figures
         write_tagger_card(staged, card)
         (staged / "README.md").write_text(describe(card, measured, (staged / HEAD).stat().st_size))
         publish_directory(staged, output)
@@ -130,25 +127,3 @@ def publish(
 def _reading(paper: Tokens) -> Reading:
     states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
     return Reading(states, inside(paper.spans, len(paper.ids)))
-
-
-def _measure(data: Data, tagger: Tagger) -> Scores:
-    """The exported tagger on ``test``, in the pass that a search would use."""
-    tagging = TaggingEncoder(data.encoder, tagger, "predicted")
-    papers = [
-        Paper("test", "", tuple(map(Sentence, abstract.sentences))) for abstract in data.labelled["test"]
-    ]
-    return score(data.labelled["test"], [_probabilities(paper) for paper, _ in tagging.encode(papers)])
-
-
-def _probabilities(paper: Paper) -> Floats:
-    rows: Sequence[Any] = [sentence.probabilities for sentence in paper.sentences]
-    return np.array(rows, np.float32)
-
-
-def _figures(scores: Scores) -> dict[str, float]:
-    return {
-        "micro_f1": round(scores.micro_f1, 2),
-        "folded": round(scores.folded, 2),
-        "confident": round(scores.confident, 2),
-    }

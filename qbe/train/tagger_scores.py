@@ -25,6 +25,15 @@ class Scores(NamedTuple):
     confident: float
     confusion: NDArray[np.int64]
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """Those that a card states, rounded."""
+        return {
+            "micro_f1": round(self.micro_f1, 2),
+            "folded": round(self.folded, 2),
+            "confident": round(self.confident, 2),
+        }
+
     def __str__(self) -> str:
         return f"micro-F1 {self.micro_f1:.2f}, folded {self.folded:.2f}, by confidence {self.confident:.2f}"
 

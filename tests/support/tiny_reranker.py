@@ -15,7 +15,7 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.files import sha256
 from qbe.models.encoder_files import packaged_weights
-from qbe.models.registry import DEFAULT_ENCODER, ENCODERS
+from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersCard, write_reranker_card
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker_network import Network
@@ -30,7 +30,7 @@ SAMPLE = Path(qbe.datasets.layout.__file__).with_name("sample")
 def write_bert(folder: Path, seed: int = 0) -> None:
     """Write a BERT as Hugging Face lays it out, which reads with the packaged encoder's tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
-    packaged = packaged_weights(ENCODERS[DEFAULT_ENCODER])
+    packaged = packaged_weights(ENCODERS[BASE_ENCODER])
     shutil.copyfile(packaged / TOKENIZER, folder / TOKENIZER)
     vocabulary = json.loads((packaged / "config.json").read_text())["vocab_size"]
     config = {

@@ -1,0 +1,80 @@
+"""Every matching of sentence vectors with every encoder, on CSFCube.
+
+    QBE_DATA=... python -m benchmarks.matchings [--encoders NAME_OR_FOLDER ...]
+
+Indexes the collection with each encoder, ranks each pool by each matching alone, and prints NDCG%20 on the
+test folds by CSFCube's own protocol. What is measured here must choose nothing: each call is a look at test
+data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from qbe import _cli
+from qbe.datasets.csfcube import convert
+from qbe.evaluate.folds import Folds, load_folds
+from qbe.evaluate.protocol import csfcube_protocol
+from qbe.index.build import build_index
+from qbe.index.index import Index
+from qbe.index.settings import BuildSettings
+from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
+from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.trec import read_pools, read_qrels, read_topics
+from qbe.types import Facet, Query
+
+Scores = Mapping[str, Mapping[str, float]]
+SCOPES = (*map(str, Facet), "aggregated")
+
+
+def ranked(index: Index, folder: Path, matching: str, threads: int) -> Scores:
+    """Scores of each pool's papers, by query."""
+    matcher = VectorMatching(
+        matching, lambda paper: index.vectors(paper).sentences, similarity=index.similarity, threads=threads
+    )
+    found = {}
+    pools = read_pools(folder / "pools.tsv")
+    for topic in read_topics(folder / "topics.tsv"):
+        query = Query(index.paper(topic.paper_id), topic.facet)
+        pool = [docid for docid in pools[topic.query_id] if docid != topic.paper_id]
+        judged = matcher.score(query, [index.paper(docid) for docid in pool])
+        found[topic.query_id] = {docid: one.score for docid, one in zip(pool, judged, strict=True)}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--encoders", nargs="+", default=[BASE_ENCODER, DEFAULT_ENCODER])
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args()
+    threads = _cli.threads(options.threads)
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
+        folder = Path(temporary)
+        convert(Path(os.environ["QBE_DATA"]) / "csfcube", folder)
+        qrels = {}
+        for facet in Facet:
+            qrels |= read_qrels(folder / f"csfcube.{facet}.qrels")
+        folds = load_folds(folder / "folds.json")
+        print("| encoder | matching | " + " | ".join(SCOPES) + " |")
+        print("|---|---|" + "---:|" * len(SCOPES))
+        for number, encoder in enumerate(options.encoders):
+            corpus = (str(folder / "corpus.jsonl"),)
+            settings = BuildSettings(corpus, bm25=False, encoder=encoder, threads=threads)
+            build_index(folder / str(number), settings)
+            with Index(folder / str(number), threads=threads) as index:
+                for matching in MATCHINGS:
+                    row = _figures(qrels, ranked(index, folder, matching, threads), folds)
+                    print(f"| {Path(encoder).name} | {matching} | {row} |", flush=True)
+
+
+def _figures(qrels: Mapping[str, Mapping[str, int]], scores: Scores, folds: Folds) -> str:
+    found = csfcube_protocol(qrels, scores, folds).figures["NDCG%20"]
+    return " | ".join(f"{100 * (found[scope] or 0):.2f}" for scope in SCOPES)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The facet encoder out of trained rerankers: its weights against transformers, the whole of it, refusals."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.tiny_reranker import graded_lists, network, readings, stirred, write_lists
+from transformers import BertModel
+
+from qbe.encode.encoder import Encoder
+from qbe.errors import ModelError
+from qbe.models.encoder_files import resolve_encoder
+from qbe.train.facet_encoder import Sources, make_facet_encoder
+from qbe.train.graded_pairs import GradedPair
+from qbe.train.matching_figures import Figures, measure, significance
+from qbe.train.trunk import encoder_weights
+from qbe.train.weights import copied
+
+SEEDS = (0, 1)
+
+
+def learned(folder, seed):
+    """Weights as a training of that seed might leave them, gates as good as shut."""
+    found = stirred(folder)
+    random = torch.Generator().manual_seed(seed)
+    for name, part in found.learned.items():
+        if name.endswith("gate"):
+            part.data = torch.full_like(part, -1e4)
+        elif name.startswith("upper."):
+            part.data += 0.05 * torch.randn(part.shape, generator=random)
+    return found
+
+
+def test_share_0_is_the_base_and_the_whole_of_what_never_learned_too(tiny_reranker_weights):
+    base = load_file(tiny_reranker_weights / "model.safetensors")
+    for share, weights in ((0.0, learned(tiny_reranker_weights, 3)), (1.0, network(tiny_reranker_weights))):
+        found = encoder_weights(base, copied(weights), share)
+        assert found.keys() == base.keys()
+        assert all(torch.equal(found[name], base[name]) for name in base)
+
+
+def test_the_whole_share_reads_as_the_rerankers_trunk_does(tiny_reranker_weights, papers, tmp_path):
+    """In transformers, alone, what the trunk makes of a candidate while the joint attention is shut."""
+    trained = learned(tiny_reranker_weights, 4)
+    shutil.copytree(tiny_reranker_weights, tmp_path, dirs_exist_ok=True)
+    base = load_file(tiny_reranker_weights / "model.safetensors")
+    mixed = encoder_weights(base, copied(trained), 1.0)
+    save_file(mixed, tmp_path / "model.safetensors", {"format": "pt"})
+    bert = BertModel.from_pretrained(tmp_path, add_pooling_layer=False, attn_implementation="eager").eval()
+    some = list(readings(tiny_reranker_weights, papers[:4]).values())
+    with torch.inference_mode():
+        ours = trained.read_above(trained.read_below(some))
+        for reading, states in zip(some, ours, strict=True):
+            expected = bert(reading.ids[None]).last_hidden_state[0]
+            # The lower layers' states are kept in bfloat16 between the two.
+            assert torch.cosine_similarity(states[: len(expected)], expected).min() > 0.999
+
+
+def test_half_the_share_is_half_way(tiny_reranker_weights):
+    base = load_file(tiny_reranker_weights / "model.safetensors")
+    weights = copied(learned(tiny_reranker_weights, 5))
+    found = encoder_weights(base, weights, 0.5)
+    key = "encoder.layer.2.attention.self.key.weight"  # the last of three layers; two of them learn
+    size = len(base[key])
+    expected = (base[key] + weights["upper.1.heads_weight"][size : 2 * size]) / 2
+    torch.testing.assert_close(found[key], expected)
+    assert torch.equal(found["encoder.layer.0.output.dense.bias"], base["encoder.layer.0.output.dense.bias"])
+
+
+def test_rerankers_of_another_encoder_are_refused(tiny_reranker_weights):
+    base = load_file(tiny_reranker_weights / "model.safetensors")
+    wider = {name: torch.cat([part, part]) for name, part in base.items()}
+    with pytest.raises(ModelError, match="expected rerankers trained from this encoder"):
+        encoder_weights(wider, copied(network(tiny_reranker_weights)), 0.5)
+
+
+@pytest.fixture(scope="module")
+def made(tiny_reranker_weights, sample, tmp_path_factory):
+    """The encoder of two seeds, its folder, and the data that it was measured on."""
+    work = tmp_path_factory.mktemp("work")
+    for seed in SEEDS:
+        torch.save({"best": copied(learned(tiny_reranker_weights, seed))}, work / f"seed-{seed}.pt")
+    (work / "made-from.json").write_text(json.dumps({"data": {"pairs.tsv": "ab12"}}))
+    dev = write_lists(work / "dev.tsv", graded_lists(8))
+    output = tmp_path_factory.mktemp("made") / "facet-encoder"
+    sources = Sources(dev, sample / "corpus.jsonl")
+    return make_facet_encoder(sources, tiny_reranker_weights, work, output, SEEDS, 2), output, sources, work
+
+
+def test_the_folder_is_an_encoder_in_int8_alone(made, papers):
+    result, output, _, _ = made
+    assert sorted(path.name for path in output.iterdir()) == [
+        "README.md",
+        "encoder.json",
+        "model.int8.onnx",
+        "tokenizer.json",
+    ]
+    vectors = Encoder.open(str(output)).encode_paper(papers[0]).sentences
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+    assert result.card == resolve_encoder(str(output)).card
+    with pytest.raises(ModelError, match="in fp32, found it in int8 alone; give another --precision"):
+        resolve_encoder(str(output), "fp32")
+
+
+def test_the_readme_has_every_matching_seed_and_source(made):
+    result, output, _, _ = made
+    text = (output / "README.md").read_text()
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    names = {row[0].removeprefix("| ") for row in rows[1:]}
+    assert names == {"transport", "attention", "single-match", "mean-max"}
+    assert [row[1] for row in rows[1:5]] == ["all-MiniLM-L6-v2", "seed 0", "seed 1", "mean"]
+    (shipped,) = (row for row in rows if row[:2] == ["| mean-max", "mean"])
+    assert shipped[2:5] == [f"{value:.3f}" for value in result.dev]
+    assert "pairs.tsv: SHA-256 ab12" in text
+
+
+def test_rerankers_that_are_not_there(made, tiny_reranker_weights, tmp_path):
+    _, _, sources, work = made
+    with pytest.raises(ModelError, match=r"seed-7.pt: expected a checkpoint"):
+        make_facet_encoder(sources, tiny_reranker_weights, work, tmp_path / "out", (0, 7), 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_figures_of_vectors_that_know_the_answer(papers):
+    """Candidates whose vectors are the query's turned by an angle that grows as their grades fall."""
+    some = {paper.paper_id: paper for paper in papers[:4]}
+    vectors = {}
+    for place, paper in enumerate(some.values()):
+        row = np.array([np.cos(0.3 * place), np.sin(0.3 * place)], np.float32)
+        vectors[paper.paper_id] = np.tile(row, (len(paper.sentences), 1))
+    query, *others = some
+    pairs = [GradedPair(name, (grade, -grade, 1)) for name, grade in zip(others, (3, 2, 1), strict=True)]
+    pairs[0] = pairs[0]._replace(grades=(3, -3, 2))
+    found = measure(vectors, some, {query: pairs})
+    for row in found.means.values():
+        assert row == pytest.approx([1, -1, 0.8660254])  # ranks 3 2 1 against 3 1.5 1.5
+    assert found.queries == pytest.approx([0.8660254 / 3])
+
+
+def test_significance_by_hand():
+    """Of the 2 ** 4 ways to sign four equal gains two are as far from 0: all plus and all minus."""
+    ours, other = Figures({}, [0.5] * 4), Figures({}, [0.25] * 4)
+    assert significance(ours, other) == pytest.approx(2 / 16)

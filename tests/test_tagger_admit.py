@@ -1,0 +1,73 @@
+"""A tagger on the states of another encoder than it was trained on."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from qbe.encode.encoder import Encoder
+from qbe.errors import ModelError
+from qbe.export.encoder import export_encoder
+from qbe.models.tagger_files import TAGGER_CARD
+from qbe.tag.tagger import Tagger
+from qbe.train import tagger_measure
+from qbe.train.csabstruct import LABELS, SPLITS, read_csabstruct
+from qbe.train.tagger_measure import admit, measure
+
+
+@pytest.fixture(scope="module")
+def csabstruct(tmp_path_factory, papers) -> Path:
+    """A folder laid out like CSAbstruct's release, labels drawn at random."""
+    folder, chance = tmp_path_factory.mktemp("csabstruct"), random.Random(0)
+    for place, split in enumerate(SPLITS):
+        records = [
+            {
+                "sentences": [sentence.text for sentence in paper.sentences],
+                "labels": [chance.choice(LABELS) for _ in paper.sentences],
+            }
+            for paper in papers[10 * place : 10 * place + 10]
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def near_encoder(tiny_model, tmp_path_factory):
+    """The tiny model with its weights moved a little, exported."""
+    folder = tmp_path_factory.mktemp("near") / "near"
+    shutil.copytree(tiny_model, folder)
+    weights = load_file(folder / "model.safetensors")
+    moved = {name: part * 1.001 for name, part in weights.items()}
+    save_file(moved, folder / "model.safetensors", {"format": "pt"})
+    export_encoder(folder, "near", "built here", folder / "exported")
+    return folder / "exported"
+
+
+def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
+    tiny_tagger, tiny_encoder, near_encoder, csabstruct, tmp_path
+):
+    folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
+    encoder = Encoder.open(str(near_encoder))
+    assert not Tagger.open(str(folder)).shares(encoder)
+    for _ in range(2):  # the second time it takes the place of the first
+        found = admit(folder, str(near_encoder), csabstruct, 1)
+    tagger = Tagger.open(str(folder))
+    assert tagger.shares(encoder)
+    assert tagger.shares(Encoder.open(str(tiny_encoder)))
+    (noted,) = tagger.card.also_reads
+    assert noted["measured"] == found
+    assert found["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures
+
+
+def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
+    before = (folder / TAGGER_CARD).read_text()
+    with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another --enc"):
+        admit(folder, "facet-encoder", csabstruct, 1)
+    monkeypatch.setattr(tagger_measure, "MOST_LOST", -100)
+    with pytest.raises(ModelError, match=r"expected a loss of at most -100 points.*found 0.00 on"):
+        admit(folder, Tagger.open(str(folder)).card.trunk["name"], csabstruct, 1)
+    assert (folder / TAGGER_CARD).read_text() == before
