@@ -23,8 +23,8 @@ def parser() -> argparse.ArgumentParser:
         description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
         "in FAISS, the papers with their sentences' facets, and a manifest. It appears at --output whole or "
         "not at all. With --append, --update, --delete or --compact change the index there: at once, for "
-        "whoever opens it later; other readers go on, a second writer is refused, and when anything fails the "
-        "index is as it was.",
+        "whoever opens it later. Other readers go on, a second writer is refused, and when anything fails "
+        "the index is as it was.",
     )
     parser.add_argument(
         "--corpus",
@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     asked = request(options, parser())
     if asked is not None:
-        change(asked, options, threads)
+        _change(asked, options, threads)
         return
     for option in ("encoder", "facets", "tagger"):
         if options.bm25_only and getattr(options, option):
@@ -146,7 +146,7 @@ def main(argv: list[str]) -> None:
     )
 
 
-def change(asked: str, options: argparse.Namespace, threads: int) -> None:
+def _change(asked: str, options: argparse.Namespace, threads: int) -> None:
     """Change an index that exists."""
     from qbe.index.compaction import compact
     from qbe.index.live import append_papers, delete_papers
@@ -173,8 +173,8 @@ def change(asked: str, options: argparse.Namespace, threads: int) -> None:
         )
     segments = "1 segment" if done.segments == 1 else f"{done.segments} segments"
     print(
-        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} deleted, "
-        f"now {done.papers:,} in {segments}, generation {done.generation}, "
+        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} "
+        f"deleted, now {done.papers:,} in {segments}, generation {done.generation}, "
         f"{time.monotonic() - started:.1f} s"
     )
 

@@ -36,6 +36,9 @@ def clean(folder: Path) -> None:
                 _remove(path)
         if ROOT not in segments:
             _remove_root(folder)
+    for name in (DELETED, SEGMENTS):
+        with contextlib.suppress(OSError):  # not empty, or not there
+            (folder / name).rmdir()
 
 
 def _remove(path: Path) -> None:
