@@ -159,7 +159,7 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
 def test_papers_are_replaced_and_come_back(index, papers, tmp_path):
     """Of two papers the text changes, one is new, a deleted one comes again; in the order of coming."""
     delete_papers(index, ["s010"])
-    words = (Sentence("Zymurgists weigh quokkas.", Facet.METHOD), Sentence("Quokkas vary.", Facet.RESULT))
+    words = (Sentence("Zymurgists yodel quokkas.", Facet.METHOD), Sentence("Quokkas yodel.", Facet.RESULT))
     changed = [replace(paper, sentences=words) for paper in (papers[0], papers[99])]
     new = Paper("n001", "Quokkas", words, labelled=True)
     done = append_papers(index, [corpus(tmp_path, "changed", [*changed, new])], update=True)
