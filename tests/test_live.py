@@ -171,7 +171,7 @@ def test_papers_are_replaced_and_come_back(index, papers, tmp_path):
         assert list(opened.papers.read_from(0)) == expected
         assert opened.papers.row("s001") == 128
         query = Query(Paper("outside", "", words, labelled=True))
-        found = {stage: Searcher(opened, stage).search(query, 128) for stage in ("bm25", "dense", "fused")}
+        found = {stage: Searcher(opened, stage).search(query, 200) for stage in ("bm25", "dense", "fused")}
         assert {hit.docid for hit in found["bm25"]} == {"s001", "s100", "n001"}
         for stage in ("dense", "fused"):
             assert sorted(hit.docid for hit in found[stage]) == sorted(paper.paper_id for paper in expected)
@@ -289,9 +289,8 @@ def test_an_encoder_that_moved_is_named(dense, papers, tmp_path, tiny_encoder):
 def test_many_segments_are_warned_of(dense, papers, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(writer, "MANY_SEGMENTS", 2)
     append_papers(dense, [corpus(tmp_path, "third", papers[16:18])])
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{dense}: 3 segments, each of which is searched by itself; make them one with --compact"
-    ]
+    told = [record.getMessage() for record in caplog.records if record.name == writer.__name__]
+    assert told == [f"{dense}: 3 segments, each of which is searched by itself; make them one with --compact"]
 
 
 def test_an_index_that_was_written_to_is_replaced_as_a_whole(dense, papers, settings, tmp_path):
