@@ -17,8 +17,7 @@ from qbe.errors import IndexBuildError
 from qbe.files import atomic_file, lock, output_error, sync
 from qbe.index.cleaning import clean
 from qbe.index.combined import counts_of, live_counts, live_predictions, minus
-from qbe.index.commit import COMMIT, DELETED, Commit, Deletions, Segment, deletions_name, write_commit
-from qbe.index.manifest import read_manifest
+from qbe.index.commit import DELETED, Commit, Deletions, Segment, deletions_name, write_commit
 from qbe.index.rows import Rows
 from qbe.index.snapshot import Part, Snapshot, open_snapshot
 
@@ -51,8 +50,7 @@ def writing(folder: Path) -> Iterator[Snapshot]:
     IndexFormatError for a folder that is no sound index, IndexBuildError where another process is at it,
     OutputError where it cannot be written.
     """
-    if not (folder / COMMIT).exists():
-        read_manifest(folder)  # no lock is made beside what is no index
+    open_snapshot(folder).close()  # no lock is made beside what is no index
     with lock(folder.parent / f".{folder.name}.lock") as alone:
         if not alone:
             raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")
