@@ -56,6 +56,8 @@ def test_help_is_light(command):
 USAGE_ERRORS = {
     "index": ["--corpus", "x", "--output", "y", "--threads", "0"],
     "index without output": ["--corpus", "x"],
+    "index appending nothing": ["--output", "y", "--append"],
+    "index deleting with an encoder": ["--output", "y", "--delete", "x", "--encoder", "z"],
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
     "search without index": ["--paper", "1"],
     "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],

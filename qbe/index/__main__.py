@@ -1,4 +1,4 @@
-"""``python -m qbe.index``: build an index from a corpus of papers."""
+"""``python -m qbe.index``: build an index from a corpus of papers, and keep it up to date."""
 
 from __future__ import annotations
 
@@ -22,18 +22,34 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m qbe.index",
         description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
         "in FAISS, the papers with their sentences' facets, and a manifest. It appears at --output whole or "
-        "not at all.",
+        "not at all. With --append, --update, --delete or --compact change the index there: at once, for "
+        "whoever opens it later. Other readers go on, a second writer is refused, and when anything fails "
+        "the index is as it was.",
     )
     parser.add_argument(
         "--corpus",
         nargs="+",
-        required=True,
         metavar="SOURCE",
         help="JSON lines with paper_id, title, abstract (a string or a list of sentences) and optionally "
         "pred_labels, metadata (.gz, .xz, .zst are read too; - is standard input); or a Hugging Face dataset "
         "hf:NAME[:CONFIG][:SPLIT] or a folder of one",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the index to create")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument(
+        "--append", action="store_true", help="add the papers of --corpus, with the index's own settings"
+    )
+    change.add_argument(
+        "--update", action="store_true", help="add the papers of --corpus, in place of those of the same ids"
+    )
+    change.add_argument(
+        "--delete", nargs="+", metavar="ID", help="delete papers; @FILE: those of the file, one id a line"
+    )
+    change.add_argument(
+        "--compact",
+        action="store_true",
+        help="make what was added and what is left one again, as a build would (nothing is encoded)",
+    )
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--bm25-only", action="store_true", help="no vectors")
     side.add_argument("--dense-only", action="store_true", help="no Lucene postings (needs no Java)")
@@ -78,8 +94,14 @@ class Bars:
 
 
 def main(argv: list[str]) -> None:
+    from qbe.index.requests import request
+
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
+    asked = request(options, parser())
+    if asked is not None:
+        _change(asked, options, threads)
+        return
     for option in ("encoder", "facets", "tagger"):
         if options.bm25_only and getattr(options, option):
             raise UsageError(f"--{option} is of no use with --bm25-only; drop one of them")
@@ -121,6 +143,39 @@ def main(argv: list[str]) -> None:
         f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
         f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
         f"{time.monotonic() - started:.1f} s, digest {manifest.digest[:12]}"
+    )
+
+
+def _change(asked: str, options: argparse.Namespace, threads: int) -> None:
+    """Change an index that exists."""
+    from qbe.index.compaction import compact
+    from qbe.index.live import append_papers, delete_papers
+    from qbe.index.requests import ids
+
+    started = time.monotonic()
+    if asked == "delete":
+        done = delete_papers(options.output, ids(options.delete))
+    elif asked == "compact":
+        merged = compact(options.output, threads=threads, progress=Bars())
+        if merged is None:
+            print(f"{options.output}: nothing to compact: one segment, no paper deleted")
+            return
+        done = merged
+    else:
+        done = append_papers(
+            options.output,
+            options.corpus,
+            update=asked == "update",
+            encoder=options.encoder,
+            tagger=options.tagger,
+            threads=threads,
+            progress=Bars(),
+        )
+    segments = "1 segment" if done.segments == 1 else f"{done.segments} segments"
+    print(
+        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} "
+        f"deleted, now {done.papers:,} in {segments}, generation {done.generation}, "
+        f"{time.monotonic() - started:.1f} s"
     )
 
 

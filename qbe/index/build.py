@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError
 from qbe.files import lock, output_error, publish_directory
+from qbe.index.commit import read_commit
 from qbe.index.labels import describe_predictions
 from qbe.index.manifest import (
     FORMAT_VERSION,
@@ -29,12 +31,16 @@ from qbe.index.papers import RECORDS, PaperStore, write_papers
 from qbe.index.postings import write_postings
 from qbe.index.progress import Progress, Silent
 from qbe.index.settings import BuildSettings
-from qbe.index.tagging import BuildTagger
+from qbe.index.tagging import BuildTagger, Identity
 from qbe.index.timings import Timings
 from qbe.index.unfinished import STATE, State, describe_sources, discard_stale, read_state, save_state
 from qbe.index.vectors import SHARDS, WHOLE, read_vectors, write_vectors
 from qbe.models.encoder_files import resolve_encoder
 from qbe.text.split import split_sentences
+from qbe.types import Paper
+
+Accept = Callable[[Iterable[Paper]], Iterator[Paper]]
+"""Passes a corpus through, and may refuse it, before anything else is done with it."""
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +86,25 @@ def build_index(
                 shutil.rmtree(staging, ignore_errors=True)
 
 
+def build_segment(
+    folder: Path,
+    settings: BuildSettings,
+    accept: Accept,
+    tagger: Identity | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
+
+    ``tagger`` is the identity of the one whose labels the other segments have, if any. Raises what
+    `build_index` does and what ``accept`` does; then nothing is left behind.
+    """
+    staging = folder.parent / f".{folder.name}.building"
+    try:
+        return _build(folder, staging, settings, progress or Silent(), Timings(), accept, tagger)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
 def _check_target(
     output: Path, staging: Path, settings: BuildSettings, overwrite: bool, resume: bool
 ) -> Manifest | None:
@@ -87,7 +112,8 @@ def _check_target(
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
-        manifest = read_manifest(output)
+        commit = read_commit(output)
+        manifest = read_manifest(output) if commit is None else None
     except IndexFormatError as error:
         raise IndexBuildError(
             f"expected no such path, or an index, at {output}: {error}; choose another --output, or remove it"
@@ -96,7 +122,8 @@ def _check_target(
     if overwrite:
         return None
     unfinished = (staging / STATE).exists()
-    if resume and not unfinished and manifest.settings == settings.record() and _is_newer(output, settings):
+    same = manifest is not None and manifest.settings == settings.record()  # and not written to since
+    if resume and not unfinished and same and _is_newer(output, settings):
         log.info("the build of %s had ended; nothing is left to do", output)
         return manifest
     advice = "go on replacing it with --overwrite --resume" if unfinished else "replace it with --overwrite"
@@ -110,13 +137,19 @@ def _is_newer(output: Path, settings: BuildSettings) -> bool:
 
 
 def _build(
-    output: Path, staging: Path, settings: BuildSettings, progress: Progress, timings: Timings
+    output: Path,
+    staging: Path,
+    settings: BuildSettings,
+    progress: Progress,
+    timings: Timings,
+    accept: Accept = iter,
+    wanted: Identity | None = None,
 ) -> Manifest:
     encoder = identity = None
     if settings.dense:
         files = resolve_encoder(settings.encoder, settings.precision)
         encoder, identity = Encoder(files, settings.threads), files.identity
-    tagger = BuildTagger(settings)
+    tagger = BuildTagger(settings, wanted)
     inputs = {
         "settings": settings.record(),
         "sources": describe_sources(settings.corpus),
@@ -131,7 +164,7 @@ def _build(
         with timings.stage("papers"):
             split = timings.timed("splitting", split_sentences)
             papers = progress.papers(read_corpus(settings.corpus, split))
-            counts = write_papers(staging, tagger.papers(papers))
+            counts = write_papers(staging, tagger.papers(accept(papers)))
             predicted = counts.papers - counts.labelled if settings.dense else 0
             state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
             state["tagger"] = tagger.identity(predicted)
@@ -160,10 +193,11 @@ def _build(
             "similarity": STORED_AS[similarity],
         }
     with timings.stage("files"):
-        return _publish(staging, output, state)
+        return publish(staging, output, state)
 
 
-def _publish(staging: Path, output: Path, state: State) -> Manifest:
+def publish(staging: Path, output: Path, state: State) -> Manifest:
+    """Describe the finished files of a folder in a manifest, and put it in its place."""
     files = describe_files(staging, leave_out=(STATE, MANIFEST))
     tagger = state["tagger"]
     if tagger is not None:
@@ -181,5 +215,5 @@ def _publish(staging: Path, output: Path, state: State) -> Manifest:
     )
     write_manifest(staging, manifest)
     publish_directory(staging, output)
-    (output / STATE).unlink()
+    (output / STATE).unlink(missing_ok=True)
     return manifest

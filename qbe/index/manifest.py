@@ -47,6 +47,13 @@ class Manifest:
     digest: str
 
 
+def similarity_of(manifest: Manifest) -> str:
+    """How an index with vectors compares them, one of `qbe.models.convention.SIMILARITIES`."""
+    assert manifest.dense is not None
+    stored = manifest.dense["similarity"]
+    return next(similarity for similarity, name in STORED_AS.items() if name == stored)
+
+
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     """Size of every file below a folder, and its SHA-256 unless it is one of Lucene's."""
     described: dict[str, dict[str, Any]] = {}

@@ -36,9 +36,10 @@ def write_neighbours(folder: Path, vectors: Half, similarity: str) -> None:
 
 
 class Neighbours:
-    """Nearest sentences by the index's own similarity, over all its sentences."""
+    """Nearest sentences by the index's own similarity, over all its sentences, or the live ones."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, folder: Path, threads: int, live: NDArray[np.bool_] | None = None) -> None:
+        """``live`` (sentences,) says which sentences may be found; None: all."""
         import faiss
 
         path = folder / FAISS
@@ -49,8 +50,32 @@ class Neighbours:
             raise IndexFormatError(
                 f"{path}: expected a FAISS index, found {error}; the index is damaged: build it again"
             ) from error
+        self.sentences: int = self._index.ntotal
+        self._findable = self.sentences
+        self._sign = -1 if self._index.metric_type == faiss.METRIC_L2 else 1
+        self._parameters: Any = None
+        if live is not None:
+            self._findable = int(live.sum())
+            self._parameters = _only(np.packbits(live, bitorder="little"))
 
     def nearest(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Positions (queries, count) of the nearest sentences, best first."""
-        positions: NDArray[np.int64] = self._index.search(queries, min(count, self._index.ntotal))[1]
-        return positions
+        return self.search(queries, count)[1]
+
+    def search(
+        self, queries: NDArray[np.float32], count: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Closeness (more is closer) and positions (queries, count) of the nearest sentences, best first."""
+        distances, positions = self._index.search(
+            queries, min(count, self._findable), params=self._parameters
+        )
+        return self._sign * distances, positions
+
+
+def _only(bits: NDArray[np.uint8]) -> Any:
+    """Parameters of a search that finds only the positions whose bit is set."""
+    from faiss import IDSelectorBitmap, SearchParameters  # its stubs know C++'s arguments, not Python's
+
+    selector: Any = IDSelectorBitmap
+    parameters: Any = SearchParameters
+    return parameters(sel=selector(bits))

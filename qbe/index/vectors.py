@@ -55,7 +55,7 @@ def write_vectors(
             advance(1)
         with atomic_file(path) as stream:
             for array in map(np.concatenate, zip(*parts, strict=True)):
-                stream.write(_npy_header(array.shape, array.dtype) + array.tobytes())
+                stream.write(npy_header(array.shape, array.dtype) + array.tobytes())
     _join(folder, len(store), encoder.tagger is not None)
 
 
@@ -81,7 +81,7 @@ def _join(folder: Path, papers: int, tagged: bool) -> None:
                 for stream, total in zip(streams, totals.values(), strict=True):
                     part = np.load(shard)
                     if first == 0:
-                        stream.write(_npy_header((total, *part.shape[1:]), part.dtype))
+                        stream.write(npy_header((total, *part.shape[1:]), part.dtype))
                     stream.write(part.tobytes())
     shutil.rmtree(folder / SHARDS)
 
@@ -90,7 +90,7 @@ def _shard(folder: Path, first: int) -> Path:
     return folder / SHARDS / f"{first:010d}.npy"
 
 
-def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     """The header of a ``.npy`` file."""
     header = io.BytesIO()
     description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
