@@ -171,8 +171,8 @@ class Index:
             raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return paper
-        self._read = self._tagging.encode_paper(paper)
-        return self._read[0]
+        self._read = read = self._tagging.encode_paper(paper)  # by several threads at a time, perhaps
+        return read[0]
 
     def encode(self, paper: Paper) -> PaperVectors:
         """Vectors of a query's paper; those of the paper that `read` labelled last are at hand already."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 from qbe import _jvm
+
+_BUILDING = threading.Lock()
+"""pyjnius binds a method to the object on which it was last looked up, in whatever thread. So methods of a
+thread's own objects are called by one thread at a time; those of objects that all threads share by several.
+"""
 
 
 class LuceneSearch:
@@ -49,12 +55,15 @@ class LuceneSearch:
 
     def _within(self, bag: Any, pool: Sequence[str]) -> Any:
         """The query, restricted to the papers of a pool; being in the pool adds nothing to a score."""
-        occur = _jvm.java_class("org.apache.lucene.search.BooleanClause$Occur")
-        builder = _jvm.java_class("org.apache.lucene.search.BooleanQuery$Builder")()
-        builder.add(bag, occur.SHOULD)
         ids = self._ids.readValue(json.dumps([_bytes_ref(docid) for docid in pool]))
-        builder.add(_jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids), occur.FILTER)
-        return builder.build()
+        java = _jvm.java_class
+        occur = java("org.apache.lucene.search.BooleanClause$Occur")
+        among = java("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        with _BUILDING:
+            builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
+            builder.add(bag, occur.SHOULD)
+            builder.add(among, occur.FILTER)
+            return builder.build()
 
 
 def _bytes_ref(text: str) -> dict[str, Any]:
