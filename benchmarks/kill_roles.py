@@ -24,6 +24,7 @@ from qbe.index.compaction import compact
 from qbe.index.index import Index
 from qbe.index.live import append_papers, delete_papers
 from qbe.index.settings import BuildSettings
+from qbe.search.lucene import LuceneSearch
 from qbe.search.searcher import Searcher
 from qbe.types import Paper, Query
 
@@ -126,7 +127,7 @@ def _difference(found: object, wanted: Papers) -> str:
 def lucene_ids(index: Index) -> list[str]:
     """The ids of all documents that Lucene finds."""
     every = _jvm.java_class("org.apache.lucene.search.MatchAllDocsQuery")()
-    return [document.docid for document in index.lucene.search(every, 100_000)]
+    return [docid for docid, _ in LuceneSearch(index.lucene).best(every, 100_000)]
 
 
 def faiss_ids(index: Index) -> set[str]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 from qbe import _jvm
-from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
-from qbe.errors import IndexBuildError, IndexFormatError, OutputError
-from qbe.files import lock, output_error, publish_directory
+from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.files import publish_directory
 from qbe.index.commit import read_commit
+from qbe.index.guard import guarded
 from qbe.index.labels import describe_predictions
 from qbe.index.manifest import (
     FORMAT_VERSION,
@@ -31,16 +29,13 @@ from qbe.index.papers import RECORDS, PaperStore, write_papers
 from qbe.index.postings import write_postings
 from qbe.index.progress import Progress, Silent
 from qbe.index.settings import BuildSettings
+from qbe.index.source import CorpusSource, Source
 from qbe.index.tagging import BuildTagger, Identity
 from qbe.index.timings import Timings
-from qbe.index.unfinished import STATE, State, describe_sources, discard_stale, read_state, save_state
+from qbe.index.unfinished import STATE, State, read_state, save_state
 from qbe.index.vectors import SHARDS, WHOLE, read_vectors, write_vectors
 from qbe.models.encoder_files import resolve_encoder
 from qbe.text.split import split_sentences
-from qbe.types import Paper
-
-Accept = Callable[[Iterable[Paper]], Iterator[Paper]]
-"""Passes a corpus through, and may refuse it, before anything else is done with it."""
 
 log = logging.getLogger(__name__)
 
@@ -66,47 +61,51 @@ def build_index(
     in the way or is one of other inputs; CorpusError for a corpus that cannot be read; ModelError,
     JavaError and OutputError for what the stages need.
     """
-    output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
-    staging = output.parent / f".{output.name}.building"
-    with lock(output.parent / f".{output.name}.lock") as alone:
-        if not alone:
-            raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
-        try:
-            finished = _check_target(output, staging, settings, overwrite, resume)
-            if finished is None:
-                discard_stale(staging, overwrite, resume)
-                finished = _build(output, staging, settings, progress or Silent(), timings or Timings())
-            return finished
-        except (OSError, OutputError) as error:
-            reason = output_error(staging, error) if isinstance(error, OSError) else error
-            kept = "; what is finished is kept: go on with --resume" if (staging / STATE).exists() else ""
-            raise OutputError(f"{reason}{kept}") from error
-        finally:
-            if not (staging / STATE).exists():  # nothing worth resuming
-                shutil.rmtree(staging, ignore_errors=True)
+    source = CorpusSource(settings.corpus)
+    return build_from(source, output, settings, overwrite, resume, progress, timings)
+
+
+def build_from(
+    source: Source,
+    output: Path,
+    settings: BuildSettings,
+    overwrite: bool,
+    resume: bool,
+    progress: Progress | None,
+    timings: Timings | None,
+) -> Manifest:
+    """What `build_index` does, with papers from any source."""
+
+    def ended(output: Path, staging: Path) -> Manifest | None:
+        return _check_target(output, staging, settings, source, overwrite, resume)
+
+    def build(output: Path, staging: Path) -> Manifest:
+        return _build(output, staging, settings, source, progress or Silent(), timings or Timings())
+
+    return guarded(output, ended, build, overwrite=overwrite, resume=resume)
 
 
 def build_segment(
+    source: Source,
     folder: Path,
     settings: BuildSettings,
-    accept: Accept,
     tagger: Identity | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
     ``tagger`` is the identity of the one whose labels the other segments have, if any. Raises what
-    `build_index` does and what ``accept`` does; then nothing is left behind.
+    `build_index` does and what ``source`` does; then nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
-        return _build(folder, staging, settings, progress or Silent(), Timings(), accept, tagger)
+        return _build(folder, staging, settings, source, progress or Silent(), Timings(), tagger)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
 def _check_target(
-    output: Path, staging: Path, settings: BuildSettings, overwrite: bool, resume: bool
+    output: Path, staging: Path, settings: BuildSettings, source: Source, overwrite: bool, resume: bool
 ) -> Manifest | None:
     """None when there is something to build; the manifest when a build to resume has ended already."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
@@ -123,36 +122,35 @@ def _check_target(
         return None
     unfinished = (staging / STATE).exists()
     same = manifest is not None and manifest.settings == settings.record()  # and not written to since
-    if resume and not unfinished and same and _is_newer(output, settings):
+    if resume and not unfinished and same and _is_newer(output, source):
         log.info("the build of %s had ended; nothing is left to do", output)
         return manifest
     advice = "go on replacing it with --overwrite --resume" if unfinished else "replace it with --overwrite"
     raise IndexBuildError(f"{output} is an index already; choose another --output, or {advice}")
 
 
-def _is_newer(output: Path, settings: BuildSettings) -> bool:
-    """Whether no corpus file has changed since the index was built."""
-    built = (output / MANIFEST).stat().st_mtime_ns
-    return all(facts[2] <= built for facts in describe_sources(settings.corpus) if len(facts) == 3)
+def _is_newer(output: Path, source: Source) -> bool:
+    """Whether an index is younger than all that it was made of."""
+    return source.newest() <= (output / MANIFEST).stat().st_mtime_ns
 
 
 def _build(
     output: Path,
     staging: Path,
     settings: BuildSettings,
+    source: Source,
     progress: Progress,
     timings: Timings,
-    accept: Accept = iter,
     wanted: Identity | None = None,
 ) -> Manifest:
     encoder = identity = None
     if settings.dense:
         files = resolve_encoder(settings.encoder, settings.precision)
-        encoder, identity = Encoder(files, settings.threads), files.identity
+        encoder, identity = Encoder(files, settings.threads, settings.device), files.identity
     tagger = BuildTagger(settings, wanted)
     inputs = {
         "settings": settings.record(),
-        "sources": describe_sources(settings.corpus),
+        "sources": source.describe(),
         "encoder": identity,
     }
     state = read_state(staging, inputs)
@@ -163,11 +161,12 @@ def _build(
         staging.mkdir(parents=True)
         with timings.stage("papers"):
             split = timings.timed("splitting", split_sentences)
-            papers = progress.papers(read_corpus(settings.corpus, split))
-            counts = write_papers(staging, tagger.papers(accept(papers)))
+            papers = progress.papers(source.papers(split))
+            counts = write_papers(staging, tagger.papers(papers))
             predicted = counts.papers - counts.labelled if settings.dense else 0
             state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
             state["tagger"] = tagger.identity(predicted)
+            source.ready(staging, counts, state["tagger"])
             save_state(staging, state)
     store = PaperStore(staging, predictions=False)
     if settings.bm25 and "lucene" not in state:

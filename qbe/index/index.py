@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from qbe.types import Facet, Paper
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.labels import Mask
+    from qbe.index.lexical import Postings
     from qbe.index.neighbours import Neighbours
     from qbe.index.views import NeighbourParts, Vectors
     from qbe.models.encoder_files import EncoderFiles
@@ -55,7 +56,7 @@ class Index:
         self.papers: Papers = open_papers(self._snapshot.parts)
         self.threads = threads
         self._encoder_name, self._tagger_name = encoder, tagger
-        self._lucene: Any = None
+        self._lucene: Postings | None = None
         self._masks: dict[Facet, Mask] = {}
         self._read: tuple[Paper, PaperVectors] | None = None
         if tagger is not None:
@@ -74,7 +75,7 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Close the Lucene searcher, if it was opened, and let writers remove what the index has outlived."""
+        """Close the postings, if they were opened, and let writers remove what the index has outlived."""
         if self._lucene is not None:
             self._lucene.close()
             self._lucene = None
@@ -174,8 +175,8 @@ class Index:
             raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return paper
-        self._read = self._tagging.encode_paper(paper)
-        return self._read[0]
+        self._read = read = self._tagging.encode_paper(paper)  # by several threads at a time, perhaps
+        return read[0]
 
     def encode(self, paper: Paper) -> PaperVectors:
         """Vectors of a query's paper; those of the paper that `read` labelled last are at hand already."""
@@ -207,14 +208,14 @@ class Index:
         return matching_encoder(self.folder, self.manifest, self._encoder_name)
 
     @property
-    def lucene(self) -> Any:
-        """Anserini's ``SimpleSearcher`` on the postings (see `qbe.index.lexical.open_searcher`)."""
+    def lucene(self) -> Postings:
+        """The postings, opened for `qbe.search.lucene.LuceneSearch`."""
         if self._lucene is None:
-            from qbe.index.lexical import open_searcher
+            from qbe.index.lexical import open_postings
 
             self._need("lucene")
             assert self.manifest.lucene is not None
-            self._lucene = open_searcher(self._snapshot.parts, self.papers, self.manifest.lucene)
+            self._lucene = open_postings(self._snapshot.parts, self.papers, self.manifest.lucene)
         return self._lucene
 
     def _need(self, part: str) -> None:

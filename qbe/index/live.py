@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from qbe.corpus.record import Splitter
 from qbe.errors import IndexBuildError, PaperNotFoundError, UsageError
 from qbe.index.build import build_segment
 from qbe.index.combined import combined_manifest, labeller
@@ -15,6 +17,7 @@ from qbe.index.manifest import Manifest
 from qbe.index.models import matching_encoder
 from qbe.index.progress import Progress
 from qbe.index.settings import BuildSettings
+from qbe.index.source import CorpusSource
 from qbe.index.views import Papers, open_papers
 from qbe.index.writer import Written, commit, resolved, without, writing
 from qbe.types import Paper
@@ -27,6 +30,7 @@ def append_papers(
     update: bool = False,
     encoder: str | None = None,
     tagger: str | None = None,
+    device: str | None = None,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Written:
@@ -34,8 +38,8 @@ def append_papers(
 
     Papers whose ids the index has are refused before any is encoded; with ``update`` they replace the
     former ones, and get new rows. ``encoder`` and ``tagger`` (a name or folder) say where those that the
-    index was built with are found now. All becomes visible at once, to whoever opens the index later; when
-    anything fails the index is as it was.
+    index was built with are found now, ``device`` (one of `qbe.models.session.DEVICES`) what encodes. All
+    becomes visible at once, to whoever opens the index later; when anything fails the index is as it was.
 
     Raises IndexBuildError for ids that the index has, for another tagger than the index's and where another
     process writes, EncoderMismatchError for another encoder than the index's, and what
@@ -44,13 +48,13 @@ def append_papers(
     folder = resolved(folder)
     with writing(folder) as snapshot:
         manifest = combined_manifest(snapshot)
-        settings = _settings(manifest, corpus, encoder, tagger, threads)
+        settings = _settings(manifest, corpus, encoder=encoder, tagger=tagger, device=device, threads=threads)
         if manifest.dense is not None:
             matching_encoder(folder, manifest, settings.encoder)
         papers = open_papers(snapshot.parts)
-        arrivals = _Arrivals(papers, update)
+        arrivals = _Arrivals(settings.corpus, papers, update)
         name = segment_name(snapshot.generation + 1)
-        built = build_segment(folder / name, settings, arrivals.accept, labeller(manifest), progress)
+        built = build_segment(arrivals, folder / name, settings, labeller(manifest), progress)
         replaced = np.array(arrivals.known, np.int64)
         segments = [*without(folder, snapshot, replaced), Segment(name, built.digest)]
         generation = commit(folder, snapshot, segments)
@@ -87,17 +91,18 @@ def delete_papers(folder: str | Path, ids: Iterable[str]) -> Written:
         return Written(0, 0, len(dead), len(papers) - len(dead), len(segments), generation)
 
 
-class _Arrivals:
-    """Looks at papers on their way into an index; ``known`` are the rows of those it has already."""
+class _Arrivals(CorpusSource):
+    """The papers of a corpus on their way into an index; ``known`` are the rows of those it has already."""
 
-    def __init__(self, papers: Papers, update: bool) -> None:
+    def __init__(self, corpus: tuple[str, ...], papers: Papers, update: bool) -> None:
+        super().__init__(corpus)
         self._papers, self._update = papers, update
         self.known: list[int] = []
 
-    def accept(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        """Pass papers through; raises IndexBuildError at their end for ids that must not come."""
+    def papers(self, split: Splitter) -> Iterator[Paper]:
+        """The papers as a stream; raises IndexBuildError at their end for ids that must not come."""
         first = None
-        for paper in papers:
+        for paper in super().papers(split):
             row = self._papers.find(paper.paper_id)
             if row is not None:
                 first = first or paper.paper_id
@@ -110,16 +115,7 @@ class _Arrivals:
             )
 
 
-def _settings(
-    manifest: Manifest, corpus: Sequence[str], encoder: str | None, tagger: str | None, threads: int
-) -> BuildSettings:
-    """The index's settings for other papers."""
-    given = {"encoder": encoder, "tagger": tagger}
-    return BuildSettings(
-        **{
-            **manifest.settings,
-            "corpus": tuple(corpus),
-            "threads": threads,
-            **{name: value for name, value in given.items() if value is not None},
-        }
-    )
+def _settings(manifest: Manifest, corpus: Sequence[str], **changes: Any) -> BuildSettings:
+    """The index's settings for other papers, with those changes that are not None."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    return BuildSettings.read(manifest.settings, corpus=tuple(corpus), **given)

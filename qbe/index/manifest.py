@@ -18,6 +18,8 @@ FORMAT_VERSION = 3
 READABLE = (2, 3)
 """Formats that can be read: 2 is 3 without a choice of how encoders are read."""
 MANIFEST = "manifest.json"
+PART = "part.json"
+"""What a part of an index has instead (see `qbe.index.part`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 
@@ -86,6 +88,11 @@ def read_manifest(folder: Path) -> Manifest:
     is missing or has not the size it was written with.
     """
     path = folder / MANIFEST
+    if (folder / PART).is_file():
+        raise IndexFormatError(
+            f"{folder}: expected an index, found a part of one; join all parts with: python -m qbe.index "
+            "--merge"
+        )
     try:
         record = json.loads(path.read_text())
         version = record["format_version"]

@@ -41,9 +41,24 @@ def write_vectors(
     Shards that an interrupted call has finished are kept; ``advance`` is told how many more papers are
     done. The store gives papers as the corpus brought them.
     """
+    write_shards(folder, store, encoder, advance)
+    _join(folder, len(store), encoder.tagger is not None)
+
+
+def write_shards(
+    folder: Path,
+    store: PaperStore,
+    encoder: TaggingEncoder,
+    advance: Callable[[int], Any],
+    place: Callable[[int], int] = lambda first: first,
+) -> None:
+    """Encode all papers of a store, SHARD_PAPERS at a time, into the shards that are not there yet.
+
+    A shard is named by the row of its first paper in the corpus: ``place`` of that row in the store.
+    """
     (folder / SHARDS).mkdir(exist_ok=True)
     for first in range(0, len(store), SHARD_PAPERS):
-        path = _shard(folder, first)
+        path = _shard(folder, place(first))
         count = min(SHARD_PAPERS, len(store) - first)
         if path.exists():
             advance(count)
@@ -56,7 +71,6 @@ def write_vectors(
         with atomic_file(path) as stream:
             for array in map(np.concatenate, zip(*parts, strict=True)):
                 stream.write(npy_header(array.shape, array.dtype) + array.tobytes())
-    _join(folder, len(store), encoder.tagger is not None)
 
 
 def _probabilities(paper: Paper) -> Half:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from qbe.errors import UsageError
 from qbe.search.reranked import MATCHING_WEIGHT, RERANK_WEIGHT
-from qbe.types import Query
+from qbe.types import Query, Topic
 
 CROSS_ENCODER = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")
 """Options that count only for cross-encoders."""
@@ -56,12 +56,15 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    if (options.resume or options.overwrite) and not (options.topics and options.output):
+        given = "--resume" if options.resume else "--overwrite"
+        raise UsageError(f"{given} is about a run of topics in a file; give --topics and --output with it")
     _check_explaining(options, form)
     _check_tagging(options, faceted=bool(options.facet or options.topics))
     _check_reranking(options)
 
 
-def settle_topics(options: argparse.Namespace, queries: Iterable[Query]) -> None:
+def settle_topics(options: argparse.Namespace, queries: Iterable[Topic | Query]) -> None:
     """Where no topic has a facet, search as for any whole abstract: not reranked unless that is asked for.
 
     Raises UsageError for options that are of use only with a facet.
