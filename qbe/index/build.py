@@ -13,6 +13,8 @@ from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError, OutputError
 from qbe.files import lock, output_error, publish_directory
+from qbe.index.ann import plan, settled_stored
+from qbe.index.candidates import write_candidates
 from qbe.index.labels import describe_predictions
 from qbe.index.manifest import (
     FORMAT_VERSION,
@@ -24,7 +26,6 @@ from qbe.index.manifest import (
     read_manifest,
     write_manifest,
 )
-from qbe.index.neighbours import write_neighbours
 from qbe.index.papers import RECORDS, PaperStore, write_papers
 from qbe.index.postings import write_postings
 from qbe.index.progress import Progress, Silent
@@ -132,6 +133,8 @@ def _build(
             split = timings.timed("splitting", split_sentences)
             papers = progress.papers(read_corpus(settings.corpus, split))
             counts = write_papers(staging, tagger.papers(papers))
+            if encoder is not None:
+                plan(settings.ann, counts.sentences, encoder.dimension)  # what does not fit is told now
             predicted = counts.papers - counts.labelled if settings.dense else 0
             state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
             state["tagger"] = tagger.identity(predicted)
@@ -145,19 +148,23 @@ def _build(
             )
             save_state(staging, state)
     if encoder is not None:
+        stored = settled_stored(settings.stored, state["counts"]["sentences"])
         if not (staging / WHOLE).exists() or (staging / SHARDS).exists():
             tagging = tagger.encoder(encoder, state["tagger"])
             with progress.encoding(len(store)) as advance, timings.stage("vectors"):
-                write_vectors(staging, store, tagging, advance)
+                write_vectors(staging, store, tagging, advance, stored)
             timings.seconds["tagging"] += tagging.tagging_seconds
         progress.stage("indexing with FAISS")
         with timings.stage("faiss"):
             similarity = encoder.files.card.convention.similarity
-            write_neighbours(staging, read_vectors(staging)[0], similarity)
+            vectors, layout = read_vectors(staging, stored)[0], PaperStore(staging).layout()
+            ann = write_candidates(staging, vectors, layout, similarity, settings.ann, settings.threads)
         state["dense"] = {
             "encoder": identity,
             "dimension": encoder.dimension,
             "similarity": STORED_AS[similarity],
+            "stored": stored,
+            "ann": ann,
         }
     with timings.stage("files"):
         return _publish(staging, output, state)

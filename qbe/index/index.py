@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
+from qbe.index.ann import FLOAT16, Plan
 from qbe.index.manifest import STORED_AS, Manifest, read_manifest
 from qbe.index.papers import PaperLayout, PaperStore
 from qbe.types import Facet, Paper
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.labels import Mask
     from qbe.index.neighbours import Neighbours
-    from qbe.index.vectors import Half
+    from qbe.index.stored import Vectors
     from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagging import TaggingEncoder
 
@@ -41,11 +42,13 @@ class Index:
         threads: int = 1,
         *,
         tagger: str | None = None,
+        nprobe: int | None = None,
     ) -> None:
         """Open the index in ``folder``.
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. Raises
+        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe`` takes the place of the index's own (see
+        `qbe.index.ann.Plan`). Raises
         IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder than
         the index's, ModelError for a tagger that cannot be found.
         """
@@ -53,7 +56,7 @@ class Index:
         self.manifest: Manifest = read_manifest(self.folder)
         self.papers = PaperStore(self.folder)
         self.threads = threads
-        self._encoder_name, self._tagger_name = encoder, tagger
+        self._encoder_name, self._tagger_name, self._nprobe = encoder, tagger, nprobe
         self._lucene: Any = None
         self._masks: dict[Facet, Mask] = {}
         self._read: tuple[Paper, PaperVectors] | None = None
@@ -102,11 +105,12 @@ class Index:
         return self._masks[facet]
 
     @cached_property
-    def _vectors(self) -> tuple[Half, Half]:
+    def _vectors(self) -> tuple[Vectors, Vectors]:
         from qbe.index.vectors import read_vectors
 
         self._need("dense")
-        return read_vectors(self.folder)
+        assert self.manifest.dense is not None
+        return read_vectors(self.folder, self.manifest.dense.get("stored", FLOAT16))
 
     @property
     def similarity(self) -> str:
@@ -120,13 +124,13 @@ class Index:
         return next(similarity for similarity, name in STORED_AS.items() if name == stored)
 
     @property
-    def sentence_vectors(self) -> Half:
-        """Vectors of all sentences, (sentences, dimension) float16, memory-mapped."""
+    def sentence_vectors(self) -> Vectors:
+        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped."""
         return self._vectors[0]
 
     @property
-    def whole_vectors(self) -> Half:
-        """One vector a paper, (papers, dimension) float16, memory-mapped."""
+    def whole_vectors(self) -> Vectors:
+        """One vector a paper, (papers, dimension), in half precision or quantized, memory-mapped."""
         return self._vectors[1]
 
     @cached_property
@@ -135,7 +139,8 @@ class Index:
         from qbe.index.neighbours import Neighbours
 
         self._need("dense")
-        return Neighbours(self.folder, self.threads)
+        assert self.manifest.dense is not None
+        return Neighbours(self.folder, self.threads, Plan.read(self.manifest.dense), self._nprobe)
 
     @cached_property
     def encoder(self) -> Encoder:

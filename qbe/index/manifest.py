@@ -12,11 +12,14 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sha256, write_text
+from qbe.index.ann import FLOAT16, KINDS, STORED, Plan
 from qbe.models.convention import COSINE, L2
 
-FORMAT_VERSION = 3
-READABLE = (2, 3)
-"""Formats that can be read: 2 is 3 without a choice of how encoders are read."""
+FORMAT_VERSION = 4
+READABLE = (2, 3, 4)
+"""Formats that can be read: 2 is 3 without a choice of how encoders are read, 3 is 4 with vectors in half
+precision and an exact FAISS index.
+"""
 MANIFEST = "manifest.json"
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
@@ -29,9 +32,10 @@ class Manifest:
     ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
-    encoder's identity, the dimension, and the similarity, one of ``STORED_AS``; ``tagger`` (None where
-    nothing was predicted) the tagger's identity, how many predicted sentences have each label, and how many
-    predicted papers lack each facet. ``files`` gives the size of every file, and its digest where a rebuild
+    encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
+    the plan of the FAISS index, ``ann`` (a `qbe.index.ann.Plan`, with the trials of a tuned one); ``tagger``
+    (None where nothing was predicted) the tagger's identity, how many predicted sentences have each label, and
+    how many predicted papers lack each facet. ``files`` gives the size of every file, and its digest where a rebuild
     makes the same bytes (Lucene's are not of that kind). ``digest`` sums up corpus, postings and vectors: two
     builds of one corpus with the same settings agree in it.
     """
@@ -90,6 +94,10 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = Manifest(**record)
         if manifest.dense is not None and manifest.dense["similarity"] not in STORED_AS.values():
             raise ValueError(f"the similarity {manifest.dense['similarity']}")
+        if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
+            raise ValueError(f"vectors stored as {manifest.dense['stored']}")
+        if manifest.dense is not None and Plan.read(manifest.dense).kind not in KINDS:
+            raise ValueError(f"a FAISS index of kind {Plan.read(manifest.dense).kind}")
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "

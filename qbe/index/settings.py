@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from qbe.index.ann import AUTO, AnnSettings
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
 
@@ -15,7 +16,8 @@ class BuildSettings:
 
     ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
     the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
-    nothing is tagged, and given labels are kept.
+    nothing is tagged, and given labels are kept. ``ann`` says which FAISS index finds candidates, ``stored``
+    how vectors are stored (one of `qbe.index.ann.STORED`, or by the size of the corpus).
     """
 
     corpus: tuple[str, ...]
@@ -27,6 +29,8 @@ class BuildSettings:
     tagger: str = DEFAULT_TAGGER
     positions: bool = False
     docvectors: bool = False
+    ann: AnnSettings = AnnSettings()
+    stored: str = AUTO
     threads: int = 1
 
     def record(self) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
+from qbe.index.compare import COMPARISONS
 from qbe.index.index import Index
-from qbe.search.matching import COMPARISONS, MATCHES, Floats, Ints, best_per_paper, gather, restrict
+from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
 from qbe.types import Facet, Hit, Match, Query
-
-NEAREST = 2000
-"""Sentences that FAISS brings for each query sentence, at the least."""
 
 
 class QueryVectors:
@@ -68,8 +66,9 @@ class DenseSearcher:
 
     def candidates(self, vectors: QueryVectors, papers: int) -> Ints:
         """Rows, ascending, of the papers that hold the sentences nearest to each query sentence."""
-        nearest = self._index.neighbours.nearest(vectors.sentences, max(NEAREST, 2 * papers))
-        sentences = np.unique(nearest)
+        neighbours = self._index.neighbours
+        nearest = neighbours.nearest(vectors.sentences, max(neighbours.depth, 2 * papers))
+        sentences = np.unique(nearest[nearest >= 0])
         found: Ints = np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
         return found
 
