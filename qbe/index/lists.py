@@ -102,7 +102,9 @@ def accelerated(ivf: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        ivf.quantizer = ivf.kept = faiss.index_gpu_to_cpu(on_gpu)  # kept: the index does not own it
+        ivf.quantizer = own = faiss.index_gpu_to_cpu(on_gpu)
+        own.this.disown()
+        ivf.own_fields = True
 
 
 def fill(index: Any, vectors: Vectors) -> None:
@@ -140,7 +142,7 @@ def fill_on_disk(index: Any, vectors: Vectors, folder: Path) -> None:
     merged = faiss.OnDiskInvertedLists(ivf.nlist, ivf.code_size, str(folder / LISTS))
     index.ntotal = ivf.ntotal = merged.merge_from_multiple(parts.data(), parts.size())
     merged.filename = LISTS  # relative: an index may be moved
-    ivf.replace_invlists(merged, False)
-    ivf.lists = merged  # kept: the index does not own it
+    merged.this.disown()
+    ivf.replace_invlists(merged, True)
     for path in shards:
         path.unlink()

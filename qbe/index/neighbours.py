@@ -123,20 +123,25 @@ class Neighbours:
 
         Raises IndexFormatError for positions that the index cannot have.
         """
-        distances, positions = self._index.search(queries, min(count, self._index.ntotal))
+        wanted = count if self._exact else count + 1
+        distances, positions = self._index.search(queries, min(wanted, self._index.ntotal))
         if positions.max(initial=-1) >= self._index.ntotal:
             raise IndexFormatError(
                 f"{self._path}: expected positions below {self._index.ntotal}, found {positions.max()}; the "
                 "index is damaged: build it again"
             )
-        found: NDArray[np.int64] = positions if self._exact else without_last_ties(distances, positions)
-        return found
+        return nearer(distances, positions, count)
 
 
-def without_last_ties(distances: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions (queries, count) without those as near as the last, unless all are, or less were found.
+def nearer(
+    distances: NDArray[np.float32], positions: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """The first ``count`` positions (queries, count): of more (queries, more than count) those that are
+    nearer than the next one, the rest being -1; all of them where all are as near.
 
-    Short codes often tie. Which of the last ties are found depends on how threads share the work.
+    Short codes often tie, and which of the last ties are found depends on how threads share the work.
     """
-    tied = (distances == distances[:, -1:]) & (positions[:, -1:] >= 0)
-    return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions)
+    if positions.shape[1] <= count:
+        return positions
+    tied = (distances[:, :count] == distances[:, count, None]) & (positions[:, count, None] >= 0)
+    return np.where(tied & ~tied.all(axis=1, keepdims=True), -1, positions[:, :count])

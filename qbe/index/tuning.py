@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qbe.index.ann import BY_PRODUCT, AnnSettings, Plan, check_pq, plan
 from qbe.index.exhaustive import Asked, best_papers, draw_queries
-from qbe.index.neighbours import built, metric_of, without_last_ties
+from qbe.index.neighbours import built, metric_of, nearer
 from qbe.index.papers import PaperLayout
 from qbe.index.stored import Quantized, Vectors
 
@@ -141,10 +141,10 @@ def _trials(
     nprobe = 1
     while True:
         ivf.nprobe = nprobe
-        distances, positions = index.search(queries, min(max(DEPTHS), index.ntotal))
+        distances, positions = index.search(queries, min(max(DEPTHS) + 1, index.ntotal))
         scanned = nprobe * index.ntotal / plan.nlist * ivf.code_size + plan.nlist * ivf.d * 4
         for depth in DEPTHS:
-            brought = without_last_ties(distances[:, :depth], positions[:, :depth])
+            brought = nearer(distances, positions, depth)
             papers = np.where(brought < 0, -1, np.searchsorted(starts, brought, side="right") - 1)
             found = [np.unique(papers[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
             gathered = sum(len(one) for one in found) * index.ntotal / (len(starts) - 1) * width
