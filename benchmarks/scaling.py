@@ -35,7 +35,9 @@ CANDIDATES = 5 * TOP
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.scaling", description=__doc__.split("\n\n")[0])
     parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
-    parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, help="papers (default: %(default)s)")
+    parser.add_argument(
+        "--sizes", type=positive, nargs="+", default=SIZES, help="papers (default: %(default)s)"
+    )
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
     parser.add_argument("--ann", default="auto", help="kind of index (default: %(default)s)")
     parser.add_argument("--tune-recall", type=float, help="tune each index")

@@ -184,9 +184,7 @@ def main(argv: list[str]) -> None:
     timings = Timings()
     with Index(options.index) as source:
         threads = _cli.threads(options.threads)
-        write_synthetic(
-            source, options.output, options.papers, options.seed, AnnSettings(), threads, timings
-        )
+        write_synthetic(source, options.output, options.papers, options.seed, AnnSettings(), threads, timings)
     print(", ".join(f"{name} {seconds:.1f} s" for name, seconds in timings.seconds.items()))
 
 

@@ -66,9 +66,7 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, kind, similarity):
 
 
 @pytest.mark.parametrize("kind", IN_LISTS)
-def test_lists_on_the_disk_are_those_in_memory_and_move_with_the_index(
-    tmp_path, stored, kind, monkeypatch
-):
+def test_lists_on_the_disk_are_those_in_memory_and_move_with_the_index(tmp_path, stored, kind, monkeypatch):
     made = planned(kind, stored, on_disk=True)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -245,7 +243,10 @@ def _fails_once_written(index, path: str) -> None:
 
 
 def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
-    for ann, message in ((AnnSettings(pq=5), "divide the dimension 16"), (AnnSettings(nlist=10**6), "at most")):
+    for ann, message in (
+        (AnnSettings(pq=5), "divide the dimension 16"),
+        (AnnSettings(nlist=10**6), "at most"),
+    ):
         with pytest.raises(UsageError, match=message):
             build_index(tmp_path / "index", replace(settings, ann=ann))
     assert not any(tmp_path.iterdir())
@@ -269,5 +270,7 @@ def test_vectors_of_another_form_are_told(tmp_path, tiny_index):
     record = json.loads((copy / "manifest.json").read_text())
     record["dense"]["stored"] = "int8"
     (copy / "manifest.json").write_text(json.dumps(record))
-    with pytest.raises(IndexFormatError, match=r"vectors.npy: expected vectors stored as int8, found float16"):
+    with pytest.raises(
+        IndexFormatError, match=r"vectors.npy: expected vectors stored as int8, found float16"
+    ):
         Index(copy).sentence_vectors  # noqa: B018

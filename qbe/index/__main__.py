@@ -69,8 +69,8 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--stored",
         choices=("auto", "float16", "int8"),
-        help="how vectors are stored; int8 takes half the space, with a scale a vector (default: auto, float16 "
-        "up to 200,000 sentences, int8 above)",
+        help="how vectors are stored; int8 takes half the space, with a scale a vector (default: auto, "
+        "float16 up to 200,000 sentences, int8 above)",
     )
     group.add_argument(
         "--ann",
@@ -82,7 +82,7 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--nlist", type=int, help="lists (default: the power of 2 nearest to the root of the sentences)"
     )
-    group.add_argument("--nprobe", type=int, help="lists that a search reads (default: an eighth)")
+    group.add_argument("--nprobe", type=int, help="lists that a search reads (default: a quarter)")
     group.add_argument(
         "--pq",
         type=int,
@@ -93,9 +93,9 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
         "--tune-recall",
         type=float,
         metavar="SHARE",
-        help="choose nlist, nprobe and pq by trial: the cheapest with which so many of the places of the best 20 "
-        "papers are those of exhaustive search, over 200 queries drawn from the corpus; all trials stand in "
-        "the manifest",
+        help="choose nlist, nprobe and pq by trial: the cheapest with which so many of the places of the best "
+        "20 papers are those of exhaustive search, over 200 queries drawn from the corpus; all trials stand "
+        "in the manifest",
     )
     group.add_argument(
         "--ann-on-disk", action="store_true", help="keep the lists in a file and read them from there"

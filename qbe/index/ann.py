@@ -24,10 +24,10 @@ STORED = (FLOAT16, INT8)
 AUTO_SENTENCES = 200_000
 """Sentences up to which ``auto`` means an exact index and half precision."""
 
-EXACT_DEPTH, DEPTH = 2000, 500
-"""Sentences that an exact index, and any other, brings for each sentence of a query, at the least."""
+DEPTH = 2000
+"""Sentences brought for each sentence of a query, at the least."""
 
-PROBED = 8
+PROBED = 4
 """One of so many lists is read by default."""
 
 
@@ -89,7 +89,7 @@ class Plan:
     nlist: int | None = None
     nprobe: int | None = None
     pq: int | None = None
-    depth: int = EXACT_DEPTH
+    depth: int = DEPTH
     on_disk: bool = False
     seed: int = 0
 
@@ -100,6 +100,11 @@ class Plan:
         """
         return 8 if self.on_disk else 4
 
+    @property
+    def parts(self) -> int:
+        """Parts of a product-quantized code."""
+        return (self.pq or 0) * 8 // self.code_bits
+
     def record(self) -> dict[str, Any]:
         """The plan for a manifest."""
         return dataclasses.asdict(self)
@@ -108,7 +113,8 @@ class Plan:
     def read(cls, record: Mapping[str, Any]) -> Plan:
         """The plan of a manifest's ``dense``; an exact index where it says nothing, being older."""
         found = record.get("ann", {})
-        return cls(**{field.name: found[field.name] for field in dataclasses.fields(cls) if field.name in found})
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: found[name] for name in names if name in found})
 
 
 def plan(settings: AnnSettings, sentences: int, dimension: int) -> Plan:
@@ -120,12 +126,12 @@ def plan(settings: AnnSettings, sentences: int, dimension: int) -> Plan:
     """
     kind = settings.settled_kind(sentences)
     if kind not in IN_LISTS:
-        return Plan(kind, depth=EXACT_DEPTH if kind == FLAT else DEPTH)
+        return Plan(kind)
     nlist = settings.nlist or usual_nlist(sentences)
     if nlist > sentences:
         raise UsageError(f"expected --nlist of at most the {sentences} sentences, found {nlist}")
-    nprobe = settings.nprobe or max(nlist // PROBED, min(nlist, PROBED))
-    made = Plan(kind, nlist, min(nprobe, nlist), None, DEPTH, settings.on_disk)
+    nprobe = settings.nprobe or max(nlist // PROBED, PROBED)
+    made = Plan(kind, nlist, min(nprobe, nlist), on_disk=settings.on_disk)
     if kind not in BY_PRODUCT:
         return made
     made = dataclasses.replace(made, pq=settings.pq or usual_pq(dimension))
@@ -145,12 +151,10 @@ def usual_pq(dimension: int) -> int:
 
 def check_pq(plan: Plan, sentences: int, dimension: int) -> None:
     """Raise UsageError where the codes of a plan cannot be made."""
-    assert plan.pq is not None
-    parts = plan.pq * 8 // plan.code_bits
-    if dimension % parts:
+    if dimension % plan.parts:
         raise UsageError(
-            f"expected --pq of bytes whose {8 // plan.code_bits} parts each divide the dimension {dimension}, "
-            f"found {plan.pq}; choose another, or --ann ivf-sq"
+            f"expected --pq of bytes whose {8 // plan.code_bits} parts each divide the dimension "
+            f"{dimension}, found {plan.pq}; choose another, or --ann ivf-sq"
         )
     if sentences < 2**plan.code_bits:
         raise UsageError(

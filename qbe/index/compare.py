@@ -22,8 +22,8 @@ _HALF_TO_SINGLE = 2.0**112
 def similarities(queries: Floats, vectors: Vectors) -> Floats:
     """Inner products (queries, vectors) of unit vectors (n, dimension), in half precision or quantized.
 
-    Stored numbers are multiples of 2 ** -24 (see `qbe.index.stored.quantized`), and so are a query's. Products
-    of such numbers are multiples of 2 ** -48, so that double precision holds their sums exactly:
+    Stored numbers are multiples of 2 ** -24 (see `qbe.index.stored.quantized`), and so are a query's.
+    Products of such numbers are multiples of 2 ** -48, so that double precision holds their sums exactly:
     the result depends neither on the order of summation, which is the linear algebra library's affair
     and changes with its threads, nor on which other vectors are asked for.
     """

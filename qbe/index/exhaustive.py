@@ -1,4 +1,4 @@
-"""Exhaustive search: every paper of an index scored, block by block; what approximate search is measured by."""
+"""Exhaustive search: every paper of an index scored, block by block; the measure of approximate search."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def best_papers(
     """
     queries = np.concatenate([vectors[rows].astype(np.float32) for rows in asked.sentences])
     total = len(starts) - 1
-    kept_scores = np.full((len(asked.papers), 0), 0, np.float32)
-    kept = np.full((len(asked.papers), 0), 0, np.int64)
+    kept_scores: Any = np.zeros((len(asked.papers), 0), np.float32)
+    kept: Any = np.zeros((len(asked.papers), 0), np.int64)
     first = 0
     while first < total:
         last = max(int(np.searchsorted(starts, starts[first] + BLOCK_SENTENCES, "right")) - 1, first + 1)
@@ -69,7 +69,7 @@ def best_papers(
 
 def _scores(queries: Any, block: Any, papers: Any, starts: Any, similarity: str) -> NDArray[np.float32]:
     """Mean-max scores (queries, papers) of the sentences of some papers."""
-    compared = queries @ block.T
+    compared: Any = queries @ block.T
     if similarity == L2:
         squares = (queries * queries).sum(axis=1)[:, None] + (block * block).sum(axis=1) - 2 * compared
         compared = -np.sqrt(np.maximum(squares, 0))

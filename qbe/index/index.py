@@ -47,10 +47,10 @@ class Index:
         """Open the index in ``folder``.
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe`` takes the place of the index's own (see
-        `qbe.index.ann.Plan`). Raises
-        IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder than
-        the index's, ModelError for a tagger that cannot be found.
+        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe``
+        takes the place of the index's own (see `qbe.index.ann.Plan`). Raises IndexFormatError for a folder
+        that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError for a
+        tagger that cannot be found.
         """
         self.folder = Path(folder)
         self.manifest: Manifest = read_manifest(self.folder)

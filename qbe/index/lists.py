@@ -52,7 +52,7 @@ def _ivf(dimension: int, metric: int, plan: Plan) -> Any:
         ivf = faiss.IndexIVFScalarQuantizer(quantizer, dimension, plan.nlist, bits, metric)
     else:
         kind = faiss.IndexIVFPQFastScan if plan.code_bits == 4 else faiss.IndexIVFPQ
-        parts = plan.pq * 8 // plan.code_bits  # type: ignore[operator]  # such plans have one
+        parts = plan.parts
         ivf = kind(quantizer, dimension, plan.nlist, parts, plan.code_bits, metric)
         _learn(ivf.pq.cp, plan)
         ivf.use_precomputed_table = -1  # by distance it would take more memory than all codes
@@ -70,7 +70,7 @@ def _learn(clustering: Any, plan: Plan) -> None:
 def _rotation(dimension: int, plan: Plan) -> Any:
     import faiss
 
-    parts = plan.pq * 8 // plan.code_bits  # type: ignore[operator]
+    parts = plan.parts
     rotation = faiss.OPQMatrix(dimension, parts, dimension)
     rotation.pq = faiss.ProductQuantizer(dimension, parts, plan.code_bits)
     _learn(rotation.pq.cp, plan)

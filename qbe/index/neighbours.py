@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, OutputError, UsageError
-from qbe.index.ann import FLAT, HNSW, IN_LISTS, Plan
+from qbe.index.ann import FLAT, IN_LISTS, Plan
 from qbe.index.lists import fill, fill_on_disk, train_lists
 from qbe.index.stored import Vectors
 from qbe.index.vectors import blocks
@@ -133,9 +133,7 @@ class Neighbours:
         return nearer(distances, positions, count)
 
 
-def nearer(
-    distances: NDArray[np.float32], positions: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
+def nearer(distances: NDArray[np.float32], positions: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """The first ``count`` positions (queries, count): of more (queries, more than count) those that are
     nearer than the next one, the rest being -1; all of them where all are as near.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qbe.index.ann import AUTO, AnnSettings
@@ -29,7 +29,7 @@ class BuildSettings:
     tagger: str = DEFAULT_TAGGER
     positions: bool = False
     docvectors: bool = False
-    ann: AnnSettings = AnnSettings()
+    ann: AnnSettings = field(default_factory=AnnSettings)
     stored: str = AUTO
     threads: int = 1
 

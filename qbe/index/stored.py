@@ -157,13 +157,15 @@ def open_vectors(folder: Path, name: str, stored: str) -> Vectors:
         if array.dtype != np.dtype(stored) or array.ndim != 2:
             raise ValueError(f"{array.dtype} {array.shape}")
         if stored != INT8:
-            return array
+            half: Half = array
+            return half
         scales = np.load(folder / scales_file(name))
         if scales.dtype != np.float16 or scales.shape != array.shape[:1]:
             raise ValueError(f"scales {scales.dtype} {scales.shape}")
     except (ValueError, EOFError) as error:
         raise IndexFormatError(
-            f"{path}: expected vectors stored as {stored}, found {error}; the index is damaged: build it again"
+            f"{path}: expected vectors stored as {stored}, found {error}; the index is damaged: build it "
+            "again"
         ) from error
     large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
     return Quantized(array, scales, Gathered(array._mmap) if large else None)

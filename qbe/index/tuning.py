@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,7 +113,7 @@ def _rank(trial: Trial, target: float) -> tuple[Any, ...]:
 
 def _ladder(settings: AnnSettings, sentences: int, dimension: int) -> Iterator[tuple[int | None, list[Plan]]]:
     """Plans to build, by lengths of codes, the shortest first."""
-    usual = plan(dataclasses.replace(settings, nprobe=1), sentences, dimension)
+    usual = plan(dataclasses.replace(settings, nprobe=1, tune_recall=None), sentences, dimension)
     assert usual.nlist is not None
     lists = [usual.nlist]
     if settings.nlist is None and sentences <= MANY_SENTENCES:
@@ -146,7 +147,7 @@ def _trials(
         for depth in DEPTHS:
             brought = nearer(distances, positions, depth)
             papers = np.where(brought < 0, -1, np.searchsorted(starts, brought, side="right") - 1)
-            found = [np.unique(papers[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+            found = [np.unique(papers[a:b]) for a, b in pairwise(bounds.tolist())]
             gathered = sum(len(one) for one in found) * index.ntotal / (len(starts) - 1) * width
             cost = (scanned * len(queries) + GATHERED * gathered) / len(found)
             yield Trial(plan.nlist, plan.pq, nprobe, depth, *agreement(found, reference), round(cost))

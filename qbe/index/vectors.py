@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,12 +88,16 @@ def _join(folder: Path, papers: int, encoder: TaggingEncoder, stored: str) -> No
             ):
                 stream = stack.enter_context((folder / name).open("wb"))
                 stream.write(npy_header(shape, np.dtype(kind)))
-                writers.append(lambda part, stream=stream: stream.write(part.tobytes()))
+                writers.append(_plainly(stream))
         for first in range(0, papers, SHARD_PAPERS):
             with _shard(folder, first).open("rb") as shard:
                 for write in writers:
                     write(np.load(shard))
     shutil.rmtree(folder / SHARDS)
+
+
+def _plainly(stream: IO[bytes]) -> Callable[[NDArray[Any]], Any]:
+    return lambda part: stream.write(part.tobytes())
 
 
 def _shard(folder: Path, first: int) -> Path:
