@@ -35,9 +35,7 @@ CANDIDATES = 5 * TOP
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.scaling", description=__doc__.split("\n\n")[0])
     parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
-    parser.add_argument(
-        "--sizes", type=positive, nargs="+", default=SIZES, help="papers (default: %(default)s)"
-    )
+    parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, help="papers of each")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
     parser.add_argument("--ann", default="auto", help="kind of index (default: %(default)s)")
     parser.add_argument("--tune-recall", type=float, help="tune each index")
@@ -79,7 +77,7 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         searcher = Searcher(index, "dense")
         runs = {
             "facet": (faceted, TOP),
-            "four": (_of_four(index, faceted), TOP),
+            "four": (_of_four(faceted), TOP),
             "deep": (faceted[:50], 1000),
         }
         found: dict[str, Any] = {"seconds": {}}
@@ -113,7 +111,7 @@ def faceted_queries(index: Index, count: int) -> list[Query]:
     ]
 
 
-def _of_four(index: Index, queries: list[Query]) -> list[Query]:
+def _of_four(queries: list[Query]) -> list[Query]:
     from qbe.types import Query
 
     return [Query(query.paper, positions=(0, 1, 2, 3)) for query in queries if len(query.paper.sentences) > 3]

@@ -2,8 +2,8 @@
 
 A made paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
 another. To each vector the difference of two real neighbours is added (sentences of different papers; two
-such differences mixed at random, over the root of 2, so that two sentences made from the same one are as far
-apart as real neighbours are). The same seed makes the same index. It has no postings.
+such differences mixed at random), times a number drawn from 0 to STRENGTH: a corpus has near copies and
+strangers. The same seed makes the same index. It has no postings.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 DIFFERENCES = 2048
 """Pairs of neighbours that differences are taken of."""
+
+STRENGTH = 0.8
+"""At the most: two sentences made from the same one are then a little farther apart than real neighbours."""
 
 OTHER_PAPER = 0.3
 """The share of sentences from another paper."""
@@ -83,7 +86,7 @@ def differences(vectors: Any, starts: np.ndarray, random: np.random.Generator) -
     order = np.argsort(near)
     neighbours = np.empty_like(chosen)
     neighbours[order] = vectors[near[order]].astype(np.float32)
-    found: np.ndarray = (neighbours - chosen) / np.float32(np.sqrt(2))
+    found: np.ndarray = neighbours - chosen
     return found
 
 
@@ -91,8 +94,9 @@ def moved(vectors: np.ndarray, noise: np.ndarray, random: np.random.Generator) -
     """Vectors (n, dimension) with mixed differences added, of unit length, in half precision."""
     first, second = random.integers(len(noise), size=(2, len(vectors)))
     angles = random.random((len(vectors), 1), np.float32) * np.float32(2 * np.pi)
-    vectors = vectors + np.cos(angles) * noise[first]
-    vectors += np.sin(angles) * noise[second]
+    strengths = random.random((len(vectors), 1), np.float32) * np.float32(STRENGTH)
+    vectors = vectors + strengths * np.cos(angles) * noise[first]
+    vectors += strengths * np.sin(angles) * noise[second]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     half: np.ndarray = vectors.astype(np.float16)
     return half

@@ -93,9 +93,9 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
         "--tune-recall",
         type=float,
         metavar="SHARE",
-        help="choose nlist, nprobe and pq by trial: the cheapest with which so many of the places of the best "
-        "20 papers are those of exhaustive search, over 200 queries drawn from the corpus; all trials stand "
-        "in the manifest",
+        help="choose nlist, nprobe and pq by trial: the cheapest with which so many of the places of the "
+        "best 20 papers are those of exhaustive search, over 200 queries drawn from the corpus; all trials "
+        "stand in the manifest",
     )
     group.add_argument(
         "--ann-on-disk", action="store_true", help="keep the lists in a file and read them from there"

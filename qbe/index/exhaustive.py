@@ -75,7 +75,8 @@ def _scores(queries: Any, block: Any, papers: Any, starts: Any, similarity: str)
         compared = -np.sqrt(np.maximum(squares, 0))
     best = np.maximum.reduceat(compared, papers, axis=1)
     counts = np.diff(np.append(starts, len(queries)))
-    scores: NDArray[np.float32] = np.add.reduceat(best, starts, axis=0) / counts[:, None].astype(np.float32)
+    summed: Any = np.add.reduceat(best, starts, axis=0)
+    scores: NDArray[np.float32] = summed / counts[:, None].astype(np.float32)
     return scores
 
 

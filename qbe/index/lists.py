@@ -125,7 +125,7 @@ def fill_on_disk(index: Any, vectors: Vectors, folder: Path) -> None:
     import faiss
 
     ivf = faiss.extract_index_ivf(index)
-    shards = []
+    shards: list[Path] = []
     with accelerated(ivf):
         for begin in range(0, len(vectors), SHARD_ROWS):
             first = begin
