@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qbe import _cli
 from qbe.files import write_text
 from qbe.index.options import parser
-from qbe.index.requests import ids, part_numbers, precision, request
+from qbe.index.requests import ann_settings, ids, part_numbers, precision, request
 from qbe.types import Paper
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def _settings(options: argparse.Namespace, threads: int) -> BuildSettings:
         tagger=options.tagger or DEFAULT_TAGGER,
         positions=options.store_positions,
         docvectors=options.store_docvectors,
+        ann=ann_settings(options),
+        stored=options.stored or "auto",
         threads=threads,
         device=options.device or "cpu",
     )
@@ -129,6 +131,8 @@ def _merged_settings(options: argparse.Namespace, parts: PartsSource, threads: i
         tagger=options.tagger or own["tagger"],
         positions=options.store_positions,
         docvectors=options.store_docvectors,
+        ann=ann_settings(options),
+        stored=options.stored or "auto",
         threads=threads,
     )
 

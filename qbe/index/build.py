@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import logging
 import shutil
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
 
 from qbe import _jvm
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.files import publish_directory
+from qbe.index.ann import AnnSettings, checked, fitting, settled_stored
+from qbe.index.candidates import write_candidates
 from qbe.index.commit import read_commit
 from qbe.index.guard import guarded
-from qbe.index.labels import describe_predictions
-from qbe.index.manifest import (
-    FORMAT_VERSION,
-    MANIFEST,
-    STORED_AS,
-    Manifest,
-    describe_files,
-    digest,
-    read_manifest,
-    write_manifest,
-)
-from qbe.index.neighbours import write_neighbours
-from qbe.index.papers import RECORDS, PaperStore, write_papers
+from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
+from qbe.index.papers import PaperStore, write_papers
 from qbe.index.postings import write_postings
 from qbe.index.progress import Progress, Silent
+from qbe.index.publishing import publish
 from qbe.index.settings import BuildSettings
 from qbe.index.source import CorpusSource, Source
 from qbe.index.tagging import BuildTagger, Identity
 from qbe.index.timings import Timings
-from qbe.index.unfinished import STATE, State, read_state, save_state
+from qbe.index.unfinished import STATE, read_state, save_state
 from qbe.index.vectors import SHARDS, WHOLE, read_vectors, write_vectors
 from qbe.models.encoder_files import resolve_encoder
 from qbe.text.split import split_sentences
+
+Settle = Callable[[AnnSettings, int, int], AnnSettings]
+"""What becomes of the settings for so many sentences of some dimension."""
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +88,13 @@ def build_segment(
 ) -> Manifest:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
+    Where it has too few sentences for the settings' FAISS index, its own is exact.
     ``tagger`` is the identity of the one whose labels the other segments have, if any. Raises what
     `build_index` does and what ``source`` does; then nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
-        return _build(folder, staging, settings, source, progress or Silent(), Timings(), tagger)
+        return _build(folder, staging, settings, source, progress or Silent(), Timings(), fitting, tagger)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -141,6 +136,7 @@ def _build(
     source: Source,
     progress: Progress,
     timings: Timings,
+    settle: Settle = checked,
     wanted: Identity | None = None,
 ) -> Manifest:
     encoder = identity = None
@@ -163,6 +159,8 @@ def _build(
             split = timings.timed("splitting", split_sentences)
             papers = progress.papers(source.papers(split))
             counts = write_papers(staging, tagger.papers(papers))
+            if encoder is not None:
+                settle(settings.ann, counts.sentences, encoder.dimension)  # what does not fit is told now
             predicted = counts.papers - counts.labelled if settings.dense else 0
             state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
             state["tagger"] = tagger.identity(predicted)
@@ -177,42 +175,24 @@ def _build(
             )
             save_state(staging, state)
     if encoder is not None:
+        stored = settled_stored(settings.stored, state["counts"]["sentences"])
         if not (staging / WHOLE).exists() or (staging / SHARDS).exists():
             tagging = tagger.encoder(encoder, state["tagger"])
             with progress.encoding(len(store)) as advance, timings.stage("vectors"):
-                write_vectors(staging, store, tagging, advance)
+                write_vectors(staging, store, tagging, advance, stored)
             timings.seconds["tagging"] += tagging.tagging_seconds
         progress.stage("indexing with FAISS")
         with timings.stage("faiss"):
             similarity = encoder.files.card.convention.similarity
-            write_neighbours(staging, read_vectors(staging)[0], similarity)
+            vectors, layout = read_vectors(staging, stored)[0], PaperStore(staging).layout()
+            asked = settle(settings.ann, *vectors.shape)
+            ann = write_candidates(staging, vectors, layout, similarity, asked, settings.threads)
         state["dense"] = {
             "encoder": identity,
             "dimension": encoder.dimension,
             "similarity": STORED_AS[similarity],
+            "stored": stored,
+            "ann": ann,
         }
     with timings.stage("files"):
         return publish(staging, output, state)
-
-
-def publish(staging: Path, output: Path, state: State) -> Manifest:
-    """Describe the finished files of a folder in a manifest, and put it in its place."""
-    files = describe_files(staging, leave_out=(STATE, MANIFEST))
-    tagger = state["tagger"]
-    if tagger is not None:
-        tagger = {**tagger, **describe_predictions(PaperStore(staging).layout())}
-    manifest = Manifest(
-        format_version=FORMAT_VERSION,
-        qbe_version=version("qbe"),
-        settings=state["inputs"]["settings"],
-        corpus={**state["counts"], "sha256": files[RECORDS]["sha256"]},
-        lucene=state.get("lucene"),
-        dense=state.get("dense"),
-        tagger=tagger,
-        files=files,
-        digest=digest(files, state.get("lucene")),
-    )
-    write_manifest(staging, manifest)
-    publish_directory(staging, output)
-    (output / STATE).unlink(missing_ok=True)
-    return manifest

@@ -25,8 +25,10 @@ def combined_manifest(snapshot: Snapshot) -> Manifest:
     """What an index states of itself: its only segment's manifest, or one out of all segments'.
 
     Papers and predictions are counted without the dead ones, Lucene's documents and tokens with them, since
-    they count in its statistics. ``settings`` are the last segment's with all sources of the corpus,
-    ``files`` those of all segments, and the digests are over the segments' own and over their dead rows.
+    they count in its statistics. ``dense`` is that of the segment with most sentences; others, of other
+    sizes, may store vectors and find candidates otherwise. ``settings`` are the last segment's with all
+    sources of the corpus, ``files`` those of all segments, and the digests are over the segments' own and
+    over their dead rows.
     """
     parts = snapshot.parts
     if snapshot.plain:
@@ -41,7 +43,7 @@ def combined_manifest(snapshot: Snapshot) -> Manifest:
             "sha256": _digest(parts, [part.manifest.corpus["sha256"] for part in parts]),
         },
         lucene=_lucene(parts),
-        dense=parts[0].manifest.dense,
+        dense=max(parts, key=lambda part: part.manifest.corpus["sentences"]).manifest.dense,
         tagger=_tagger(parts),
         files={
             name if part.segment.name == ROOT else f"{part.segment.name}/{name}": entry

@@ -14,15 +14,16 @@ from qbe.index.combined import combined_manifest
 from qbe.index.manifest import Manifest, similarity_of
 from qbe.index.papers import PaperLayout
 from qbe.index.snapshot import open_snapshot
-from qbe.index.views import Papers, open_neighbours, open_papers, open_vectors
+from qbe.index.views import Papers, open_papers, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.labels import Mask
     from qbe.index.lexical import Postings
+    from qbe.index.nearest import NeighbourParts
     from qbe.index.neighbours import Neighbours
-    from qbe.index.views import NeighbourParts, Vectors
+    from qbe.index.stored import Vectors
     from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagging import TaggingEncoder
 
@@ -42,20 +43,22 @@ class Index:
         threads: int = 1,
         *,
         tagger: str | None = None,
+        nprobe: int | None = None,
     ) -> None:
         """Open the index in ``folder``.
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. Raises
-        IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder than
-        the index's, ModelError for a tagger that cannot be found.
+        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe``
+        takes the place of the index's own (see `qbe.index.ann.Plan`). Raises IndexFormatError for a folder
+        that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError for a
+        tagger that cannot be found.
         """
         self.folder = Path(folder)
         self._snapshot = open_snapshot(self.folder)
         self.manifest: Manifest = combined_manifest(self._snapshot)
         self.papers: Papers = open_papers(self._snapshot.parts)
         self.threads = threads
-        self._encoder_name, self._tagger_name = encoder, tagger
+        self._encoder_name, self._tagger_name, self._nprobe = encoder, tagger, nprobe
         self._lucene: Postings | None = None
         self._masks: dict[Facet, Mask] = {}
         self._read: tuple[Paper, PaperVectors] | None = None
@@ -125,21 +128,23 @@ class Index:
 
     @property
     def sentence_vectors(self) -> Vectors:
-        """Vectors of all sentences, (sentences, dimension) float16, memory-mapped; of several segments read
-        as one by slices and arrays of rows.
+        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped; of
+        several segments read as one by slices and arrays of rows.
         """
         return self._vectors[0]
 
     @property
     def whole_vectors(self) -> Vectors:
-        """One vector a paper, (papers, dimension) float16, likewise."""
+        """One vector a paper, (papers, dimension), likewise."""
         return self._vectors[1]
 
     @cached_property
     def neighbours(self) -> Neighbours | NeighbourParts:
         """The FAISS index over the sentence vectors."""
         self._need("dense")
-        return open_neighbours(self._snapshot.parts, self.threads)
+        from qbe.index.nearest import open_neighbours
+
+        return open_neighbours(self._snapshot.parts, self.threads, self._nprobe)
 
     @cached_property
     def encoder(self) -> Encoder:

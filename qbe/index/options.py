@@ -56,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tagger", metavar="NAME_OR_FOLDER", help="what predicts facets (default: facet-tagger)"
     )
+    _vectors(parser.add_argument_group("vectors and their neighbours"))
     parser.add_argument("--store-positions", action="store_true", help="keep term positions in Lucene")
     parser.add_argument("--store-docvectors", action="store_true", help="keep term vectors in Lucene")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -96,4 +97,42 @@ def _requests(group: argparse._MutuallyExclusiveGroup) -> None:
         "--compact",
         action="store_true",
         help="make what was added and what is left one again, as a build would (nothing is encoded)",
+    )
+
+
+def _vectors(group: argparse._ArgumentGroup) -> None:
+    """Options of how vectors are stored and candidates found; None tells that one was not given."""
+    group.add_argument(
+        "--stored",
+        choices=("auto", "float16", "int8"),
+        help="how vectors are stored; int8 takes half the space, with a scale a vector (default: auto, "
+        "float16 up to 200,000 sentences, int8 above)",
+    )
+    group.add_argument(
+        "--ann",
+        choices=("auto", "flat", "hnsw", "ivf-sq", "ivf-pq", "ivf-opq-pq"),
+        help="how FAISS finds candidates, which stored vectors then score exactly: flat (all sentences are "
+        "compared), a graph (hnsw), or lists of short codes (default: auto, flat up to 200,000 sentences "
+        "unless an option below is given, else ivf-pq)",
+    )
+    group.add_argument(
+        "--nlist", type=int, help="lists (default: the power of 2 nearest to the root of the sentences)"
+    )
+    group.add_argument("--nprobe", type=int, help="lists that a search reads (default: a quarter)")
+    group.add_argument(
+        "--pq",
+        type=int,
+        metavar="BYTES",
+        help="of a product-quantized code (default: a sixth of the dimension, 64 for 384)",
+    )
+    group.add_argument(
+        "--tune-recall",
+        type=float,
+        metavar="SHARE",
+        help="choose nlist, nprobe and pq by trial: the cheapest with which so many of the places of the "
+        "best 20 papers are those of exhaustive search, over 200 queries drawn from the corpus; all trials "
+        "stand in the manifest",
+    )
+    group.add_argument(
+        "--ann-on-disk", action="store_true", help="keep the lists in a file and read them from there"
     )

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qbe.errors import UsageError
+from qbe.index.ann import AUTO, AnnSettings
 from qbe.models.session import CPU, CUDA
 
+_CANDIDATES = ("stored", "ann", "nlist", "nprobe", "pq", "tune_recall", "ann_on_disk")
 _CONDUCT = ("threads", "overwrite", "resume", "timings")
 _CHANGE = ("corpus", "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
     "part": ("corpus", "encoder", "precision", "device", "facets", "tagger", *_CONDUCT),
-    "merge": ("encoder", "tagger", "dense_only", "store_positions", "store_docvectors", *_CONDUCT),
+    "merge": (
+        *("encoder", "tagger", "dense_only", "store_positions", "store_docvectors"),
+        *(*_CANDIDATES, *_CONDUCT),
+    ),
     "append": _CHANGE,
     "update": _CHANGE,
     "delete": (),
@@ -24,7 +29,7 @@ GOES_WITH = {
 
 REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
 
-OF_VECTORS = ("encoder", "facets", "tagger", "precision", "device", "part")
+OF_VECTORS = ("encoder", "facets", "tagger", "precision", "device", "part", *_CANDIDATES)
 """Options that an index without vectors has no use for."""
 
 
@@ -47,6 +52,7 @@ def request(options: argparse.Namespace) -> str | None:
         raise UsageError(f"expected --corpus with the papers to {purpose}, found none; add it")
     if options.part:
         part_numbers(options.part)
+    ann_settings(options)
     if options.device == CUDA and options.precision == "int8":
         raise UsageError("--device cuda encodes in fp32, found --precision int8; drop one of them")
     return asked
@@ -67,6 +73,18 @@ def part_numbers(text: str) -> tuple[int, int]:
 def precision(options: argparse.Namespace) -> str:
     """The precision given, or that of the device."""
     return str(options.precision or ("int8" if (options.device or CPU) == CPU else "fp32"))
+
+
+def ann_settings(options: argparse.Namespace) -> AnnSettings:
+    """How candidates are to be found; raises UsageError for what does not go together."""
+    return AnnSettings(
+        kind=options.ann or AUTO,
+        nlist=options.nlist,
+        nprobe=options.nprobe,
+        pq=options.pq,
+        on_disk=options.ann_on_disk,
+        tune_recall=options.tune_recall,
+    )
 
 
 def ids(given: Sequence[str]) -> list[str]:

@@ -50,31 +50,32 @@ def sentence_rows(starts: Rows, papers: Rows) -> Rows:
 
 
 class StackedRows:
-    """Arrays of one row shape and type, such as memory maps, read as if they were one, without copying them.
+    """Arrays of one row shape, such as memory maps, read as if they were one, without copying them.
 
-    An array needs no more than ``shape``, ``dtype`` and rows by number, slice, or array of numbers.
+    An array needs no more than ``shape``, ``dtype`` and rows by number, slice, or array of numbers, which
+    numpy can make an array of. Of several types the result has one that holds all their numbers.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
-        """``arrays`` must agree in all but their number of rows."""
+        """``arrays`` must agree in all but type and number of rows."""
         self._arrays = arrays
         self._starts = starts_of([array.shape[0] for array in arrays])
         self.shape: tuple[int, ...] = (int(self._starts[-1]), *arrays[0].shape[1:])
-        self.dtype: np.dtype[Any] = arrays[0].dtype
+        self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays))
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: int | np.integer[Any] | slice | Rows) -> NDArray[Any]:
-        """Rows by number, by slice (not copied within one array), or by an array of numbers, from 0."""
+    def __getitem__(self, key: int | np.integer[Any] | slice | Rows) -> Any:
+        """Rows by number, by slice (within one array those of that array, not copied), or by an array of
+        numbers, from 0.
+        """
         if isinstance(key, slice):
             first, last, step = key.indices(len(self))
             part = int(np.searchsorted(self._starts, first, side="right")) - 1
             if step == 1 and first < last <= self._starts[part + 1]:
-                inside: NDArray[Any] = self._arrays[part][
-                    first - self._starts[part] : last - self._starts[part]
-                ]
-                return inside
+                begin = self._starts[part]
+                return self._arrays[part][first - begin : last - begin]
             return self._gather(np.arange(first, last, step))
         rows = np.asarray(key)
         return self._gather(rows.ravel()).reshape(*rows.shape, *self.shape[1:])
@@ -83,7 +84,11 @@ class StackedRows:
         """All rows as one array, which is a copy."""
         if copy is False:
             raise ValueError("several arrays cannot be one without copying them")
-        return self[:].astype(dtype or self.dtype, copy=False)
+        return self.astype(dtype or self.dtype)
+
+    def astype(self, dtype: Any) -> NDArray[Any]:
+        """All rows as one array of a type, which is a copy."""
+        return self._gather(np.arange(len(self))).astype(dtype, copy=False)
 
     def _gather(self, rows: Rows) -> NDArray[Any]:
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):

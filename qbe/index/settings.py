@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from qbe.index.ann import AUTO, AnnSettings
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU
 
@@ -19,7 +20,8 @@ class BuildSettings:
 
     ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
     the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
-    nothing is tagged, and given labels are kept.
+    nothing is tagged, and given labels are kept. ``ann`` says which FAISS index finds candidates, ``stored``
+    how vectors are stored (one of `qbe.index.ann.STORED`, or by the size of the corpus).
     """
 
     corpus: tuple[str, ...]
@@ -31,6 +33,8 @@ class BuildSettings:
     tagger: str = DEFAULT_TAGGER
     positions: bool = False
     docvectors: bool = False
+    ann: AnnSettings = field(default_factory=AnnSettings)
+    stored: str = AUTO
     threads: int = 1
     device: str = CPU
 
@@ -45,4 +49,5 @@ class BuildSettings:
     @classmethod
     def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
         """The settings of a manifest, with changes."""
-        return cls(**{**record, "corpus": tuple(record["corpus"]), **changes})
+        ann = AnnSettings(**record.get("ann", {}))
+        return cls(**{**record, "corpus": tuple(record["corpus"]), "ann": ann, **changes})

@@ -1,4 +1,4 @@
-"""What an index reads, over one segment or several: its papers, their layout, vectors and neighbours.
+"""What an index reads, over one segment or several: its papers, their layout and vectors.
 
 One segment without dead papers is read as it is. Rows run through several segments in order; dead papers keep
 their rows and are never found.
@@ -11,19 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.errors import PaperNotFoundError
-from qbe.index.papers import STARTS_FILE, PaperLayout, PaperStore
+from qbe.index.manifest import stored_as
+from qbe.index.papers import PaperLayout, PaperStore
 from qbe.index.rows import Rows, StackedRows, live_rows, sentence_rows, starts_of
 from qbe.index.snapshot import Part
 from qbe.types import FacetProbabilities, Paper
 
 if TYPE_CHECKING:
-    from qbe.index.neighbours import Neighbours
-    from qbe.index.vectors import Half
-
-    Vectors = Half | StackedRows
+    from qbe.index.stored import Vectors
 
 
 class PaperStores:
@@ -131,44 +128,7 @@ def open_vectors(parts: Sequence[Part]) -> tuple[Vectors, Vectors]:
     """Sentence vectors and whole-paper vectors of an index, memory-mapped, by row, dead papers included."""
     from qbe.index.vectors import read_vectors
 
-    pairs = [read_vectors(part.path) for part in parts]
+    pairs = [read_vectors(part.path, stored_as(part.manifest)) for part in parts]
     if len(pairs) == 1:
         return pairs[0]
     return StackedRows([pair[0] for pair in pairs]), StackedRows([pair[1] for pair in pairs])
-
-
-class NeighbourParts:
-    """Nearest sentences over several FAISS indexes (see `qbe.index.neighbours.Neighbours`)."""
-
-    def __init__(self, parts: Sequence[Neighbours]) -> None:
-        self._parts = parts
-        self._starts = starts_of([part.sentences for part in parts])
-
-    def nearest(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """Positions (queries, count) of the nearest sentences, best first; of equals the first."""
-        found = [part.search(queries, count) for part in self._parts]
-        closeness = np.concatenate([close for close, _ in found], axis=1)
-        pairs = zip(found, self._starts[:-1], strict=True)
-        positions = np.concatenate(
-            [np.where(near < 0, near, near + start) for (_, near), start in pairs], axis=1
-        )
-        best = np.argsort(-closeness, axis=1, kind="stable")[:, :count]
-        nearest: NDArray[np.int64] = np.take_along_axis(positions, best, axis=1)
-        return nearest
-
-
-def open_neighbours(parts: Sequence[Part], threads: int) -> Neighbours | NeighbourParts:
-    """The FAISS side of an index; sentences of dead papers are never found."""
-    from qbe.index.neighbours import Neighbours
-
-    opened = [Neighbours(part.path, threads, _live_sentences(part)) for part in parts]
-    return opened[0] if len(opened) == 1 else NeighbourParts(opened)
-
-
-def _live_sentences(part: Part) -> NDArray[np.bool_] | None:
-    """Which sentences (sentences,) of a segment belong to papers that are not dead; None: all of them."""
-    if not len(part.dead):
-        return None
-    alive = np.ones(part.papers, np.bool_)
-    alive[part.dead] = False
-    return np.repeat(alive, np.diff(np.load(part.path / STARTS_FILE)))

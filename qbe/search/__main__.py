@@ -38,7 +38,8 @@ def main(argv: list[str]) -> None:
     from qbe.trec import read_pools
 
     pools = read_pools(options.pool) if options.pool else None
-    with Index(options.index, options.encoder, threads, tagger=options.tagger) as index:
+    opened = Index(options.index, options.encoder, threads, tagger=options.tagger, nprobe=options.nprobe)
+    with opened as index:
         asked = _asked(options, index)
         settle_topics(options, asked)
         _check_pools(asked, pools)

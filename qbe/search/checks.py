@@ -50,6 +50,10 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError(f"expected --hits of at least 1, found {options.hits}")
     if options.depth < 1:
         raise UsageError(f"expected --depth of at least 1, found {options.depth}")
+    if options.nprobe is not None and options.nprobe < 1:
+        raise UsageError(f"expected --nprobe of at least 1, found {options.nprobe}")
+    if options.nprobe is not None and options.first_stage == "bm25":
+        raise UsageError("--nprobe is of no use with --first-stage bm25; drop one of them")
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     if options.sentences is not None and options.topics:

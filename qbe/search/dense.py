@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from qbe.encode.parallel import ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
+from qbe.index.compare import COMPARISONS
 from qbe.index.index import Index
-from qbe.search.matching import COMPARISONS, MATCHES, Floats, Ints, best_per_paper, gather, restrict
+from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
 from qbe.types import Facet, Hit, Match, Pools, Query
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors
-
-NEAREST = 2000
-"""Sentences that FAISS brings for each query sentence, at the least."""
 
 MOST_POSITIONS = 1 << 24
 """Positions that FAISS brings in one call, at 12 bytes each, unless a single query needs more."""
@@ -109,12 +107,13 @@ class DenseSearcher:
 
         FAISS is asked once for all queries, as far as their answers are to be had at a time.
         """
-        count = max(NEAREST, 2 * papers)
+        neighbours = self._index.neighbours
+        count = max(neighbours.depth, 2 * papers)
         most = max(1, MOST_POSITIONS // min(count, len(self._index.sentence_vectors)))
         for asked in _groups([own.sentences for own in vectors], most):
-            nearest = self._index.neighbours.nearest(np.concatenate(asked), count)
+            nearest = neighbours.nearest(np.concatenate(asked), count)
             for own in np.split(nearest, np.cumsum([len(one) for one in asked])[:-1]):
-                sentences = np.unique(own)
+                sentences = np.unique(own[own >= 0])
                 yield np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
 
     def scores(self, vectors: QueryVectors, rows: Ints) -> Floats:

@@ -135,6 +135,12 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         help="fused: papers each side brings to the fusion (default: %(default)s)",
     )
     group.add_argument(
+        "--nprobe",
+        type=int,
+        help="lists of an approximate index that are read: more of them bring more of the right candidates "
+        "(default: as the index was built)",
+    )
+    group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
     )
     group.add_argument(
