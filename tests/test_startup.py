@@ -56,7 +56,10 @@ def test_help_is_light(command):
 USAGE_ERRORS = {
     "index": ["--corpus", "x", "--output", "y", "--threads", "0"],
     "index without output": ["--corpus", "x"],
+    "index of a part that is none": ["--corpus", "x", "--output", "y", "--part", "3/2"],
+    "index merged and encoded": ["--merge", "x", "--output", "y", "--device", "cuda"],
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
+    "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
     "search without index": ["--paper", "1"],
     "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
