@@ -41,7 +41,7 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
         expected = _pyserini_hits(pyserini, text, hits)
         assert [(hit.docid, hit.score) for hit in bm25.search(query, hits)] == expected, query.query_id
         vectors = QueryVectors(index, query)
-        best = dense.search_rows(vectors, TOP)
+        (best,) = dense.search_rows([vectors], TOP)
         same += set(best) == set(_scan(single, starts, vectors, hits)[:TOP])
         stages.append(
             {

@@ -101,20 +101,17 @@ def describe_run(options: argparse.Namespace, index: Index, form: Form) -> Input
 
 
 def _models(options: argparse.Namespace, index: Index) -> dict[str, Any]:
-    """Digests of the files of the reranker, and of a tagger that reads queries anew."""
+    """What tells the reranker from another, and a tagger that reads queries anew."""
     models: dict[str, Any] = {}
     if reranker_name(options) == "cross-encoder":
-        from qbe.models.registry import DEFAULT_RERANKER
-        from qbe.models.reranker_files import resolve_reranker
+        from qbe.rerank.open import describe_reranker
 
-        name, precision = options.reranker or DEFAULT_RERANKER, options.rerank_precision or "int8"
-        models["reranker"] = dict(resolve_reranker(name, precision).card.files)
+        given = {"name": options.reranker, "precision": options.rerank_precision}
+        models["reranker"] = describe_reranker(**{key: value for key, value in given.items() if value})
     if options.tagger is not None or options.facets == "predicted":
-        from qbe.models.tagger_files import resolve_tagger
+        from qbe.tag.tagger import Tagger
 
-        models["tagger"] = dict(
-            resolve_tagger(options.tagger or index.manifest.settings["tagger"]).card.files
-        )
+        models["tagger"] = Tagger.open(options.tagger or index.manifest.settings["tagger"]).identity
     return models
 
 
