@@ -41,12 +41,9 @@ def open_postings(parts: Sequence[Part], papers: Papers, lucene: Mapping[str, An
 
     Raises IndexFormatError where they are damaged.
     """
+    joined = _jvm.java_class("org.apache.lucene.index.MultiReader")  # where there is no Java it says so
     readers = [_opened(part.path / LUCENE) for part in parts]
-    reader = (
-        readers[0]
-        if len(readers) == 1
-        else _jvm.java_class("org.apache.lucene.index.MultiReader")(readers, True)
-    )
+    reader = readers[0] if len(readers) == 1 else joined(readers, True)
     starts, dead = starts_of([len(papers)]), [frozenset[str]()]
     if isinstance(papers, PaperStores):
         starts, dead = papers.starts, papers.dead_ids
