@@ -12,7 +12,7 @@ from qbe.corpus.record import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
-from qbe.index import build, vectors
+from qbe.index import build, publishing, vectors
 from qbe.index.__main__ import main
 from qbe.index.build import build_index
 from qbe.index.index import Index
@@ -155,13 +155,17 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
-@pytest.mark.parametrize("stage", ["write_vectors", "write_neighbours", "describe_files"])
-def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, stage):
+@pytest.mark.parametrize(
+    ("where", "stage"),
+    [(build, "write_vectors"), (build, "write_candidates"), (publishing, "describe_files")],
+    ids=["vectors", "FAISS", "files"],
+)
+def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):
     def interrupted(*given, **named):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, stage, interrupted)
+        patch.setattr(where, stage, interrupted)
         with pytest.raises(KeyboardInterrupt):
             merge_parts(tmp_path / "index", PartsSource(halves), settings)
     assert not (tmp_path / "index").exists()
