@@ -81,7 +81,7 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
 
     dense, bm25 = DenseSearcher(index), BM25Searcher(index)
     vectors = QueryVectors(index, query)
-    rows = dense.rows(pool) if pool is not None else dense.candidates(vectors, hits)
+    rows = dense.rows(pool) if pool is not None else next(dense.candidates([vectors], hits))
     found = Searcher(index, "fused").search(query, hits, pool, matches=False)
     docids = [hit.docid for hit in found]
     scores = {name: np.random.default_rng(0).random(len(rows)) for name in EQUAL_WEIGHTS}
@@ -91,7 +91,7 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
         stages["read the query paper"] = functools.partial(index.paper, query.paper.paper_id)
         stages["query vectors, stored"] = functools.partial(QueryVectors, index, query)
         stages["query vectors, encoded"] = functools.partial(QueryVectors, index, outside)
-        stages["FAISS candidates"] = functools.partial(dense.candidates, vectors, hits)
+        stages["FAISS candidates"] = lambda: next(dense.candidates([vectors], hits))
     stages["BM25"] = functools.partial(bm25.search, query, hits, pool)
     stages["exact scores"] = functools.partial(dense.scores, vectors, rows)
     facets = [None, query.facet]

@@ -27,21 +27,21 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
     import numpy as np
 
     from qbe.search.bm25 import BM25Searcher, query_text
-    from qbe.search.dense import NEAREST, DenseSearcher, QueryVectors
+    from qbe.search.dense import DenseSearcher, QueryVectors
 
     bm25, dense, pyserini = BM25Searcher(index), DenseSearcher(index), _pyserini(index)
     single = np.asarray(index.sentence_vectors).astype(np.float32)
     flat = faiss.IndexFlatIP(single.shape[1])
     flat.add(single)
     faiss.omp_set_num_threads(threads)
-    count, starts, same = max(NEAREST, 2 * hits), index.layout.starts[:-1], 0
+    count, starts, same = max(index.neighbours.depth, 2 * hits), index.layout.starts[:-1], 0
     stages: list[dict[str, Stage]] = []
     for query in queries:
         text = query_text(query, "title+facet")
         expected = _pyserini_hits(pyserini, text, hits)
         assert [(hit.docid, hit.score) for hit in bm25.search(query, hits)] == expected, query.query_id
         vectors = QueryVectors(index, query)
-        best = dense.search_rows(vectors, TOP)
+        (best,) = dense.search_rows([vectors], TOP)
         same += set(best) == set(_scan(single, starts, vectors, hits)[:TOP])
         stages.append(
             {

@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from qbe.errors import JavaError, MissingDependencyError
 
@@ -23,6 +24,9 @@ JAVA_VERSION = 21
 
 MAX_CLAUSES = 1_000_000
 """Distinct terms a query may have; Lucene's default of 1,024 is less than a long abstract's."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _start = threading.Lock()
@@ -49,6 +53,41 @@ def silence() -> None:
     java_class("java.util.logging.LogManager").getLogManager().reset()
     off = java_class("org.apache.logging.log4j.Level").OFF
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
+
+
+def map_in_threads(function: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
+    """A function that calls Java of each item, in order, ``threads`` at a time.
+
+    pyjnius lets go of the interpreter's lock while Java works, so that the threads run side by side. Each
+    leaves the virtual machine as it ends: one that just ended would stay on the machine's list for good.
+    """
+    threads = min(threads, len(items))
+    if threads <= 1:
+        return [function(item) for item in items]
+    numbers, results = iter(range(len(items))), dict[int, R]()
+
+    def work() -> None:
+        try:
+            for number in numbers:
+                results[number] = function(items[number])
+        finally:
+            _detach()
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for worker in [pool.submit(work) for _ in range(threads)]:
+                worker.result()
+        finally:
+            for _ in numbers:  # after an error or an interruption: nothing is left to the other threads
+                pass
+    return [results[number] for number in range(len(items))]
+
+
+def _detach() -> None:
+    """Take the current thread off the virtual machine's list."""
+    import jnius
+
+    jnius.detach()
 
 
 def open_lucene(folder: Path) -> Any:

@@ -62,5 +62,9 @@ class OutputError(QbeError):
     """An output that cannot be written: read-only folder, full disk."""
 
 
+class RunError(QbeError):
+    """A run that cannot be written: an unfinished one is in the way, or another process writes it."""
+
+
 class MissingDependencyError(QbeError):
     """An optional package that is not installed; the message gives the pip line."""

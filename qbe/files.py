@@ -122,10 +122,11 @@ def publish_directory(staged: Path, target: Path) -> None:
         target.rename(aside)
         staged.rename(target)
         shutil.rmtree(aside)
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -137,8 +138,8 @@ def sync_tree(directory: Path) -> None:
     """Flush every file and folder below a directory to the disk."""
     for folder, _, names in os.walk(directory):
         for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))
+            sync(Path(folder, name))
+        sync(Path(folder))
 
 
 @contextlib.contextmanager
@@ -163,6 +164,49 @@ def lock(path: Path) -> Iterator[bool]:
         finally:
             if alone:
                 path.unlink(missing_ok=True)
+
+
+def hold(path: Path) -> int:
+    """Take a shared lock on a file that is only read; closing the descriptor returned lets go of it.
+
+    Where the file system has no locks nothing is held, and `exclusively` is refused too. Raises OSError
+    where the file is gone, or is being removed by one who holds it exclusively.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _flock(descriptor, fcntl.LOCK_SH)
+        if path.stat().st_ino != os.fstat(descriptor).st_ino:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _flock(descriptor: int, kind: int) -> None:
+    """Lock without waiting; BlockingIOError where another one's lock is in the way."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        if kind == fcntl.LOCK_EX:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+
+
+@contextlib.contextmanager
+def exclusively(path: Path) -> Iterator[bool]:
+    """Whether nobody holds a file (see `hold`), nor can while the block runs."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            _flock(descriptor, fcntl.LOCK_EX)
+            alone = True
+        except BlockingIOError:
+            alone = False
+        yield alone
+    finally:
+        os.close(descriptor)
 
 
 def cache_folder() -> Path:

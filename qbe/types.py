@@ -6,7 +6,7 @@ Standard library only, so that every other module may import it at no cost.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -160,6 +160,10 @@ class Topic(NamedTuple):
     query_id: str
     paper_id: str
     facet: Facet | None = None
+
+
+Pools = Sequence[Sequence[str] | None]
+"""For each of several queries the ids of the papers to rank, or None: the whole index."""
 
 
 class Match(NamedTuple):

@@ -23,6 +23,7 @@ from qbe.export import __main__ as command
 from qbe.export.adapter import apply_adapter
 from qbe.export.encoder import export_encoder
 from qbe.export.loading import load_model
+from qbe.index.compare import COMPARISONS
 from qbe.models import encoder_files, exports
 from qbe.models.convention import (
     CLS,
@@ -38,7 +39,6 @@ from qbe.models.convention import (
 from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, resolve_encoder
 from qbe.models.registry import ALONE, ENCODERS, PUBLISHED
 from qbe.models.stated import stated_convention
-from qbe.search.matching import COMPARISONS
 from qbe.tag.tagger import Tagger
 from qbe.types import Paper
 

@@ -21,6 +21,7 @@ from qbe.errors import (
 )
 from qbe.files import sha256
 from qbe.index.__main__ import main
+from qbe.index.ann import Plan
 from qbe.index.build import build_index
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
@@ -72,6 +73,8 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
         "encoder": {"name": "tiny-bert", "precision": "int8", "weights_sha256": weights},
         "dimension": 16,
         "similarity": "inner product",
+        "stored": "float16",
+        "ann": Plan().record(),
     }
     files = [path for path in tiny_index.rglob("*") if path.is_file() and path.name != "manifest.json"]
     assert record["files"].keys() == {path.relative_to(tiny_index).as_posix() for path in files}

@@ -82,7 +82,7 @@ def test_another_format_version_is_told(copy):
         record |= {"format_version": version, "new": "field"}
         (copy / "manifest.json").write_text(json.dumps(record))
         with pytest.raises(
-            IndexFormatError, match=f"expected an index of format 2 or 3, found format {version};"
+            IndexFormatError, match=f"expected an index of format 2 or 3 or 4, found format {version};"
         ):
             Index(copy)
 

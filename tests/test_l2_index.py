@@ -11,13 +11,13 @@ import pytest
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.build import build_index
+from qbe.index.compare import nearness
 from qbe.index.index import Index
 from qbe.index.settings import BuildSettings
 from qbe.models.convention import CLS, L2, TITLE_SEP_ABSTRACT, Convention
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.dense import DenseSearcher, QueryVectors
-from qbe.search.matching import nearness
 from qbe.search.searcher import Searcher
 from qbe.types import Facet, Paper, Query, Sentence
 
@@ -69,7 +69,7 @@ def queries(index) -> list[Query]:
 
 def test_the_manifest_says_how_vectors_compare(index, l2_encoder):
     dense = index.manifest.dense
-    assert (dense["similarity"], index.similarity, index.manifest.format_version) == ("l2", L2, 3)
+    assert (dense["similarity"], index.similarity, index.manifest.format_version) == ("l2", L2, 4)
     assert dense["encoder"] == resolve_encoder(str(l2_encoder)).identity
     assert dense["encoder"]["convention"] == dataclasses.asdict(CONVENTION)
     vectors = index.whole_vectors.astype(float)

@@ -105,6 +105,20 @@ def test_a_match_names_sentences_of_both(reranker, queries, papers):
                 assert math.isfinite(match.score)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_queries_are_judged_as_each_alone(opened, reranker, queries, papers, threads):
+    """To the last bit, whether papers are shared by queries, come twice, or are none."""
+    asked = [
+        (query, papers[first : first + 7]) for query, first in zip(queries, range(0, 18, 3), strict=True)
+    ]
+    asked += [(queries[0], []), (queries[1], [papers[3], papers[3]])]
+    steps = []
+    found = opened(threads).score_many(asked, steps.append)
+    assert found == [reranker.score(query, candidates) for query, candidates in asked]
+    assert sum(steps) == 44
+    assert reranker.score_many([]) == []
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_progress_adds_up_to_the_papers(opened, queries, papers, threads):
     steps, callers = [], set()

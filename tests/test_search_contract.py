@@ -137,6 +137,32 @@ def test_the_same_twice_and_with_other_threads(searcher, open_searcher, tiny_ind
             assert again.search(query, 50) == found
 
 
+def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_index, index, queries):
+    """To the last bit, in any company, with and without pools, with any number of threads."""
+    pool = [f"s{number:03}" for number in range(20, 60)]
+    more = [*queries, queries[0], Query(index.paper("s025"), Facet.RESULT)]
+    pools = [None, pool, [], pool[:3], None, pool[::-1], None, [more[0].paper.paper_id]]
+    alone = [searcher.search(query, 30, pool, explain=True) for query, pool in zip(more, pools, strict=True)]
+    assert [len(hits) for hits in alone].count(0) == 2
+    for threads in (1, 3):
+        with Index(tiny_index, threads=threads) as threaded:
+            together = open_searcher(threaded)
+            assert together.search_many(more, 30, pools, explain=True) == alone
+            plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in more]
+            assert together.search_many(more[::-1], 9, matches=False) == plain[::-1]
+    assert searcher.search_many([], 5) == []
+
+
+def test_as_many_pools_as_queries_are_wanted(searcher, queries):
+    with pytest.raises(UsageError, match="expected a pool for each of 2 queries, found 1 pools"):
+        searcher.search_many(queries[:2], 5, [None])
+
+
+def test_one_bad_query_among_many_is_refused(searcher, queries):
+    with pytest.raises(PaperNotFoundError, match=r"such as nowhere"):
+        searcher.search_many(queries[:2], 5, [None, ["nowhere"]])
+
+
 def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, index):
     paper = index.paper("s024")
     found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)
@@ -270,3 +296,7 @@ def test_a_query_from_outside_is_encoded_once(searcher, index, queries, monkeypa
     query = replace(queries[-1])  # another object than the one that other tests have asked
     assert searcher.search(query, 3)[0].matches
     assert encoded == [query.paper]
+    others = [Query(replace(query.paper, title=title)) for title in ("Ranking code", "Code")]
+    found = searcher.search_many([others[0], queries[0], others[1]], 3)
+    assert all(hit.matches for hits in found for hit in hits)
+    assert encoded == [query.paper, *(other.paper for other in others)]

@@ -56,8 +56,17 @@ def test_help_is_light(command):
 USAGE_ERRORS = {
     "index": ["--corpus", "x", "--output", "y", "--threads", "0"],
     "index without output": ["--corpus", "x"],
+    "index appending nothing": ["--output", "y", "--append"],
+    "index deleting with an encoder": ["--output", "y", "--delete", "x", "--encoder", "z"],
+    "index tuned without lists": ["--corpus=x", "--output=y", "--ann=flat", "--tune-recall=0.9"],
+    "index tuned without vectors": ["--corpus=x", "--output=y", "--bm25-only", "--tune-recall=0.9"],
+    "index of a part that is none": ["--corpus", "x", "--output", "y", "--part", "3/2"],
+    "index merged and encoded": ["--merge", "x", "--output", "y", "--device", "cuda"],
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
+    "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
     "search without index": ["--paper", "1"],
+    "search of no lists": ["--index", "x", "--paper", "1", "--nprobe", "0"],
+    "search of lists by words": ["--index=x", "--paper=1", "--first-stage=bm25", "--nprobe=4"],
     "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
     "search reranked not at all": ["--index", "x", "--paper", "1", "--reranker", "y"],
@@ -157,6 +166,17 @@ def test_choices_of_search_are_those_of_its_modules():
     assert choices["facets"] == FACETS
     assert choices["rerank"] == ("none", "cross-encoder", *MATCHINGS)
     assert choices["rerank_precision"] == RERANKER_PRECISIONS
+
+
+def test_choices_of_an_index_are_those_of_its_modules():
+    from qbe.index.__main__ import parser
+    from qbe.index.ann import AUTO, AUTO_SENTENCES, KINDS, STORED
+
+    actions = {action.dest: action for action in parser()._actions}
+    assert actions["ann"].choices == (AUTO, *KINDS)
+    assert actions["stored"].choices == (AUTO, *STORED)
+    for name in ("ann", "stored"):
+        assert f"{AUTO_SENTENCES:,} sentences" in actions[name].help
 
 
 def test_defaults_of_reranking_are_those_of_its_modules():

@@ -13,11 +13,11 @@ from qbe.encode.pooling import WholeVector, pooled, stored
 from qbe.encode.reader import Floats, TokenReader
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window, passes, sentence_room, title_room
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
 from qbe.models.convention import SENTENCES
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
 from qbe.models.registry import DEFAULT_ENCODER
-from qbe.models.session import open_session
+from qbe.models.session import CPU, CUDA, open_session
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
@@ -47,12 +47,20 @@ class Encoder:
     threads nor on its neighbours: dynamic quantization scales activations over the whole batch.
     """
 
-    def __init__(self, files: EncoderFiles, threads: int = 1) -> None:
-        """Load the model and tokenizer; raises ModelError when a file is damaged."""
+    def __init__(self, files: EncoderFiles, threads: int = 1, device: str = CPU) -> None:
+        """Load the model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
+
+        Raises ModelError when a file is damaged, MissingDependencyError for a device that cannot be used,
+        UsageError for int8 on a GPU, which has no such operations.
+        """
+        if device == CUDA and files.precision == "int8":
+            raise UsageError(
+                "--device cuda runs models in fp32, found --precision int8; give --precision fp32"
+            )
         files.verify()
         self.files = files
         self.threads = threads
-        self._session = open_session(files.model)
+        self._session = open_session(files.model, device=device)
         self.tokenizer = PaperTokenizer(files.tokenizer)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""``python -m qbe.index``: build an index from a corpus of papers."""
+"""``python -m qbe.index``: build an index from a corpus of papers, and keep it up to date."""
 
 from __future__ import annotations
 
@@ -6,61 +6,25 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from qbe import _cli
-from qbe.errors import UsageError
 from qbe.files import write_text
+from qbe.index.options import parser
+from qbe.index.requests import ann_settings, ids, part_numbers, precision, request
 from qbe.types import Paper
 
+if TYPE_CHECKING:
+    from qbe.index.manifest import Manifest
+    from qbe.index.part import PartCard
+    from qbe.index.parts import PartsSource
+    from qbe.index.settings import BuildSettings
+    from qbe.index.timings import Timings
 
-def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m qbe.index",
-        description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
-        "in FAISS, the papers with their sentences' facets, and a manifest. It appears at --output whole or "
-        "not at all.",
-    )
-    parser.add_argument(
-        "--corpus",
-        nargs="+",
-        required=True,
-        metavar="SOURCE",
-        help="JSON lines with paper_id, title, abstract (a string or a list of sentences) and optionally "
-        "pred_labels, metadata (.gz, .xz, .zst are read too; - is standard input); or a Hugging Face dataset "
-        "hf:NAME[:CONFIG][:SPLIT] or a folder of one",
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the index to create")
-    side = parser.add_mutually_exclusive_group()
-    side.add_argument("--bm25-only", action="store_true", help="no vectors")
-    side.add_argument("--dense-only", action="store_true", help="no Lucene postings (needs no Java)")
-    parser.add_argument(
-        "--encoder", help="name in the registry, a folder, or a hub name (default: facet-encoder)"
-    )
-    parser.add_argument(
-        "--precision", choices=("int8", "fp32"), default="int8", help="of the encoder (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--facets",
-        choices=("given", "predicted"),
-        help="given: keep the labels that the corpus brings, and predict those of papers without; predicted: "
-        "predict all (default: given)",
-    )
-    parser.add_argument(
-        "--tagger", metavar="NAME_OR_FOLDER", help="what predicts facets (default: facet-tagger)"
-    )
-    parser.add_argument("--store-positions", action="store_true", help="keep term positions in Lucene")
-    parser.add_argument("--store-docvectors", action="store_true", help="keep term vectors in Lucene")
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    parser.add_argument("--overwrite", action="store_true", help="replace the index at --output")
-    parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
-    parser.add_argument(
-        "--timings", type=Path, metavar="FILE", help="write the seconds of each stage and the peak of memory"
-    )
-    return parser
+
+CHANGES = ("append", "update", "delete", "compact")
+"""Requests that change an index."""
 
 
 class Bars:
@@ -80,47 +44,129 @@ class Bars:
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
-    for option in ("encoder", "facets", "tagger"):
-        if options.bm25_only and getattr(options, option):
-            raise UsageError(f"--{option} is of no use with --bm25-only; drop one of them")
-    from qbe.index.build import build_index
-    from qbe.index.settings import BuildSettings
+    asked = request(options)
+    if asked in CHANGES:
+        _change(asked, options, threads)
+        return
     from qbe.index.timings import Timings
+
+    started, timings = time.monotonic(), Timings()
+    try:
+        counts, built = _build(options, threads, timings)
+    except KeyboardInterrupt:
+        print("interrupted; --resume goes on with what is finished", file=sys.stderr)
+        raise
+    if options.timings:
+        write_text(options.timings, timings.report(counts["papers"], counts["sentences"]))
+    size = sum(entry["bytes"] for entry in built.files.values())
+    print(
+        f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
+        f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
+        f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}"
+    )
+
+
+def _build(
+    options: argparse.Namespace, threads: int, timings: Timings
+) -> tuple[Mapping[str, Any], Manifest | PartCard]:
+    """Build what the options ask for: what it holds, and what it states of itself."""
+    conduct = {
+        "overwrite": options.overwrite,
+        "resume": options.resume,
+        "progress": Bars(),
+        "timings": timings,
+    }
+    if options.merge:
+        from qbe.index.merge import merge_parts
+        from qbe.index.parts import PartsSource
+
+        parts = PartsSource(options.merge)
+        merged = merge_parts(options.output, parts, _merged_settings(options, parts, threads), **conduct)
+        return merged.corpus, merged
+    settings = _settings(options, threads)
+    if options.part:
+        from qbe.index.part import Part
+        from qbe.index.part_build import build_part
+
+        card = build_part(options.output, settings, Part(*part_numbers(options.part)), **conduct)
+        return card.counts, card
+    from qbe.index.build import build_index
+
+    manifest = build_index(options.output, settings, **conduct)
+    return manifest.corpus, manifest
+
+
+def _settings(options: argparse.Namespace, threads: int) -> BuildSettings:
+    from qbe.index.settings import BuildSettings
     from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
-    settings = BuildSettings(
+    return BuildSettings(
         corpus=tuple(options.corpus),
         bm25=not options.dense_only,
         dense=not options.bm25_only,
         encoder=options.encoder or DEFAULT_ENCODER,
-        precision=options.precision,
+        precision=precision(options),
         facets=options.facets or "given",
         tagger=options.tagger or DEFAULT_TAGGER,
         positions=options.store_positions,
         docvectors=options.store_docvectors,
+        ann=ann_settings(options),
+        stored=options.stored or "auto",
+        threads=threads,
+        device=options.device or "cpu",
+    )
+
+
+def _merged_settings(options: argparse.Namespace, parts: PartsSource, threads: int) -> BuildSettings:
+    """Those of the parts, but for what is done when they are joined."""
+    from qbe.index.settings import BuildSettings
+
+    own = parts.settings
+    return BuildSettings(
+        corpus=tuple(own["corpus"]),
+        bm25=not options.dense_only,
+        encoder=options.encoder or own["encoder"],
+        precision=own["precision"],
+        facets=own["facets"],
+        tagger=options.tagger or own["tagger"],
+        positions=options.store_positions,
+        docvectors=options.store_docvectors,
+        ann=ann_settings(options),
+        stored=options.stored or "auto",
         threads=threads,
     )
-    started, timings = time.monotonic(), Timings()
-    try:
-        manifest = build_index(
+
+
+def _change(asked: str | None, options: argparse.Namespace, threads: int) -> None:
+    """Change an index that exists."""
+    from qbe.index.compaction import compact
+    from qbe.index.live import append_papers, delete_papers
+
+    started = time.monotonic()
+    if asked == "delete":
+        done = delete_papers(options.output, ids(options.delete))
+    elif asked == "compact":
+        merged = compact(options.output, threads=threads, progress=Bars())
+        if merged is None:
+            print(f"{options.output}: nothing to compact: one segment, no paper deleted")
+            return
+        done = merged
+    else:
+        done = append_papers(
             options.output,
-            settings,
-            overwrite=options.overwrite,
-            resume=options.resume,
+            options.corpus,
+            update=asked == "update",
+            encoder=options.encoder,
+            tagger=options.tagger,
+            device=options.device,
+            threads=threads,
             progress=Bars(),
-            timings=timings,
         )
-    except KeyboardInterrupt:
-        print("interrupted; --resume goes on with what is finished", file=sys.stderr)
-        raise
-    counts = manifest.corpus
-    if options.timings:
-        write_text(options.timings, timings.report(counts["papers"], counts["sentences"]))
-    size = sum(entry["bytes"] for entry in manifest.files.values())
+    segments = "1 segment" if done.segments == 1 else f"{done.segments} segments"
     print(
-        f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
-        f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
-        f"{time.monotonic() - started:.1f} s, digest {manifest.digest[:12]}"
+        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} "
+        f"deleted, now {done.papers:,} in {segments}, generation {done.generation}, "
+        f"{time.monotonic() - started:.1f} s"
     )
 
 

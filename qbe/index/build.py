@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
 
 from qbe import _jvm
-from qbe.corpus import read_corpus
 from qbe.encode.encoder import Encoder
-from qbe.errors import IndexBuildError, IndexFormatError, OutputError
-from qbe.files import lock, output_error, publish_directory
-from qbe.index.labels import describe_predictions
-from qbe.index.manifest import (
-    FORMAT_VERSION,
-    MANIFEST,
-    STORED_AS,
-    Manifest,
-    describe_files,
-    digest,
-    read_manifest,
-    write_manifest,
-)
-from qbe.index.neighbours import write_neighbours
-from qbe.index.papers import RECORDS, PaperStore, write_papers
+from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.index.ann import AnnSettings, checked, fitting, settled_stored
+from qbe.index.candidates import write_candidates
+from qbe.index.commit import read_commit
+from qbe.index.guard import guarded
+from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
+from qbe.index.papers import PaperStore, write_papers
 from qbe.index.postings import write_postings
 from qbe.index.progress import Progress, Silent
+from qbe.index.publishing import publish
 from qbe.index.settings import BuildSettings
-from qbe.index.tagging import BuildTagger
+from qbe.index.source import CorpusSource, Source
+from qbe.index.tagging import BuildTagger, Identity
 from qbe.index.timings import Timings
-from qbe.index.unfinished import STATE, State, describe_sources, discard_stale, read_state, save_state
+from qbe.index.unfinished import STATE, read_state, save_state
 from qbe.index.vectors import SHARDS, WHOLE, read_vectors, write_vectors
 from qbe.models.encoder_files import resolve_encoder
 from qbe.text.split import split_sentences
+
+Settle = Callable[[AnnSettings, int, int], AnnSettings]
+"""What becomes of the settings for so many sentences of some dimension."""
 
 log = logging.getLogger(__name__)
 
@@ -60,34 +55,59 @@ def build_index(
     in the way or is one of other inputs; CorpusError for a corpus that cannot be read; ModelError,
     JavaError and OutputError for what the stages need.
     """
-    output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
-    staging = output.parent / f".{output.name}.building"
-    with lock(output.parent / f".{output.name}.lock") as alone:
-        if not alone:
-            raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
-        try:
-            finished = _check_target(output, staging, settings, overwrite, resume)
-            if finished is None:
-                discard_stale(staging, overwrite, resume)
-                finished = _build(output, staging, settings, progress or Silent(), timings or Timings())
-            return finished
-        except (OSError, OutputError) as error:
-            reason = output_error(staging, error) if isinstance(error, OSError) else error
-            kept = "; what is finished is kept: go on with --resume" if (staging / STATE).exists() else ""
-            raise OutputError(f"{reason}{kept}") from error
-        finally:
-            if not (staging / STATE).exists():  # nothing worth resuming
-                shutil.rmtree(staging, ignore_errors=True)
+    source = CorpusSource(settings.corpus)
+    return build_from(source, output, settings, overwrite, resume, progress, timings)
+
+
+def build_from(
+    source: Source,
+    output: Path,
+    settings: BuildSettings,
+    overwrite: bool,
+    resume: bool,
+    progress: Progress | None,
+    timings: Timings | None,
+) -> Manifest:
+    """What `build_index` does, with papers from any source."""
+
+    def ended(output: Path, staging: Path) -> Manifest | None:
+        return _check_target(output, staging, settings, source, overwrite, resume)
+
+    def build(output: Path, staging: Path) -> Manifest:
+        return _build(output, staging, settings, source, progress or Silent(), timings or Timings())
+
+    return guarded(output, ended, build, overwrite=overwrite, resume=resume)
+
+
+def build_segment(
+    source: Source,
+    folder: Path,
+    settings: BuildSettings,
+    tagger: Identity | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
+
+    Where it has too few sentences for the settings' FAISS index, its own is exact.
+    ``tagger`` is the identity of the one whose labels the other segments have, if any. Raises what
+    `build_index` does and what ``source`` does; then nothing is left behind.
+    """
+    staging = folder.parent / f".{folder.name}.building"
+    try:
+        return _build(folder, staging, settings, source, progress or Silent(), Timings(), fitting, tagger)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _check_target(
-    output: Path, staging: Path, settings: BuildSettings, overwrite: bool, resume: bool
+    output: Path, staging: Path, settings: BuildSettings, source: Source, overwrite: bool, resume: bool
 ) -> Manifest | None:
     """None when there is something to build; the manifest when a build to resume has ended already."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
-        manifest = read_manifest(output)
+        commit = read_commit(output)
+        manifest = read_manifest(output) if commit is None else None
     except IndexFormatError as error:
         raise IndexBuildError(
             f"expected no such path, or an index, at {output}: {error}; choose another --output, or remove it"
@@ -96,30 +116,37 @@ def _check_target(
     if overwrite:
         return None
     unfinished = (staging / STATE).exists()
-    if resume and not unfinished and manifest.settings == settings.record() and _is_newer(output, settings):
+    same = manifest is not None and manifest.settings == settings.record()  # and not written to since
+    if resume and not unfinished and same and _is_newer(output, source):
         log.info("the build of %s had ended; nothing is left to do", output)
         return manifest
     advice = "go on replacing it with --overwrite --resume" if unfinished else "replace it with --overwrite"
     raise IndexBuildError(f"{output} is an index already; choose another --output, or {advice}")
 
 
-def _is_newer(output: Path, settings: BuildSettings) -> bool:
-    """Whether no corpus file has changed since the index was built."""
-    built = (output / MANIFEST).stat().st_mtime_ns
-    return all(facts[2] <= built for facts in describe_sources(settings.corpus) if len(facts) == 3)
+def _is_newer(output: Path, source: Source) -> bool:
+    """Whether an index is younger than all that it was made of."""
+    return source.newest() <= (output / MANIFEST).stat().st_mtime_ns
 
 
 def _build(
-    output: Path, staging: Path, settings: BuildSettings, progress: Progress, timings: Timings
+    output: Path,
+    staging: Path,
+    settings: BuildSettings,
+    source: Source,
+    progress: Progress,
+    timings: Timings,
+    settle: Settle = checked,
+    wanted: Identity | None = None,
 ) -> Manifest:
     encoder = identity = None
     if settings.dense:
         files = resolve_encoder(settings.encoder, settings.precision)
-        encoder, identity = Encoder(files, settings.threads), files.identity
-    tagger = BuildTagger(settings)
+        encoder, identity = Encoder(files, settings.threads, settings.device), files.identity
+    tagger = BuildTagger(settings, wanted)
     inputs = {
         "settings": settings.record(),
-        "sources": describe_sources(settings.corpus),
+        "sources": source.describe(),
         "encoder": identity,
     }
     state = read_state(staging, inputs)
@@ -130,11 +157,14 @@ def _build(
         staging.mkdir(parents=True)
         with timings.stage("papers"):
             split = timings.timed("splitting", split_sentences)
-            papers = progress.papers(read_corpus(settings.corpus, split))
+            papers = progress.papers(source.papers(split))
             counts = write_papers(staging, tagger.papers(papers))
+            if encoder is not None:
+                settle(settings.ann, counts.sentences, encoder.dimension)  # what does not fit is told now
             predicted = counts.papers - counts.labelled if settings.dense else 0
             state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
             state["tagger"] = tagger.identity(predicted)
+            source.ready(staging, counts, state["tagger"])
             save_state(staging, state)
     store = PaperStore(staging, predictions=False)
     if settings.bm25 and "lucene" not in state:
@@ -145,41 +175,24 @@ def _build(
             )
             save_state(staging, state)
     if encoder is not None:
+        stored = settled_stored(settings.stored, state["counts"]["sentences"])
         if not (staging / WHOLE).exists() or (staging / SHARDS).exists():
             tagging = tagger.encoder(encoder, state["tagger"])
             with progress.encoding(len(store)) as advance, timings.stage("vectors"):
-                write_vectors(staging, store, tagging, advance)
+                write_vectors(staging, store, tagging, advance, stored)
             timings.seconds["tagging"] += tagging.tagging_seconds
         progress.stage("indexing with FAISS")
         with timings.stage("faiss"):
             similarity = encoder.files.card.convention.similarity
-            write_neighbours(staging, read_vectors(staging)[0], similarity)
+            vectors, layout = read_vectors(staging, stored)[0], PaperStore(staging).layout()
+            asked = settle(settings.ann, *vectors.shape)
+            ann = write_candidates(staging, vectors, layout, similarity, asked, settings.threads)
         state["dense"] = {
             "encoder": identity,
             "dimension": encoder.dimension,
             "similarity": STORED_AS[similarity],
+            "stored": stored,
+            "ann": ann,
         }
     with timings.stage("files"):
-        return _publish(staging, output, state)
-
-
-def _publish(staging: Path, output: Path, state: State) -> Manifest:
-    files = describe_files(staging, leave_out=(STATE, MANIFEST))
-    tagger = state["tagger"]
-    if tagger is not None:
-        tagger = {**tagger, **describe_predictions(PaperStore(staging).layout())}
-    manifest = Manifest(
-        format_version=FORMAT_VERSION,
-        qbe_version=version("qbe"),
-        settings=state["inputs"]["settings"],
-        corpus={**state["counts"], "sha256": files[RECORDS]["sha256"]},
-        lucene=state.get("lucene"),
-        dense=state.get("dense"),
-        tagger=tagger,
-        files=files,
-        digest=digest(files, state.get("lucene")),
-    )
-    write_manifest(staging, manifest)
-    publish_directory(staging, output)
-    (output / STATE).unlink()
-    return manifest
+        return publish(staging, output, state)

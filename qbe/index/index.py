@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qbe.errors import EncoderMismatchError, IndexFormatError, UsageError
-from qbe.index.manifest import STORED_AS, Manifest, read_manifest
-from qbe.index.papers import PaperLayout, PaperStore
+from qbe.errors import IndexFormatError, UsageError
+from qbe.index.combined import combined_manifest
+from qbe.index.manifest import Manifest, similarity_of
+from qbe.index.papers import PaperLayout
+from qbe.index.snapshot import open_snapshot
+from qbe.index.views import Papers, open_papers, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.labels import Mask
+    from qbe.index.lexical import Postings
+    from qbe.index.nearest import NeighbourParts
     from qbe.index.neighbours import Neighbours
-    from qbe.index.vectors import Half
+    from qbe.index.stored import Vectors
     from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagging import TaggingEncoder
-
-
-READING = ("convention", "adapter")
-"""What an encoder's identity may say of its reading; nothing where it is read as the default one."""
 
 
 class Index:
     """An index folder: its papers, vectors and postings, each loaded when first asked for.
 
-    Usable as a context manager. ``threads`` serves FAISS and the query encoder.
+    It stays as it was when it was opened, whatever a writer does meanwhile, until it is closed. Rows are of
+    all papers in order; those deleted keep theirs, and are never found. Usable as a context manager.
+    ``threads`` serves FAISS and the query encoder.
     """
 
     def __init__(
@@ -41,20 +43,23 @@ class Index:
         threads: int = 1,
         *,
         tagger: str | None = None,
+        nprobe: int | None = None,
     ) -> None:
         """Open the index in ``folder``.
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. Raises
-        IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder than
-        the index's, ModelError for a tagger that cannot be found.
+        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe``
+        takes the place of the index's own (see `qbe.index.ann.Plan`). Raises IndexFormatError for a folder
+        that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError for a
+        tagger that cannot be found.
         """
         self.folder = Path(folder)
-        self.manifest: Manifest = read_manifest(self.folder)
-        self.papers = PaperStore(self.folder)
+        self._snapshot = open_snapshot(self.folder)
+        self.manifest: Manifest = combined_manifest(self._snapshot)
+        self.papers: Papers = open_papers(self._snapshot.parts)
         self.threads = threads
-        self._encoder_name, self._tagger_name = encoder, tagger
-        self._lucene: Any = None
+        self._encoder_name, self._tagger_name, self._nprobe = encoder, tagger, nprobe
+        self._lucene: Postings | None = None
         self._masks: dict[Facet, Mask] = {}
         self._read: tuple[Paper, PaperVectors] | None = None
         if tagger is not None:
@@ -73,13 +78,19 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Close the Lucene searcher, if it was opened."""
+        """Close the postings, if they were opened, and let writers remove what the index has outlived."""
         if self._lucene is not None:
             self._lucene.close()
             self._lucene = None
+        self._snapshot.close()
 
     def __len__(self) -> int:
         return len(self.papers)
+
+    @property
+    def generation(self) -> int:
+        """How many times the index had been written to since it was built, when it was opened."""
+        return self._snapshot.generation
 
     def paper(self, paper_id: str) -> Paper:
         """A paper by id; raises PaperNotFoundError."""
@@ -102,11 +113,9 @@ class Index:
         return self._masks[facet]
 
     @cached_property
-    def _vectors(self) -> tuple[Half, Half]:
-        from qbe.index.vectors import read_vectors
-
+    def _vectors(self) -> tuple[Vectors, Vectors]:
         self._need("dense")
-        return read_vectors(self.folder)
+        return open_vectors(self._snapshot.parts)
 
     @property
     def similarity(self) -> str:
@@ -115,27 +124,27 @@ class Index:
         Raises IndexFormatError where the index has no vectors.
         """
         self._need("dense")
-        assert self.manifest.dense is not None
-        stored = self.manifest.dense["similarity"]
-        return next(similarity for similarity, name in STORED_AS.items() if name == stored)
+        return similarity_of(self.manifest)
 
     @property
-    def sentence_vectors(self) -> Half:
-        """Vectors of all sentences, (sentences, dimension) float16, memory-mapped."""
+    def sentence_vectors(self) -> Vectors:
+        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped; of
+        several segments read as one by slices and arrays of rows.
+        """
         return self._vectors[0]
 
     @property
-    def whole_vectors(self) -> Half:
-        """One vector a paper, (papers, dimension) float16, memory-mapped."""
+    def whole_vectors(self) -> Vectors:
+        """One vector a paper, (papers, dimension), likewise."""
         return self._vectors[1]
 
     @cached_property
-    def neighbours(self) -> Neighbours:
+    def neighbours(self) -> Neighbours | NeighbourParts:
         """The FAISS index over the sentence vectors."""
-        from qbe.index.neighbours import Neighbours
-
         self._need("dense")
-        return Neighbours(self.folder, self.threads)
+        from qbe.index.nearest import open_neighbours
+
+        return open_neighbours(self._snapshot.parts, self.threads, self._nprobe)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -171,8 +180,8 @@ class Index:
             raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return paper
-        self._read = self._tagging.encode_paper(paper)
-        return self._read[0]
+        self._read = read = self._tagging.encode_paper(paper)  # by several threads at a time, perhaps
+        return read[0]
 
     def encode(self, paper: Paper) -> PaperVectors:
         """Vectors of a query's paper; those of the paper that `read` labelled last are at hand already."""
@@ -198,47 +207,20 @@ class Index:
 
     @cached_property
     def _encoder_files(self) -> EncoderFiles:
-        from qbe.models.encoder_files import resolve_encoder
+        from qbe.index.models import matching_encoder
 
         self._need("dense")
-        assert self.manifest.dense is not None
-        built = self.manifest.dense["encoder"]
-        name = self._encoder_name or self.manifest.settings["encoder"]
-        files = resolve_encoder(name, built["precision"])
-        if files.card.weights_sha256 != built["weights_sha256"]:
-            raise EncoderMismatchError(
-                f"{self.folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
-                f"found {files.card.name} ({files.card.weights_sha256[:12]}); give the encoder it was built "
-                "with as --encoder, or build the index again"
-            )
-        reading, found = ({key: one.get(key) for key in READING} for one in (built, files.identity))
-        if found != reading:
-            raise EncoderMismatchError(
-                f"{self.folder} was built with the encoder {built['name']} read as {_in_words(reading)}, "
-                f"found it read as {_in_words(found)}; give the encoder it was built with as --encoder, or "
-                "build the index again"
-            )
-        return files
+        return matching_encoder(self.folder, self.manifest, self._encoder_name)
 
     @property
-    def lucene(self) -> Any:
-        """Anserini's ``SimpleSearcher`` on the postings, with the BM25 parameters of the manifest."""
+    def lucene(self) -> Postings:
+        """The postings, opened for `qbe.search.lucene.LuceneSearch`."""
         if self._lucene is None:
-            from qbe import _jvm
+            from qbe.index.lexical import open_postings
 
             self._need("lucene")
             assert self.manifest.lucene is not None
-            simple_searcher = _jvm.java_class("io.anserini.search.SimpleSearcher")
-            try:
-                # Java knows only the folder it was started in, not the current one.
-                searcher = simple_searcher(str((self.folder / "lucene").absolute()))
-            except Exception as error:
-                raise IndexFormatError(
-                    f"{self.folder / 'lucene'}: expected a Lucene index, found {_jvm.java_message(error)}; "
-                    "the index is damaged: build it again"
-                ) from error
-            searcher.set_bm25(self.manifest.lucene["k1"], self.manifest.lucene["b"])
-            self._lucene = searcher
+            self._lucene = open_postings(self._snapshot.parts, self.papers, self.manifest.lucene)
         return self._lucene
 
     def _need(self, part: str) -> None:
@@ -253,9 +235,3 @@ class Index:
 def _texts(paper: Paper) -> tuple[str, ...]:
     """All that an encoder sees of a paper."""
     return (paper.title, *(sentence.text for sentence in paper.sentences))
-
-
-def _in_words(reading: Mapping[str, Any]) -> str:
-    stated = {**(reading["convention"] or {}), "adapter": reading["adapter"]}
-    words = [f"{key} {value}" for key, value in stated.items() if value is not None]
-    return ", ".join(words) or "the default encoder"

@@ -12,12 +12,17 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sha256, write_text
+from qbe.index.ann import FLOAT16, KINDS, STORED, Plan
 from qbe.models.convention import COSINE, L2
 
-FORMAT_VERSION = 3
-READABLE = (2, 3)
-"""Formats that can be read: 2 is 3 without a choice of how encoders are read."""
+FORMAT_VERSION = 4
+READABLE = (2, 3, 4)
+"""Formats that can be read: 2 is 3 without a choice of how encoders are read, 3 is 4 with vectors in half
+precision and an exact FAISS index.
+"""
 MANIFEST = "manifest.json"
+PART = "part.json"
+"""What a part of an index has instead (see `qbe.index.part`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 
@@ -29,11 +34,12 @@ class Manifest:
     ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
-    encoder's identity, the dimension, and the similarity, one of ``STORED_AS``; ``tagger`` (None where
-    nothing was predicted) the tagger's identity, how many predicted sentences have each label, and how many
-    predicted papers lack each facet. ``files`` gives the size of every file, and its digest where a rebuild
-    makes the same bytes (Lucene's are not of that kind). ``digest`` sums up corpus, postings and vectors: two
-    builds of one corpus with the same settings agree in it.
+    encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
+    the plan of the FAISS index, ``ann`` (a `qbe.index.ann.Plan`, with the trials of a tuned one); ``tagger``
+    (None where nothing was predicted) the tagger's identity, how many predicted sentences have each label,
+    and how many predicted papers lack each facet. ``files`` gives the size of every file, and its digest
+    where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up corpus, postings
+    and vectors: two builds of one corpus with the same settings agree in it.
     """
 
     format_version: int
@@ -45,6 +51,20 @@ class Manifest:
     tagger: Mapping[str, Any] | None
     files: Mapping[str, Mapping[str, Any]]
     digest: str
+
+
+def similarity_of(manifest: Manifest) -> str:
+    """How an index with vectors compares them, one of `qbe.models.convention.SIMILARITIES`."""
+    assert manifest.dense is not None
+    stored = manifest.dense["similarity"]
+    return next(similarity for similarity, name in STORED_AS.items() if name == stored)
+
+
+def stored_as(manifest: Manifest) -> str:
+    """How an index with vectors stores them, one of `qbe.index.ann.STORED`; half precision in older ones."""
+    assert manifest.dense is not None
+    stored: str = manifest.dense.get("stored", FLOAT16)
+    return stored
 
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
@@ -79,6 +99,11 @@ def read_manifest(folder: Path) -> Manifest:
     is missing or has not the size it was written with.
     """
     path = folder / MANIFEST
+    if (folder / PART).is_file():
+        raise IndexFormatError(
+            f"{folder}: expected an index, found a part of one; join all parts with: python -m qbe.index "
+            "--merge"
+        )
     try:
         record = json.loads(path.read_text())
         version = record["format_version"]
@@ -90,6 +115,10 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = Manifest(**record)
         if manifest.dense is not None and manifest.dense["similarity"] not in STORED_AS.values():
             raise ValueError(f"the similarity {manifest.dense['similarity']}")
+        if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
+            raise ValueError(f"vectors stored as {manifest.dense['stored']}")
+        if manifest.dense is not None and Plan.read(manifest.dense).kind not in KINDS:
+            raise ValueError(f"a FAISS index of kind {Plan.read(manifest.dense).kind}")
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "

@@ -19,21 +19,31 @@ Identity = dict[str, str]
 class BuildTagger:
     """Decides which papers of a corpus are tagged, and by what."""
 
-    def __init__(self, settings: BuildSettings) -> None:
-        """Raises UsageError for unknown ``facets``."""
+    def __init__(self, settings: BuildSettings, wanted: Identity | None = None) -> None:
+        """``wanted`` is the identity that the tagger must have, once one is needed. Raises UsageError for
+        unknown ``facets``.
+        """
         if settings.facets not in FACETS:
             raise UsageError(f"expected facets {' or '.join(FACETS)}, found {settings.facets!r}")
-        self._settings = settings
+        self._settings, self._wanted = settings, wanted
         self._drops = settings.dense and settings.facets == "predicted"
 
     @cached_property
     def _tagger(self) -> Tagger:
-        return Tagger.open(self._settings.tagger)
+        tagger = Tagger.open(self._settings.tagger)
+        if self._wanted is not None and self._wanted != tagger.identity:
+            raise IndexBuildError(
+                f"expected the tagger {self._wanted['name']} ({self._wanted['sha256'][:12]}) that labelled "
+                f"the index's papers, found {tagger.card.name} ({tagger.identity['sha256'][:12]}); give that "
+                "one as --tagger, or build the index again"
+            )
+        return tagger
 
     def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         """Papers as the index is to store them: without given labels where all are predicted.
 
-        Raises ModelError at the first paper to be tagged when the tagger cannot be had, before long work.
+        Raises ModelError at the first paper to be tagged when the tagger cannot be had, IndexBuildError when
+        it is not the one wanted: before long work.
         """
         for paper in papers:
             kept = without_labels(paper) if self._drops else paper

@@ -1,4 +1,4 @@
-"""Sentence and whole-paper vectors on disk: half precision, memory-mapped, built shard by shard.
+"""Sentence and whole-paper vectors on disk: memory-mapped, built shard by shard in half precision.
 
 The facets that a tagger predicts come out of the same pass, and so are written here too.
 """
@@ -6,18 +6,19 @@ The facets that a tagger predicts come out of the same pass, and so are written 
 from __future__ import annotations
 
 import contextlib
-import io
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.files import atomic_file
+from qbe.index.ann import FLOAT16
 from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore, facet_codes
+from qbe.index.stored import Half, Vectors, npy_header, open_vectors, vector_file
 from qbe.tag.tagging import TaggingEncoder
 from qbe.types import FacetProbabilities, Paper
 
@@ -27,23 +28,41 @@ SHARDS = "shards"
 SHARD_PAPERS = 512
 """Papers a shard: the work that a killed build may lose."""
 
-Half = NDArray[np.float16]
-
 _LABELS = len(FacetProbabilities._fields)
 
 
 def write_vectors(
-    folder: Path, store: PaperStore, encoder: TaggingEncoder, advance: Callable[[int], Any]
+    folder: Path,
+    store: PaperStore,
+    encoder: TaggingEncoder,
+    advance: Callable[[int], Any],
+    stored: str = FLOAT16,
 ) -> None:
     """Encode all papers of a store into ``vectors.npy`` (sentences, dimension) and ``whole.npy`` (papers,
-    dimension), float16; with a tagger their facets into ``facets.npy`` and the probabilities of these.
+    dimension), ``stored`` as one of `qbe.index.ann.STORED`; with a tagger their facets into ``facets.npy``
+    and the probabilities of these.
 
     Shards that an interrupted call has finished are kept; ``advance`` is told how many more papers are
     done. The store gives papers as the corpus brought them.
     """
+    write_shards(folder, store, encoder, advance)
+    _join(folder, len(store), encoder, stored)
+
+
+def write_shards(
+    folder: Path,
+    store: PaperStore,
+    encoder: TaggingEncoder,
+    advance: Callable[[int], Any],
+    place: Callable[[int], int] = lambda first: first,
+) -> None:
+    """Encode all papers of a store, SHARD_PAPERS at a time, into the shards that are not there yet.
+
+    A shard is named by the row of its first paper in the corpus: ``place`` of that row in the store.
+    """
     (folder / SHARDS).mkdir(exist_ok=True)
     for first in range(0, len(store), SHARD_PAPERS):
-        path = _shard(folder, first)
+        path = _shard(folder, place(first))
         count = min(SHARD_PAPERS, len(store) - first)
         if path.exists():
             advance(count)
@@ -55,8 +74,7 @@ def write_vectors(
             advance(1)
         with atomic_file(path) as stream:
             for array in map(np.concatenate, zip(*parts, strict=True)):
-                stream.write(_npy_header(array.shape, array.dtype) + array.tobytes())
-    _join(folder, len(store), encoder.tagger is not None)
+                stream.write(npy_header(array.shape, array.dtype) + array.tobytes())
 
 
 def _probabilities(paper: Paper) -> Half:
@@ -65,45 +83,47 @@ def _probabilities(paper: Paper) -> Half:
     return np.array([sentence.probabilities or unknown for sentence in paper.sentences], dtype=np.float16)
 
 
-def _join(folder: Path, papers: int, tagged: bool) -> None:
+def _join(folder: Path, papers: int, encoder: TaggingEncoder, stored: str) -> None:
     """Shards into whole files, by plain writes: on a full disk they fail, where a memory map would kill.
 
     It is done from the start as long as the folder of shards is there, however often it was interrupted.
     """
     sentences = int(np.load(folder / STARTS_FILE)[-1])
-    totals = {SENTENCES: sentences, WHOLE: papers}
-    if tagged:
-        totals |= {FACETS_FILE: sentences, PROBABILITIES_FILE: sentences}
+    dimension, similarity = encoder.encoder.dimension, encoder.encoder.files.card.convention.similarity
     with contextlib.ExitStack() as stack:
-        streams = [stack.enter_context((folder / name).open("wb")) for name in totals]
+        writers: list[Callable[[NDArray[Any]], Any]] = []
+        for name, total in ((SENTENCES, sentences), (WHOLE, papers)):
+            file = vector_file(folder, name, (total, dimension), stored, similarity)
+            writers.append(stack.enter_context(file))
+        if encoder.tagger is not None:
+            for name, shape, kind in (
+                (FACETS_FILE, (sentences,), np.uint8),
+                (PROBABILITIES_FILE, (sentences, _LABELS), np.float16),
+            ):
+                stream = stack.enter_context((folder / name).open("wb"))
+                stream.write(npy_header(shape, np.dtype(kind)))
+                writers.append(_plainly(stream))
         for first in range(0, papers, SHARD_PAPERS):
             with _shard(folder, first).open("rb") as shard:
-                for stream, total in zip(streams, totals.values(), strict=True):
-                    part = np.load(shard)
-                    if first == 0:
-                        stream.write(_npy_header((total, *part.shape[1:]), part.dtype))
-                    stream.write(part.tobytes())
+                for write in writers:
+                    write(np.load(shard))
     shutil.rmtree(folder / SHARDS)
+
+
+def _plainly(stream: IO[bytes]) -> Callable[[NDArray[Any]], Any]:
+    return lambda part: stream.write(part.tobytes())
 
 
 def _shard(folder: Path, first: int) -> Path:
     return folder / SHARDS / f"{first:010d}.npy"
 
 
-def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """The header of a ``.npy`` file."""
-    header = io.BytesIO()
-    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, description)
-    return header.getvalue()
+def read_vectors(folder: Path, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
+    """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError."""
+    return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
 
 
-def read_vectors(folder: Path) -> tuple[Half, Half]:
-    """Sentence vectors and whole-paper vectors of an index, memory-mapped."""
-    return np.load(folder / SENTENCES, mmap_mode="r"), np.load(folder / WHOLE, mmap_mode="r")
-
-
-def blocks(vectors: Half, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
+def blocks(vectors: Vectors, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
     """The vectors in single precision, some rows at a time."""
     for first in range(0, len(vectors), rows):
         yield vectors[first : first + rows].astype(np.float32)

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import ModelError
+from qbe.errors import MissingDependencyError, ModelError
+
+CPU, CUDA = "cpu", "cuda"
+DEVICES = (CPU, CUDA)
+
+_CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+_REMEDY = "install onnxruntime-gpu in place of onnxruntime, with CUDA and cuDNN, or use --device cpu"
 
 
-def open_session(model: Path, threads: int = 1) -> Any:
-    """An ``onnxruntime.InferenceSession`` on the CPU with that many threads inside one call.
+def providers(device: str, available: Sequence[str]) -> list[Any]:
+    """What ONNX Runtime is to run a model with, in the order of preference, for one of DEVICES.
+
+    On a GPU products are made in full single precision, as on the CPU. Raises MissingDependencyError where
+    CUDA is wanted and ``available``, what the installed ONNX Runtime offers, lacks it.
+    """
+    if device == CPU:
+        return [_CPU]
+    if _CUDA not in available:
+        raise MissingDependencyError(
+            f"expected an ONNX Runtime with {_CUDA} for --device cuda, found {', '.join(available)}; "
+            f"{_REMEDY}"
+        )
+    return [(_CUDA, {"use_tf32": "0"}), _CPU]
+
+
+def open_session(model: Path, threads: int = 1, device: str = CPU) -> Any:
+    """An ``onnxruntime.InferenceSession`` with that many threads inside one call on the CPU.
 
     With the default of one thread a call's result does not depend on the machine; calls from several
     Python threads run side by side, since ONNX Runtime releases the interpreter's lock.
-    Raises ModelError when the file is no ONNX model.
+    Raises ModelError when the file is no ONNX model, MissingDependencyError where there is no such device.
     """
     import onnxruntime
 
+    wanted = providers(device, onnxruntime.get_available_providers())
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(model), options, providers=wanted)
     except Exception as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"{model}: expected an ONNX model, found: {reason}; export it again") from error
+    if device == CUDA and _CUDA not in session.get_providers():  # it falls back to the CPU without a word
+        raise MissingDependencyError(f"expected a GPU that ONNX Runtime can use, found none; {_REMEDY}")
+    return session

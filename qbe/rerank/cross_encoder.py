@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
-from qbe.encode.parallel import ordered_map
+from qbe.encode.parallel import Memo, ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import ModelError
@@ -27,7 +28,7 @@ from qbe.rerank.pairs import (
     query_room,
     side,
 )
-from qbe.rerank.reranker import Judged
+from qbe.rerank.reranker import Asked, Judged
 from qbe.types import Paper, Query
 
 
@@ -67,22 +68,36 @@ class CrossEncoder:
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
     ) -> list[Judged]:
         """See `qbe.rerank.reranker.Reranker`."""
-        asked = query.paper
-        about = (asked.sentences[position].text for position in sorted(selected_positions(query)))
-        first = self._side(asked.title, about, self._query_room)
+        return self.score_many([(query, papers)], progress)[0]
+
+    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+        """See `qbe.rerank.reranker.Reranker`."""
+        queries = [self._query(query) for query, _ in asked]
+        pairs = [(number, paper) for number, (_, papers) in enumerate(asked) for paper in papers]
         # The longest first, so that no thread is left alone with a long one at the end.
-        order = sorted(range(len(papers)), key=lambda i: -len(papers[i].title) - len(papers[i].abstract))
-        scores = [0.0] * len(papers)
-        found = ordered_map(lambda i: self._score(first, papers[i]), order, self.threads)
+        order = sorted(range(len(pairs)), key=lambda i: -len(pairs[i][1].title) - len(pairs[i][1].abstract))
+        sides = Memo(self._candidate)
+        found = ordered_map(
+            lambda i: self._score(queries[pairs[i][0]], sides(pairs[i][1])), order, self.threads
+        )
+        scores = [0.0] * len(pairs)
         for i, score in zip(order, found, strict=True):
             scores[i] = score
             if progress:
                 progress(1)
-        return [Judged(score) for score in scores]
+        judged = (Judged(score) for score in scores)
+        return [list(islice(judged, len(papers))) for _, papers in asked]
 
-    def _score(self, query: Sequence[int], paper: Paper) -> float:
+    def _query(self, query: Query) -> list[int]:
+        positions = sorted(selected_positions(query))
+        about = (query.paper.sentences[position].text for position in positions)
+        return self._side(query.paper.title, about, self._query_room)
+
+    def _candidate(self, paper: Paper) -> list[int]:
         texts = (sentence.text for sentence in paper.sentences)
-        candidate = self._side(paper.title, texts, self._candidate_room)
+        return self._side(paper.title, texts, self._candidate_room)
+
+    def _score(self, query: Sequence[int], candidate: Sequence[int]) -> float:
         ids, types = pair(query, candidate, self._tokenizer.special)
         arrays = {
             "input_ids": np.array([ids], np.int64),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.parallel import ordered_map
+from qbe.encode.parallel import Memo, ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window
@@ -17,7 +18,7 @@ from qbe.errors import ModelError
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersCard, RerankerFiles
 from qbe.models.session import open_session
 from qbe.rerank.late_interaction import Floats, Vectors, score, similarities
-from qbe.rerank.reranker import Judged
+from qbe.rerank.reranker import Asked, Judged
 from qbe.types import Facet, Match, Paper, Query
 
 
@@ -88,39 +89,51 @@ class FacetCrossEncoder:
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
     ) -> list[Judged]:
         """See `qbe.rerank.reranker.Reranker.score`. The pair of sentences is the most similar one."""
-        positions = selected_positions(query)
-        facets = [query.facet] if query.facet else list(Facet)
-        judgements = [self._score(query, facet, positions, papers) for facet in facets]
+        return self.score_many([(query, papers)], progress)[0]
+
+    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+        """See `qbe.rerank.reranker.Reranker.score_many`."""
+        windows: Memo[Paper, Window] = Memo(
+            lambda paper: self._tokenizer.first_window(paper, self._limits[1])
+        )
+
+        def tasks() -> Iterator[tuple[Callable[[Paper], Judged], Paper]]:
+            for query, papers in asked:
+                for facet in _facets(query):
+                    # A query is read while the threads judge the candidates of the one before.
+                    judge = self._judge(query, facet, windows)
+                    yield from ((judge, paper) for paper in papers)
+
+        found = ordered_map(lambda task: task[0](task[1]), tasks(), self._threads)
         together = []
-        for row in zip(*judgements, strict=True):
-            if progress:
-                progress(1)
-            closest = max(row, key=lambda judged: judged.match.score if judged.match else 0.0)
-            together.append(Judged(sum(judged.score for judged in row) / len(row), closest.match))
+        for query, papers in asked:
+            before = [list(islice(found, len(papers))) for _ in _facets(query)[:-1]]
+            judgements: list[Judged] = []
+            for i, last in enumerate(islice(found, len(papers))):
+                judgements.append(_averaged([*(judged[i] for judged in before), last]))
+                if progress:
+                    progress(1)
+            together.append(judgements)
         return together
 
-    def _score(
-        self, query: Query, facet: Facet, positions: Sequence[int], papers: Sequence[Paper]
-    ) -> Iterator[Judged]:
+    def _judge(
+        self, query: Query, facet: Facet, windows: Callable[[Paper], Window]
+    ) -> Callable[[Paper], Judged]:
+        """What judges a candidate by a facet's model, with the query before its eyes."""
         reader = self.reader(facet)
-        window = self._window(query.paper, self._limits[0], first=positions)
-        asked = self._read(reader, window, None)
+        window = self._tokenizer.first_window(query.paper, self._limits[0])
+        selected = _selected(window, selected_positions(query))
+        asked = self._read(reader, selected, None)
 
         def judge(paper: Paper) -> Judged:
-            own = paper.facet_positions(facet)[0]
-            found = self._read(reader, self._window(paper, self._limits[1], own), asked).vectors
+            own = _selected(windows(paper), paper.facet_positions(facet)[0])
+            found = self._read(reader, own, asked).vectors
             cosines = similarities(asked.vectors, found)
             row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
-            pair = Match(int(window.selected[row]), int(column), float(cosines[row, column]))
+            pair = Match(int(selected.selected[row]), int(column), float(cosines[row, column]))
             return Judged(score(asked.vectors, found, reader.weights), pair)
 
-        return ordered_map(judge, papers, self._threads)
-
-    def _window(self, paper: Paper, limit: int, first: Sequence[int]) -> _Selected:
-        """The first window of a paper, and those of the positions that lie in it (all of it if none do)."""
-        window = self._tokenizer.first_window(paper, limit)
-        count = len(window.spans)
-        return _Selected(window, sorted(i for i in first if i < count) or list(range(count)))
+        return judge
 
     def _read(self, reader: Reader, selected: _Selected, query: Reading | None) -> Reading:
         window, chosen = selected
@@ -151,6 +164,23 @@ class FacetCrossEncoder:
 class _Selected(NamedTuple):
     window: Window
     selected: list[int]
+
+
+def _selected(window: Window, positions: Sequence[int]) -> _Selected:
+    """A window, and those of the positions that lie in it (all of it if none do)."""
+    count = len(window.spans)
+    return _Selected(window, sorted(i for i in positions if i < count) or list(range(count)))
+
+
+def _facets(query: Query) -> list[Facet]:
+    """Whose models judge for a query: its facet's, or all."""
+    return [query.facet] if query.facet else list(Facet)
+
+
+def _averaged(row: Sequence[Judged]) -> Judged:
+    """The judgements of several models as one: the mean score, and the closest pair of sentences."""
+    closest = max(row, key=lambda judged: judged.match.score if judged.match else 0.0)
+    return Judged(sum(judged.score for judged in row) / len(row), closest.match)
 
 
 def _shares(logits: Floats, inside: NDArray[np.bool_]) -> Floats:

@@ -38,3 +38,10 @@ def open_reranker(
 
     limit = files.card.max_tokens
     return FacetCrossEncoder(files, threads, query_tokens or limit, candidate_tokens or limit)
+
+
+def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
+    """What tells a reranker from another: the SHA-256 of its files by name; errors are those of
+    `open_reranker`.
+    """
+    return dict(resolve_reranker(name, precision).card.files)

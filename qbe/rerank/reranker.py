@@ -21,6 +21,10 @@ class Judged(NamedTuple):
     plan: tuple[Moved, ...] = ()
 
 
+Asked = Sequence[tuple[Query, Sequence[Paper]]]
+"""Queries, each with the candidates to be judged for it; a paper of several queries is best one object."""
+
+
 class Reranker(Protocol):
     """Reads a query and one candidate at a time."""
 
@@ -36,4 +40,10 @@ class Reranker(Protocol):
         A paper's judgement depends neither on the other papers nor on their order nor on the number of
         threads. ``progress`` is called, always from the calling thread, with the number of papers judged
         since the last call. Raises what `qbe.encode.selection.selected_positions` raises for the query.
+        """
+
+    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+        """What `score` gives for each query and its papers, bit by bit.
+
+        No thread waits for the end of a query, and what concerns a candidate alone is done once for all.
         """

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.encode.parallel import Memo
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.models.convention import COSINE, L2, SIMILARITIES
 from qbe.rerank.matchings import attention, cells, mean_max, single_match, transport
-from qbe.rerank.reranker import Judged
+from qbe.rerank.reranker import Asked, Judged
 from qbe.rerank.semidual import Bools, Doubles
 from qbe.rerank.sinkhorn import REGULARIZATION
 from qbe.types import Match, Moved, Paper, Query
@@ -73,11 +74,25 @@ class VectorMatching:
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
     ) -> list[Judged]:
         """See `qbe.rerank.reranker.Reranker.score`."""
+        return self.score_many([(query, papers)], progress)[0]
+
+    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+        """See `qbe.rerank.reranker.Reranker.score_many`."""
+        vectors = Memo(self._vectors)
+        return [self._judge(query, papers, vectors, progress) for query, papers in asked]
+
+    def _judge(
+        self,
+        query: Query,
+        papers: Sequence[Paper],
+        vectors: VectorSource,
+        progress: Callable[[int], None] | None,
+    ) -> list[Judged]:
         positions = selected_positions(query)
         if not papers:
             return []
-        asked = self._vectors(query.paper)[list(positions)].astype(np.float64)
-        compared = _together([_compare(asked, self._vectors(paper)) for paper in papers])
+        asked = vectors(query.paper)[list(positions)].astype(np.float64)
+        compared = _together([_compare(asked, vectors(paper)) for paper in papers])
         scored = self._score(compared, self._temperature_for(query))
         judgements = []
         for pair, score in enumerate(scored.scores.tolist()):

@@ -3,70 +3,70 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from qbe import _cli
 from qbe.errors import UsageError
-from qbe.search.checks import check, rerank_weight, run_tag, settle_topics
+from qbe.search.batch import Form, blocks, describe_run, search_block, to_text
+from qbe.search.checks import check, rerank_weight, settle_topics
 from qbe.search.opening import open_searcher, open_second_stage
 from qbe.search.options import RUN_HITS, TABLE_HITS, parser
-from qbe.types import Facet, Hit, Query, Run
+from qbe.search.output import open_output
+from qbe.search.reranked import RERANK_DEPTH, RerankingSearcher
+from qbe.types import Facet, Query, Topic
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.rerank.reranker import Reranker
-    from qbe.search.reranked import RerankingSearcher
-    from qbe.search.searcher import Searcher
+    from qbe.search.protocols import AnySearcher
 
 Pools = Mapping[str, Sequence[str]]
 
 
-class Result(NamedTuple):
-    """A query, its id in the run, and what was found."""
-
-    query_id: str
-    query: Query
-    hits: tuple[Hit, ...]
-
-
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
-    form = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
-    check(options, form)
+    form = _form(options)
+    check(options, form.name)
     threads = _cli.threads(options.threads)
-    options.hits = options.hits or (TABLE_HITS if form == "table" else RUN_HITS)
+    options.hits = options.hits or (TABLE_HITS if form.name == "table" else RUN_HITS)
 
     from qbe.index.index import Index
     from qbe.trec import read_pools
 
     pools = read_pools(options.pool) if options.pool else None
-    with Index(options.index, options.encoder, threads, tagger=options.tagger) as index:
-        queries = list(_queries(options, index))
-        settle_topics(options, (query for _, query in queries))
-        _check_pools(queries, pools)
+    opened = Index(options.index, options.encoder, threads, tagger=options.tagger, nprobe=options.nprobe)
+    with opened as index:
+        asked = _asked(options, index)
+        settle_topics(options, asked)
+        _check_pools(asked, pools)
         # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
         reranker = open_second_stage(options, index, threads)
-        searcher = open_searcher(options, index)
-        if reranker is None:
-            searched = _cli.progress(queries, "searching", "queries", len(queries))
-            results = _search(options, searcher, searched, pools, form)
-        else:
-            results = _rerank(options, index, searcher, reranker, queries, pools, form)
-        text = _format(form, index, run_tag(options), results, explain=options.explain)
-    _write(options.output, text)
+        with open_output(options, lambda: describe_run(options, index, form)) as output:
+            left = {number: block for number, block in enumerate(blocks(asked)) if not output.has(number)}
+            queries = [one for block in left.values() for one in block]
+            with _search(options, index, reranker, queries, pools) as (searcher, advance):
+                for number, block in left.items():
+                    results = search_block(options, index, searcher, block, pools, form)
+                    output.add(number, to_text(options, index, results, form, first=number == 0))
+                    advance(len(block))
+            output.publish(len(blocks(asked)))
 
 
-def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Query]]:
-    from qbe.search.queries import paper_from_file, paper_from_text, parse_positions, queries_from_topics
+def _form(options: argparse.Namespace) -> Form:
+    name = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
+    return Form(name, min(shutil.get_terminal_size((100, 24)).columns, 120))
+
+
+def _asked(options: argparse.Namespace, index: Index) -> Sequence[Topic | Query]:
+    from qbe.search.queries import paper_from_file, paper_from_text, parse_positions, topics_of
 
     facet = Facet(options.facet) if options.facet else None
     if options.topics:
-        yield from queries_from_topics(index, options.topics, facet, options.facets, explain=options.explain)
-        return
+        return topics_of(index, options.topics, facet)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
     if options.paper is not None:
         paper = index.paper(options.paper)
@@ -76,74 +76,38 @@ def _queries(options: argparse.Namespace, index: Index) -> Iterator[tuple[str, Q
         paper = paper_from_text(options.text, options.title or "")
     if facet or options.explain:
         paper = index.read(paper, options.facets)
-    query = Query(paper, facet, positions)
-    yield query.query_id, query
+    return [Query(paper, facet, positions)]
 
 
-def _check_pools(queries: Iterable[tuple[str, Query]], pools: Pools | None) -> None:
-    absent = [query_id for query_id, _ in queries if pools is not None and query_id not in pools]
+def _check_pools(asked: Sequence[Topic | Query], pools: Pools | None) -> None:
+    absent = [one.query_id for one in asked if pools is not None and one.query_id not in pools]
     if absent:
         raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
 
 
-def _rerank(
-    options: argparse.Namespace,
-    index: Index,
-    searcher: Searcher,
-    reranker: Reranker,
-    queries: Sequence[tuple[str, Query]],
-    pools: Pools | None,
-    form: str,
-) -> list[Result]:
-    from qbe.search.reranked import RERANK_DEPTH, RerankingSearcher
-
-    depth = RERANK_DEPTH if options.rerank_depth is None else options.rerank_depth
-    sizes = (len(index) if pools is None else len(pools[query_id]) for query_id, _ in queries)
-    with _cli.counter("reranking", "candidates", sum(min(depth, size) for size in sizes)) as bar:
-
-        def advance(count: int) -> None:
-            bar(count)
-
-        reranking = RerankingSearcher(searcher, index, reranker, depth, rerank_weight(options), advance)
-        return _search(options, reranking, queries, pools, form)
-
-
+@contextlib.contextmanager
 def _search(
     options: argparse.Namespace,
-    searcher: Searcher | RerankingSearcher,
-    queries: Iterable[tuple[str, Query]],
+    index: Index,
+    reranker: Reranker | None,
+    asked: Sequence[Topic | Query],
     pools: Pools | None,
-    form: str,
-) -> list[Result]:
-    results = []
-    for query_id, query in queries:
-        pool = None if pools is None else pools[query_id]
-        hits = searcher.search(query, options.hits, pool, matches=form != "trec", explain=options.explain)
-        results.append(Result(query_id, query, tuple(hits)))
-    return results
-
-
-def _format(form: str, index: Index, tag: str, results: Sequence[Result], *, explain: bool) -> str:
-    if form == "trec":
-        from qbe.trec import format_run
-
-        return format_run(Run(tag, {query_id: hits for query_id, _, hits in results}))
-    from qbe.search.present import to_json, to_table
-
-    if form == "json":
-        return "".join(to_json(index, *result, explain=explain) + "\n" for result in results)
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    tables = (to_table(index, query, hits, width, explain=explain) for _, query, hits in results)
-    return "\n\n".join(tables) + "\n"
-
-
-def _write(output: Path | None, text: str) -> None:
-    if output is None:
-        sys.stdout.write(text)
+) -> Iterator[tuple[AnySearcher, Callable[[int], object]]]:
+    """The searcher, and what is to be told how many more queries are done, with a bar for them."""
+    first = open_searcher(options, index)
+    if reranker is None:
+        with _cli.counter("searching", "queries", len(asked)) as advance:
+            yield first, advance
         return
-    from qbe.files import write_text
+    depth = RERANK_DEPTH if options.rerank_depth is None else options.rerank_depth
+    sizes = (len(index) if pools is None else len(pools[one.query_id]) for one in asked)
+    with _cli.counter("reranking", "candidates", sum(min(depth, size) for size in sizes)) as bar:
 
-    write_text(output, text)
+        def advance_candidates(count: int) -> None:
+            bar(count)
+
+        weight = rerank_weight(options)
+        yield RerankingSearcher(first, index, reranker, depth, weight, advance_candidates), lambda _: None
 
 
 if __name__ == "__main__":

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from qbe import _jvm
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.postings import contents
-from qbe.types import Hit, Query
+from qbe.search.lucene import LuceneSearch
+from qbe.types import Hit, Pools, Query
 
 QUERY_FORMS = ("title+facet", "facet", "abstract")
 
@@ -33,35 +33,24 @@ class BM25Searcher:
     def __init__(self, index: Index, form: str = "title+facet") -> None:
         """``form`` is one of QUERY_FORMS."""
         self._form = form
-        self._lucene = index.lucene
-        self._generator = _jvm.java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+        self._threads = index.threads
+        self._lucene = LuceneSearch(index.lucene)
 
     def search(
         self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
     ) -> list[Hit]:
         """The best hits, ties by id; of a pool every paper, the ones without a common word with score 0."""
-        bag = self._bag(query)
-        if pool is None:
-            found = self._lucene.search(bag, hits)
-        else:
-            found = self._lucene.search(_within(bag, pool), len(pool))
+        found = self._lucene.search(query_text(query, self._form), hits if pool is None else len(pool), pool)
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
-        best = [Hit(document.docid, max(document.score, 0.0)) for document in found][:hits]
+        best = [Hit(docid, max(score, 0.0)) for docid, score in found[:hits]]
         return [hit._replace(parts={"bm25": hit.score}) for hit in best] if explain else best
 
-    def _bag(self, query: Query) -> Any:
-        text = query_text(query, self._form)
-        return self._generator.buildQuery("contents", self._lucene.get_analyzer(), text)
+    def search_many(
+        self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
+    ) -> list[list[Hit]]:
+        """What `search` finds for each query and its pool, as many at a time as the index has threads."""
 
+        def search(asked: tuple[Query, Sequence[str] | None]) -> list[Hit]:
+            return self.search(asked[0], hits, asked[1], explain=explain)
 
-def _within(bag: Any, pool: Sequence[str]) -> Any:
-    """The query, restricted to the papers of a pool; being in the pool adds nothing to a score."""
-    occur = _jvm.java_class("org.apache.lucene.search.BooleanClause$Occur")
-    term = _jvm.java_class("org.apache.lucene.index.Term")
-    ids = _jvm.java_class("java.util.ArrayList")()
-    for docid in pool:
-        ids.add(term("id", docid).bytes())
-    builder = _jvm.java_class("org.apache.lucene.search.BooleanQuery$Builder")()
-    builder.add(bag, occur.SHOULD)
-    builder.add(_jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids), occur.FILTER)
-    return builder.build()
+        return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._threads)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from qbe.errors import UsageError
 from qbe.search.reranked import MATCHING_WEIGHT, RERANK_WEIGHT
-from qbe.types import Query
+from qbe.types import Query, Topic
 
 CROSS_ENCODER = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")
 """Options that count only for cross-encoders."""
@@ -50,18 +50,25 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError(f"expected --hits of at least 1, found {options.hits}")
     if options.depth < 1:
         raise UsageError(f"expected --depth of at least 1, found {options.depth}")
+    if options.nprobe is not None and options.nprobe < 1:
+        raise UsageError(f"expected --nprobe of at least 1, found {options.nprobe}")
+    if options.nprobe is not None and options.first_stage == "bm25":
+        raise UsageError("--nprobe is of no use with --first-stage bm25; drop one of them")
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     if options.sentences is not None and options.topics:
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    if (options.resume or options.overwrite) and not (options.topics and options.output):
+        given = "--resume" if options.resume else "--overwrite"
+        raise UsageError(f"{given} is about a run of topics in a file; give --topics and --output with it")
     _check_explaining(options, form)
     _check_tagging(options, faceted=bool(options.facet or options.topics))
     _check_reranking(options)
 
 
-def settle_topics(options: argparse.Namespace, queries: Iterable[Query]) -> None:
+def settle_topics(options: argparse.Namespace, queries: Iterable[Topic | Query]) -> None:
     """Where no topic has a facet, search as for any whole abstract: not reranked unless that is asked for.
 
     Raises UsageError for options that are of use only with a facet.

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.encode.parallel import ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
+from qbe.index.compare import COMPARISONS
 from qbe.index.index import Index
-from qbe.search.matching import COMPARISONS, MATCHES, Floats, Ints, best_per_paper, gather, restrict
-from qbe.types import Facet, Hit, Match, Query
+from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
+from qbe.types import Facet, Hit, Match, Pools, Query
 
-NEAREST = 2000
-"""Sentences that FAISS brings for each query sentence, at the least."""
+if TYPE_CHECKING:
+    from qbe.encode.encoder import PaperVectors
+
+MOST_POSITIONS = 1 << 24
+"""Positions that FAISS brings in one call, at 12 bytes each, unless a single query needs more."""
 
 
 class QueryVectors:
     """The vectors of a query: its chosen sentences (n, dimension) and its whole paper (dimension,)."""
 
-    def __init__(self, index: Index, query: Query) -> None:
-        """Stored vectors serve a paper of the index; any other is encoded (see `Index.vectors`)."""
+    def __init__(self, index: Index, query: Query, vectors: PaperVectors | None = None) -> None:
+        """Stored vectors serve a paper of the index; any other is encoded (see `Index.vectors`), unless its
+        ``vectors`` are given.
+        """
         positions = list(selected_positions(query))
-        vectors = index.vectors(query.paper)
+        vectors = vectors or index.vectors(query.paper)
         self.sentences: Floats = vectors.sentences[positions]
         self.whole: Floats = vectors.whole
 
@@ -38,40 +46,75 @@ class DenseSearcher:
         self._index = index
         self._match = MATCHES[match]
         self._compare = COMPARISONS[index.similarity]
-        self._last: tuple[Query, QueryVectors] | None = None
+        self._kept: dict[int, tuple[Query, QueryVectors]] = {}
 
     def vectors(self, query: Query) -> QueryVectors:
-        """The vectors of a query; the last one's are kept, since ranking and matches both need them."""
-        last = self._last  # read once, so that threads that share a searcher cannot swap their queries
-        if last is None or last[0] is not query:
-            self._last = last = query, QueryVectors(self._index, query)
-        return last[1]
+        """The vectors of a query; see `vectors_many`."""
+        return self.vectors_many([query])[0]
+
+    def vectors_many(self, queries: Sequence[Query]) -> list[QueryVectors]:
+        """The vectors of queries, those from outside encoded as many at a time as the index has threads.
+
+        Those of the last queries that had to be looked up are kept, since ranking and matches both need them.
+        """
+        kept = self._kept  # read once, so that threads that share a searcher cannot swap their queries
+        if not all(id(query) in kept for query in queries):
+            papers = [query.paper for query in queries]
+            found = ordered_map(self._index.vectors, papers, min(len(papers), self._index.threads))
+            pairs = zip(queries, found, strict=True)
+            kept = {id(query): (query, QueryVectors(self._index, query, own)) for query, own in pairs}
+            self._kept = kept
+        return [kept[id(query)][1] for query in queries]
 
     def search(
         self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
     ) -> list[Hit]:
         """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
-        vectors = self.vectors(query)
-        rows = self.candidates(vectors, hits) if pool is None else np.unique(self.rows(pool))
-        best = best_hits([self._index.papers.ids[row] for row in rows], self.scores(vectors, rows), hits)
-        return [hit._replace(parts={"dense": hit.score}) for hit in best] if explain else best
+        return self.search_many([query], hits, [pool], explain=explain)[0]
 
-    def search_rows(self, vectors: QueryVectors, papers: int) -> Ints:
-        """Rows of the best papers of the whole index."""
-        rows = self.candidates(vectors, papers)
-        best: Ints = rows[np.argsort(-self.scores(vectors, rows), kind="stable")[:papers]]
-        return best
+    def search_many(
+        self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
+    ) -> list[list[Hit]]:
+        """What `search` finds for each query and its pool."""
+        vectors = self.vectors_many(queries)
+        near = self.candidates([own for own, pool in zip(vectors, pools, strict=True) if pool is None], hits)
+        rows = [next(near) if pool is None else np.unique(self.rows(pool)) for pool in pools]
+
+        def best(query: int) -> list[Hit]:
+            docids = [self._index.papers.ids[row] for row in rows[query]]
+            found = best_hits(docids, self.scores(vectors[query], rows[query]), hits)
+            return [hit._replace(parts={"dense": hit.score}) for hit in found] if explain else found
+
+        return list(ordered_map(best, range(len(queries)), min(len(queries), self._index.threads)))
+
+    def search_rows(self, vectors: Sequence[QueryVectors], papers: int) -> list[Ints]:
+        """Rows of the best papers of the whole index for each query."""
+        near = list(self.candidates(vectors, papers))
+
+        def best(query: int) -> Ints:
+            order = np.argsort(-self.scores(vectors[query], near[query]), kind="stable")[:papers]
+            rows: Ints = near[query][order]
+            return rows
+
+        return list(ordered_map(best, range(len(near)), min(len(near), self._index.threads)))
 
     def rows(self, docids: Sequence[str]) -> Ints:
         """Rows of papers given by id."""
         return np.array([self._index.papers.row(docid) for docid in docids], dtype=np.int64)
 
-    def candidates(self, vectors: QueryVectors, papers: int) -> Ints:
-        """Rows, ascending, of the papers that hold the sentences nearest to each query sentence."""
-        nearest = self._index.neighbours.nearest(vectors.sentences, max(NEAREST, 2 * papers))
-        sentences = np.unique(nearest)
-        found: Ints = np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
-        return found
+    def candidates(self, vectors: Sequence[QueryVectors], papers: int) -> Iterator[Ints]:
+        """Rows, ascending, of the papers that hold the sentences nearest to each query's sentences.
+
+        FAISS is asked once for all queries, as far as their answers are to be had at a time.
+        """
+        neighbours = self._index.neighbours
+        count = max(neighbours.depth, 2 * papers)
+        most = max(1, MOST_POSITIONS // min(count, len(self._index.sentence_vectors)))
+        for asked in _groups([own.sentences for own in vectors], most):
+            nearest = neighbours.nearest(np.concatenate(asked), count)
+            for own in np.split(nearest, np.cumsum([len(one) for one in asked])[:-1]):
+                sentences = np.unique(own[own >= 0])
+                yield np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
 
     def scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
         """Exact scores (papers,) of papers given by row, over all their sentences."""
@@ -117,6 +160,18 @@ class DenseSearcher:
             ]
             found.append(tuple(sorted(pairs, key=lambda pair: -pair.score)))
         return found
+
+
+def _groups(arrays: Sequence[Floats], most: int) -> Iterator[list[Floats]]:
+    """Consecutive arrays, as many at a time as have ``most`` rows together, and at least one."""
+    group: list[Floats] = []
+    for array in arrays:
+        if group and sum(map(len, group)) + len(array) > most:
+            yield group
+            group = []
+        group.append(array)
+    if group:
+        yield group
 
 
 def best_hits(docids: Sequence[str], scores: NDArray[np.floating], hits: int) -> list[Hit]:

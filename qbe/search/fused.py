@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.search.bm25 import BM25Searcher
-from qbe.search.dense import DenseSearcher, best_hits
+from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
 from qbe.search.fusion import EQUAL_WEIGHTS, FUSIONS
-from qbe.types import Hit, Query
+from qbe.search.matching import Ints
+from qbe.types import Hit, Pools, Query
 
 Floats = NDArray[np.float64]
+
+
+class _Gathered(NamedTuple):
+    """Candidates of a query: rows, ascending, their ids, and the BM25 scores by id that are known."""
+
+    rows: Ints
+    docids: list[str]
+    lexical: dict[str, float]
 
 
 class FusedSearcher:
@@ -49,40 +60,74 @@ class FusedSearcher:
         self._index, self._bm25, self._dense = index, bm25, dense
         self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
 
-    def search(
-        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
-    ) -> list[Hit]:
-        """The best hits, ties by id, out of a pool or of both sides' candidates.
+    def search_many(
+        self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
+    ) -> list[list[Hit]]:
+        """The best hits of each query, ties by id, out of its pool or of both sides' candidates.
 
-        Raises UsageError where only the component ``facet`` has a weight and the query has no facet.
+        Raises UsageError where only the component ``facet`` has a weight and a query has no facet.
         """
-        if query.facet is None and not any(w for name, w in self._weights.items() if name != "facet"):
+        facet_alone = not any(weight for name, weight in self._weights.items() if name != "facet")
+        if facet_alone and any(query.facet is None for query in queries):
             raise UsageError("expected a facet, since only the component facet has a weight, found none")
-        vectors = self._dense.vectors(query)
-        if pool is None:
-            # One more than asked for: the query paper is among them, and left out in the end.
-            depth = min(max(hits, self._depth + 1), len(self._index))
-            lexical = {hit.docid: hit.score for hit in self._bm25.search(query, depth)}
-            near = self._dense.search_rows(vectors, depth)
-            rows = np.union1d(near, self._dense.rows(list(lexical)))
-        else:
-            lexical = {}
-            rows = np.unique(self._dense.rows(pool))
-        docids = [self._index.papers.ids[row] for row in rows]
-        missing = [docid for docid in docids if docid not in lexical]
-        if missing:
-            lexical |= {hit.docid: hit.score for hit in self._bm25.search(query, len(missing), missing)}
+        vectors = self._dense.vectors_many(queries)
+        gathered = self._gather(queries, vectors, hits, pools)
+        self._complete(queries, gathered)
+
+        def best(number: int) -> list[Hit]:
+            rows, docids, lexical = gathered[number]
+            found = np.array([lexical[docid] for docid in docids])
+            components = self._components(queries[number], vectors[number], rows, found)
+            fused = self._fuse(components, self._weights).astype(np.float32)
+            best = best_hits(docids, fused, hits)
+            return _explained(best, docids, components) if explain else best
+
+        return list(ordered_map(best, range(len(queries)), min(len(queries), self._index.threads)))
+
+    def _gather(
+        self, queries: Sequence[Query], vectors: Sequence[QueryVectors], hits: int, pools: Pools
+    ) -> list[_Gathered]:
+        """The candidates of each query, with the BM25 scores that finding them brought."""
+        # One more than asked for: the query paper is among them, and left out in the end.
+        depth = min(max(hits, self._depth + 1), len(self._index))
+        whole = [number for number, pool in enumerate(pools) if pool is None]
+        near = iter(self._dense.search_rows([vectors[number] for number in whole], depth))
+        found = iter(
+            self._bm25.search_many([queries[number] for number in whole], depth, [None] * len(whole))
+        )
+        gathered = []
+        for pool in pools:
+            lexical: dict[str, float] = {}
+            if pool is None:
+                lexical = {hit.docid: hit.score for hit in next(found)}
+                rows = np.union1d(next(near), self._dense.rows(list(lexical)))
+            else:
+                rows = np.unique(self._dense.rows(pool))
+            gathered.append(_Gathered(rows, [self._index.papers.ids[row] for row in rows], lexical))
+        return gathered
+
+    def _complete(self, queries: Sequence[Query], gathered: Sequence[_Gathered]) -> None:
+        """Add the BM25 scores of those candidates that have none yet."""
+        missing = [[docid for docid in one.docids if docid not in one.lexical] for one in gathered]
+        lacking = [number for number, docids in enumerate(missing) if docids]
+        pools = [missing[number] for number in lacking]
+        most = max(map(len, pools), default=0)
+        found = self._bm25.search_many([queries[number] for number in lacking], most, pools)
+        for number, hits in zip(lacking, found, strict=True):
+            gathered[number].lexical.update((hit.docid, hit.score) for hit in hits)
+
+    def _components(
+        self, query: Query, vectors: QueryVectors, rows: Ints, lexical: Floats
+    ) -> dict[str, Floats]:
+        """The scores (papers,) of candidates by component, ``facet`` only where the query has one."""
         facets = [None] if query.facet is None else [None, query.facet]
-        scores = [
-            np.array([lexical[docid] for docid in docids]),
+        scores: list[NDArray[Any]] = [
+            lexical,
             self._dense.whole_scores(vectors, rows),
             *self._dense.scores_within(vectors, rows, facets),
         ]
         names = ("bm25", "whole", "sentences", "facet")
-        components = {name: score.astype(np.float64) for name, score in zip(names, scores, strict=False)}
-        fused = self._fuse(components, self._weights).astype(np.float32)
-        best = best_hits(docids, fused, hits)
-        return _explained(best, docids, components) if explain else best
+        return {name: score.astype(np.float64) for name, score in zip(names, scores, strict=False)}
 
 
 def _explained(hits: list[Hit], docids: list[str], components: Mapping[str, Floats]) -> list[Hit]:

@@ -12,48 +12,6 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 
-_BLOCK = 4096
-"""Vectors multiplied at a time: in double precision more would not stay in a processor's cache."""
-
-
-def similarities(queries: Floats, vectors: NDArray[np.float16]) -> Floats:
-    """Inner products (queries, vectors) of unit vectors (n, dimension) whose numbers are half precision.
-
-    Products of such numbers are multiples of 2 ** -48, so that double precision holds their sums exactly:
-    the result depends neither on the order of summation, which is the linear algebra library's affair
-    and changes with its threads, nor on which other vectors are asked for.
-    """
-    left = queries.astype(np.float64)
-    products = np.empty((len(queries), len(vectors)), np.float32)
-    for first in range(0, len(vectors), _BLOCK):
-        products[:, first : first + _BLOCK] = left @ vectors[first : first + _BLOCK].T.astype(np.float64)
-    return products
-
-
-def nearness(queries: Floats, vectors: NDArray[np.float16]) -> Floats:
-    """Minus the Euclidean distances (queries, vectors) of vectors (n, dimension).
-
-    Their squares are sums of products of multiples of 2 ** -16 (see `qbe.encode.pooling.stored`), which
-    double precision holds exactly, so that the same is true as of `similarities`, and equal vectors have
-    distance 0.
-    """
-    left = queries.astype(np.float64)
-    lengths = (left * left).sum(axis=1)[:, None]
-    found = np.empty((len(queries), len(vectors)), np.float32)
-    for first in range(0, len(vectors), _BLOCK):
-        right = vectors[first : first + _BLOCK].astype(np.float64)
-        squares = lengths + (right * right).sum(axis=1) - 2 * (left @ right.T)
-        found[:, first : first + _BLOCK] = -np.sqrt(np.maximum(squares, 0))
-    return found
-
-
-COMPARISONS: Mapping[str, Callable[[Floats, NDArray[np.float16]], Floats]] = {
-    "cosine": similarities,
-    "l2": nearness,
-}
-"""How vectors are compared, by the similarity of their index; more is better."""
-
-
 class Candidates(NamedTuple):
     """The sentences of some papers, laid end to end.
 

@@ -73,6 +73,16 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="write there (default: standard output)")
     parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a run of --topics to --output that was interrupted; it ends in the same bytes",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="discard such an unfinished run (a finished one at --output is replaced in any case)",
+    )
+    parser.add_argument(
         "--format",
         choices=("trec", "json", "table"),
         help="default: a table on a terminal, else a TREC run",
@@ -88,7 +98,12 @@ def _results(parser: argparse.ArgumentParser) -> None:
         help="last column of the TREC run (default: qbe-<first stage>, then +rerank or +<matching> if "
         "reranked)",
     )
-    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        help="queries and candidates worked on at a time, with the same results whatever their number "
+        "(default: all processors this process may use)",
+    )
 
 
 def _first_stages(group: argparse._ArgumentGroup) -> None:
@@ -118,6 +133,12 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         type=int,
         default=1000,
         help="fused: papers each side brings to the fusion (default: %(default)s)",
+    )
+    group.add_argument(
+        "--nprobe",
+        type=int,
+        help="lists of an approximate index that are read: more of them bring more of the right candidates "
+        "(default: as the index was built)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qbe.corpus import parse_paper, read_paper_file
+from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.text.split import split_sentences
 from qbe.trec import read_topics
-from qbe.types import Facet, Paper, Query
+from qbe.types import Facet, Paper, Query, Topic
 
 
 def queries_from_topics(
@@ -24,15 +25,36 @@ def queries_from_topics(
     Raises FileFormatError for a malformed file, UsageError when no topic has the facet, and
     PaperNotFoundError for a paper that the index lacks.
     """
+    topics = topics_of(index, path, facet)
+    for topic, query in zip(topics, read_queries(index, topics, facets, explain=explain), strict=True):
+        yield topic.query_id, query
+
+
+def topics_of(index: Index, path: Path, facet: Facet | None) -> list[Topic]:
+    """The topics of a file, of one facet where one is given; errors are those of `queries_from_topics`."""
     topics = [topic for topic in read_topics(path) if facet in (None, topic.facet)]
     if not topics:
         wanted = f"topics of the facet {facet}" if facet else "at least one topic"
         raise UsageError(f"{path}: expected {wanted}, found none; check --topics and --facet")
     for topic in topics:
-        paper = index.paper(topic.paper_id)
-        if topic.facet or explain:
-            paper = index.read(paper, facets)
-        yield topic.query_id, Query(paper, topic.facet)
+        index.papers.row(topic.paper_id)  # one that is absent is told of before anything is searched
+    return topics
+
+
+def read_queries(
+    index: Index, asked: Sequence[Topic | Query], facets: str = "given", *, explain: bool = False
+) -> list[Query]:
+    """Queries of topics, read from the index as `queries_from_topics` has it; those that are queries already
+    stay. Papers whose labels have to be predicted are read as many at a time as the index has threads.
+    """
+
+    def read(one: Topic | Query) -> Query:
+        if isinstance(one, Query):
+            return one
+        paper = index.paper(one.paper_id)
+        return Query(index.read(paper, facets) if one.facet or explain else paper, one.facet)
+
+    return list(ordered_map(read, asked, min(len(asked), index.threads)))
 
 
 def paper_from_file(source: str) -> Paper:

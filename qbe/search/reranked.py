@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qbe.errors import ModelError, UsageError
-from qbe.types import Hit, Query
+from qbe.types import Hit, Pools, Query
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
@@ -67,23 +67,51 @@ class RerankingSearcher:
         with ``explain`` its plan of transport, where the reranker has one.
         Raises ModelError where a score of the reranker is no finite number.
         """
+        return self.search_many([query], hits, [pool], matches=matches, explain=explain)[0]
+
+    def search_many(
+        self,
+        queries: Sequence[Query],
+        hits: int = 10,
+        pools: Pools | None = None,
+        *,
+        matches: bool = True,
+        explain: bool = False,
+    ) -> list[list[Hit]]:
+        """What `search` finds for each query and its pool, bit by bit; see `Searcher.search_many`.
+
+        The reranker gets the candidates of all queries as one stream, each paper read once.
+        """
         from qbe.search.searcher import check_hits
 
         check_hits(hits)
-        first = self._searcher.search(query, max(hits, self._depth), pool, matches=False, explain=explain)
+        first = self._searcher.search_many(
+            queries, max(hits, self._depth), pools, matches=False, explain=explain
+        )
         if explain:
-            first = [_with_part(hit, "first", hit.score) for hit in first]
-        reranked = self._rerank(query, first[: self._depth], explain=explain)
-        lowest = min((hit.score for hit in reranked), default=0.0)
-        found = [*reranked, *_below(lowest, first[self._depth :])]
-        best = sorted(found, key=lambda hit: (-hit.score, hit.docid))[:hits]
-        return self._searcher.with_matches(query, best) if matches else best
+            first = [[_with_part(hit, "first", hit.score) for hit in found] for found in first]
+        reranked = self._rerank(queries, [found[: self._depth] for found in first], explain=explain)
+        best = []
+        for above, found in zip(reranked, first, strict=True):
+            lowest = min((hit.score for hit in above), default=0.0)
+            mixed = [*above, *_below(lowest, found[self._depth :])]
+            best.append(sorted(mixed, key=lambda hit: (-hit.score, hit.docid))[:hits])
+        return self._searcher.with_matches_many(queries, best) if matches else best
 
-    def _rerank(self, query: Query, hits: Sequence[Hit], *, explain: bool) -> list[Hit]:
-        """The hits with their final scores, in the order given."""
-        if not hits:
-            return []
-        judged = self._reranker.score(query, [self._index.paper(hit.docid) for hit in hits], self._progress)
+    def _rerank(
+        self, queries: Sequence[Query], found: Sequence[Sequence[Hit]], *, explain: bool
+    ) -> list[list[Hit]]:
+        """The hits of each query with their final scores, in the order given."""
+        docids = dict.fromkeys(hit.docid for hits in found for hit in hits)
+        papers = {docid: self._index.paper(docid) for docid in docids}
+        asked = [
+            (query, [papers[hit.docid] for hit in hits]) for query, hits in zip(queries, found, strict=True)
+        ]
+        judged = self._reranker.score_many(asked, self._progress)
+        return [self._mixed(hits, own, explain=explain) for hits, own in zip(found, judged, strict=True)]
+
+    def _mixed(self, hits: Sequence[Hit], judged: Sequence[Judged], *, explain: bool) -> list[Hit]:
+        """One query's hits with the scores of both stages mixed."""
         for hit, one in zip(hits, judged, strict=True):
             if not math.isfinite(one.score):
                 raise ModelError(

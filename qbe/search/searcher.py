@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from qbe.encode.parallel import ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.search.fusion import EQUAL_WEIGHTS
-from qbe.types import Hit, Query
+from qbe.search.protocols import FirstStage
+from qbe.types import Hit, Pools, Query
 
 if TYPE_CHECKING:
     from qbe.search.dense import DenseSearcher
 
 FIRST_STAGES = ("bm25", "dense", "fused")
-
-
-class FirstStage(Protocol):
-    """What every first stage offers."""
-
-    def search(
-        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
-    ) -> list[Hit]:
-        """The best ``hits`` papers out of the whole index, or every paper of a pool, best first.
-
-        ``explain`` adds to each the scores of the stage's components.
-        """
 
 
 class Searcher:
@@ -73,22 +63,60 @@ class Searcher:
         Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
         facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
         """
+        return self.search_many([query], hits, [pool], matches=matches, explain=explain)[0]
+
+    def search_many(
+        self,
+        queries: Sequence[Query],
+        hits: int = 10,
+        pools: Pools | None = None,
+        *,
+        matches: bool = True,
+        explain: bool = False,
+    ) -> list[list[Hit]]:
+        """What `search` finds for each query and its pool, bit by bit, in less time: the index is asked for
+        all queries together, and with several threads their scores are computed side by side.
+
+        All that is found is held in memory: give some dozens of queries at a time. Raises what `search` does,
+        and UsageError for another number of pools than queries.
+        """
         check_hits(hits)
-        selected_positions(query)  # a query without sentences is refused, whatever the stage reads of it
+        pools = checked_pools(queries, pools)
         hits = min(hits, len(self._index))
-        own = query.paper.paper_id
-        if pool is not None:
-            pool = [docid for docid in dict.fromkeys(pool) if docid != own]
-            _check_pool(self._index, query, pool)
-            if not pool:
-                return []
-        found = self._stage.search(query, hits + 1, pool, explain=explain)
-        found = [hit for hit in found if hit.docid != own][:hits]
-        return self.with_matches(query, found) if matches else found
+        asked = [self._asked(query, pool) for query, pool in zip(queries, pools, strict=True)]
+        wanted = [number for number, pool in enumerate(asked) if pool is None or pool]
+        found = self._stage.search_many(
+            [queries[number] for number in wanted],
+            hits + 1,
+            [asked[number] for number in wanted],
+            explain=explain,
+        )
+        best: list[list[Hit]] = [[] for _ in queries]
+        for number, ranked in zip(wanted, found, strict=True):
+            own = queries[number].paper.paper_id
+            best[number] = [hit for hit in ranked if hit.docid != own][:hits]
+        return self.with_matches_many(queries, best) if matches else best
+
+    def _asked(self, query: Query, pool: Sequence[str] | None) -> list[str] | None:
+        """A query's pool without the query paper and repetitions; raises for what cannot be searched."""
+        selected_positions(query)  # a query without sentences is refused, whatever the stage reads of it
+        if pool is None:
+            return None
+        asked = [docid for docid in dict.fromkeys(pool) if docid != query.paper.paper_id]
+        _check_pool(self._index, query, asked)
+        return asked
+
+    def with_matches_many(self, queries: Sequence[Query], found: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+        """What `with_matches` makes of each query's hits."""
+        pairs = list(zip(queries, found, strict=True))
+        if self._dense is not None:
+            self._dense.vectors_many([query for query, hits in pairs if hits])
+        threads = min(len(pairs), self._index.threads)
+        return list(ordered_map(lambda pair: self.with_matches(*pair), pairs, threads))
 
     def with_matches(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """The hits with their pairs of closest sentences; as they are where the index has no vectors."""
-        if self._dense is None:
+        if self._dense is None or not hits:
             return list(hits)
         pairs = self._dense.matches(query, [hit.docid for hit in hits])
         return [hit._replace(matches=pair) for hit, pair in zip(hits, pairs, strict=True)]
@@ -98,6 +126,15 @@ def check_hits(hits: int) -> None:
     """Raise UsageError for fewer than 1 hit."""
     if hits < 1:
         raise UsageError(f"expected at least 1 hit, found {hits}")
+
+
+def checked_pools(queries: Sequence[Query], pools: Pools | None) -> Pools:
+    """A pool for each query, None where there are no pools; raises UsageError for another number of them."""
+    if pools is None:
+        return [None] * len(queries)
+    if len(pools) != len(queries):
+        raise UsageError(f"expected a pool for each of {len(queries)} queries, found {len(pools)} pools")
+    return pools
 
 
 def _open_dense(index: Index, first_stage: str, match: str) -> DenseSearcher | None:

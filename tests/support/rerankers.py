@@ -2,11 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from qbe.rerank.reranker import Judged
+from qbe.rerank.reranker import Asked, Judged
 from qbe.types import Match, Paper, Query
 
 
-class ByHand:
+class OneByOne:
+    """Scores many queries one after the other."""
+
+    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+        return [self.score(query, papers, progress) for query, papers in asked]
+
+
+class ByHand(OneByOne):
     """Scores papers as told, and says that the query's sentence 0 and the paper's last one drove it."""
 
     name = "by-hand"
@@ -28,7 +35,7 @@ class ByHand:
         return Judged(score, Match(0, len(paper.sentences) - 1, score))
 
 
-class Overlap:
+class Overlap(OneByOne):
     """Scores papers by the share of the words of both abstracts that they have in common."""
 
     name = "overlap"

@@ -1,0 +1,215 @@
+"""``python -m benchmarks.scaling``: what dense search costs, and how exact it is, as the corpus grows.
+
+For each size an index is made out of a real one (`benchmarks.synthetic`), in a process of its own; another
+opens and searches it: faceted queries and queries of four sentences, all warm. Then the best 20 papers of the
+faceted ones are compared, place by place, with exhaustive search over the same stored vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import shutil
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common import machine, median_p95, positive, table
+from qbe import _cli
+
+if TYPE_CHECKING:
+    from qbe.index.index import Index
+    from qbe.types import Query
+
+PACKAGES = ("faiss-cpu", "numpy")
+TOP = 20
+SIZES = (10_000, 100_000, 800_000)
+CANDIDATES = 5 * TOP
+"""Papers of the exhaustive scan, in single precision, that are scored exactly."""
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.scaling", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="of real papers, by cosine")
+    parser.add_argument("--sizes", type=positive, nargs="+", default=SIZES, help="papers of each")
+    parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
+    parser.add_argument("--ann", default="auto", help="kind of index (default: %(default)s)")
+    parser.add_argument("--tune-recall", type=float, help="tune each index")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="where indexes are made (default: $TMPDIR)")
+    parser.add_argument("--keep", action="store_true", help="keep the indexes")
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    return parser
+
+
+def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
+    """Make the index; seconds of each stage, peak memory."""
+    from benchmarks.synthetic import write_synthetic
+    from qbe.index.ann import AnnSettings
+    from qbe.index.index import Index
+    from qbe.index.timings import Timings
+
+    timings = Timings()
+    ann = AnnSettings(options.ann, tune_recall=options.tune_recall)
+    with Index(options.index) as source:
+        write_synthetic(source, folder, papers, 0, ann, options.threads, timings)
+    return {"seconds": dict(timings.seconds), **memory()}
+
+
+def memory() -> dict[str, float]:
+    """Of this process, in 10^9 bytes: the most it held, what it holds, and of that the anonymous part."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    fields = {words[0]: words[1] for words in lines if len(words) > 1}
+    names = {"peak": "VmHWM:", "resident": "VmRSS:", "anonymous": "RssAnon:"}
+    return {name: int(fields[field]) * 1024 / 1e9 for name, field in names.items()}
+
+
+def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Milliseconds a query, memory, and the best papers of each faceted query."""
+    from qbe.index.index import Index
+    from qbe.search.searcher import Searcher
+
+    with Index(folder, threads=options.threads) as index:
+        faceted = faceted_queries(index, options.queries)
+        searcher = Searcher(index, "dense")
+        runs = {
+            "facet": (faceted, TOP),
+            "four": (_of_four(faceted), TOP),
+            "deep": (faceted[:50], 1000),
+        }
+        found: dict[str, Any] = {"seconds": {}}
+        for name, (queries, hits) in runs.items():
+            for query in queries:
+                searcher.search(query, hits, matches=False)
+            times, best = [], []
+            for query in queries:
+                started = time.perf_counter()
+                ranked = searcher.search(query, hits, matches=False)
+                times.append(time.perf_counter() - started)
+                best.append([hit.docid for hit in ranked])
+            found["seconds"][name] = times
+            if name == "facet":
+                found["best"] = best
+            if name == "four":
+                found |= memory()
+        return found
+
+
+def faceted_queries(index: Index, count: int) -> list[Query]:
+    """Papers drawn by seed, each with a facet that it has."""
+    from qbe.index.exhaustive import draw_queries
+    from qbe.index.papers import FACET_CODES
+    from qbe.types import Query
+
+    asked = draw_queries(index.layout, count, seed=1)
+    return [
+        Query(index.papers[int(row)], FACET_CODES[index.layout.facets[rows[0]]])
+        for row, rows in zip(asked.papers, asked.sentences, strict=True)
+    ]
+
+
+def _of_four(queries: list[Query]) -> list[Query]:
+    from qbe.types import Query
+
+    return [Query(query.paper, positions=(0, 1, 2, 3)) for query in queries if len(query.paper.sentences) > 3]
+
+
+def judge(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> float:
+    """The share of places of the best papers that hold the paper of exhaustive search."""
+    from qbe.index.exhaustive import best_papers, draw_queries
+    from qbe.index.index import Index
+    from qbe.search.dense import DenseSearcher, best_hits
+
+    with Index(folder) as index:
+        asked = draw_queries(index.layout, options.queries, seed=1)
+        args = index.sentence_vectors, index.layout.starts, asked, CANDIDATES, index.similarity
+        scanned = best_papers(*args)
+        dense, same, places = DenseSearcher(index), 0, 0
+        queries = faceted_queries(index, options.queries)
+        for query, rows, found in zip(queries, scanned, best, strict=True):
+            ids = [index.papers.ids[row] for row in rows]
+            exact = best_hits(ids, dense.scores(dense.vectors(query), rows), TOP)
+            places += len(exact)
+            same += sum(hit.docid == docid for hit, docid in zip(exact, found, strict=False))
+    return same / places
+
+
+def alone(function: Any, *arguments: Any) -> Any:
+    """A function's result, out of a new process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def row(options: argparse.Namespace, folder: Path, papers: int) -> tuple[list[str], int, float]:
+    """The table's row of a size, its sentences, and the median seconds of a faceted query."""
+    built = alone(build, options, folder, papers)
+    searched = alone(search, options, folder)
+    same = alone(judge, options, folder, searched["best"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    sizes = {name: entry["bytes"] / 1e6 for name, entry in manifest["files"].items()}
+    sentences, ann = manifest["corpus"]["sentences"], manifest["dense"]["ann"]
+    print(json.dumps({"papers": papers, "ann": ann, "built": built, "memory": _memory(searched)}))
+    seconds = searched["seconds"]
+    cells = [f"{papers:,}", f"{sentences:,}", ann["kind"]]
+    cells += [f"{built['seconds'][stage]:.0f}" for stage in ("papers", "vectors", "faiss", "files")]
+    cells += [f"{sum(size for name, size in sizes.items() if name.startswith('faiss')):,.0f}"]
+    cells += [
+        f"{sum(size for name, size in sizes.items() if name.startswith(part)):,.0f}"
+        for part in ("vectors", "whole")
+    ]
+    cells += [f"{100 * same:.2f}"]
+    cells += [" / ".join(median_p95(seconds[name])) for name in ("facet", "four", "deep")]
+    cells += [f"{searched['peak']:.2f} ({searched['anonymous']:.2f})", f"{built['peak']:.2f}"]
+    return cells, sentences, sorted(seconds["facet"])[len(seconds["facet"]) // 2]
+
+
+def _memory(found: dict[str, Any]) -> dict[str, float]:
+    return {name: round(found[name], 3) for name in ("peak", "resident", "anonymous")}
+
+
+def exponent(points: list[tuple[int, float]]) -> float:
+    """The slope of log seconds over log sentences, by least squares."""
+    logs = [(math.log(size), math.log(seconds)) for size, seconds in points]
+    middle = [sum(column) / len(logs) for column in zip(*logs, strict=True)]
+    spread = sum((x - middle[0]) ** 2 for x, _ in logs)
+    return sum((x - middle[0]) * (y - middle[1]) for x, y in logs) / spread
+
+
+HEADER = [
+    "papers",
+    "sentences",
+    "kind",
+    *("papers, s", "vectors, s", "FAISS, s", "files, s"),
+    *("FAISS, MB", "stored, MB", "whole, MB"),
+    "same top 20, %",
+    *("facet, ms (p95)", "4 sentences, ms (p95)", "1,000 hits, ms (p95)"),
+    *("search, peak GB (anonymous)", "build, peak GB"),
+]
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    options.threads = _cli.threads(options.threads)
+    print(machine(options.threads, PACKAGES))
+    work = Path(tempfile.mkdtemp(prefix="qbe-scaling-", dir=options.work))
+    rows, points = [], []
+    try:
+        for papers in options.sizes:
+            cells, sentences, seconds = row(options, work / str(papers), papers)
+            rows.append(cells)
+            points.append((sentences, seconds))
+            if not options.keep:
+                shutil.rmtree(work / str(papers))
+    finally:
+        if not options.keep:
+            shutil.rmtree(work, ignore_errors=True)
+    print(table(HEADER, rows))
+    if len(points) > 1:
+        print(f"milliseconds of a faceted query grow with sentences to the power of {exponent(points):.2f}")
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.scaling", main)

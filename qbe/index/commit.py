@@ -1,0 +1,126 @@
+"""The commit of an index that was written to: which segments it is made of, and which rows of them are dead.
+
+A segment is a folder as a build leaves it, and is never changed. A plain build has no commit: the folder is
+its only segment. Where there is a commit it alone counts, and what it does not name is debris.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import IndexFormatError
+from qbe.files import sync, write_text
+
+COMMIT = "segments.json"
+ROOT = "."
+"""The name of the segment that is the index folder itself."""
+SEGMENTS = "segments"
+DELETED = "deleted"
+
+_FORMAT = 1
+_NAME = re.compile(rf"\.|{SEGMENTS}/\d{{6,}}")
+_FILE = re.compile(rf"{DELETED}/(root|\d{{6,}})\.\d{{6,}}\.npy")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """The dead papers of a segment.
+
+    ``file`` holds their rows (n,) int64, ascending, and has the digest ``sha256``. ``corpus`` counts the
+    segment's other ``papers``, how many of them came ``labelled`` or were ``predicted``, and their
+    ``sentences``; ``tagger`` (None where nothing was predicted) holds the counts of
+    `qbe.index.labels.describe_predictions` without the dead papers.
+    """
+
+    file: str
+    sha256: str
+    corpus: Mapping[str, int]
+    tagger: Mapping[str, Mapping[str, int]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment: its folder below the index's, its manifest's digest, and its dead papers, if any."""
+
+    name: str
+    digest: str
+    deletions: Deletions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The segments of an index, in the order of their rows; ``generation`` grows by one with each commit."""
+
+    generation: int
+    segments: Sequence[Segment]
+
+
+def segment_name(generation: int) -> str:
+    """The name of the segment that a commit adds, which no other one ever has."""
+    return f"{SEGMENTS}/{generation:06d}"
+
+
+def deletions_name(segment: str, generation: int) -> str:
+    """The file of a segment's dead rows as of a commit."""
+    name = "root" if segment == ROOT else segment.removeprefix(f"{SEGMENTS}/")
+    return f"{DELETED}/{name}.{generation:06d}.npy"
+
+
+def write_commit(folder: Path, commit: Commit) -> None:
+    """Make a commit the index's, in one step; all that it names must be on the disk already."""
+    sync(folder)
+    record = {"format_version": _FORMAT, **dataclasses.asdict(commit)}
+    write_text(folder / COMMIT, json.dumps(record, indent=1) + "\n")
+    sync(folder)
+
+
+def read_commit(folder: Path) -> Commit | None:
+    """The commit of an index; None where it has none, as after a plain build.
+
+    Raises IndexFormatError for one that is damaged or of another format.
+    """
+    path = folder / COMMIT
+    try:
+        record = json.loads(path.read_text())
+        version = record.pop("format_version")
+        if version != _FORMAT:
+            raise IndexFormatError(
+                f"{path}: expected segments of format {_FORMAT}, found format {version}; use the version of "
+                "qbe that wrote them"
+            )
+        return _checked(Commit(record.pop("generation"), [_segment(**one) for one in record.pop("segments")]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise IndexFormatError(
+            f"{path}: expected the segments of the index, found {error.strerror}; check the path"
+        ) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise IndexFormatError(
+            f"{path}: expected the segments of the index, found {error!r}; put back a whole copy of the "
+            "index, or build it again"
+        ) from error
+
+
+def _segment(name: str, digest: str, deletions: Mapping[str, Any] | None) -> Segment:
+    return Segment(name, digest, None if deletions is None else Deletions(**deletions))
+
+
+def _checked(commit: Commit) -> Commit:
+    """The commit; raises ValueError where it names what no commit names."""
+    names = [segment.name for segment in commit.segments]
+    files = [segment.deletions.file for segment in commit.segments if segment.deletions]
+    if not isinstance(commit.generation, int) or commit.generation < 1:
+        raise ValueError(f"the generation {commit.generation!r}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"the segments {names}")
+    for name, pattern in [*((name, _NAME) for name in names), *((file, _FILE) for file in files)]:
+        if not pattern.fullmatch(name):
+            raise ValueError(f"the name {name!r}")
+    return commit

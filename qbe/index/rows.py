@@ -1,0 +1,99 @@
+"""Rows of several parts laid end to end: where each part begins, and arrays read across them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.int64]
+
+
+class Share(NamedTuple):
+    """What one part contributes to some rows: ``places`` among those asked for, ``rows`` within the part."""
+
+    part: int
+    places: Rows
+    rows: Rows
+
+
+def starts_of(counts: Sequence[int]) -> Rows:
+    """Where parts of these sizes begin (parts + 1,): part i has the rows from the ith to the next number."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+
+
+def shares(rows: Rows, starts: Rows) -> Iterator[Share]:
+    """Which parts rows (n,) in any order belong to, where parts begin at ``starts`` (see `starts_of`)."""
+    owners = np.searchsorted(starts, rows, side="right") - 1
+    for part in np.unique(owners).tolist():
+        places = np.flatnonzero(owners == part)
+        yield Share(part, places, rows[places] - starts[part])
+
+
+def live_rows(count: int, dead: Rows) -> Rows:
+    """The rows below ``count`` that are not among the dead."""
+    alive = np.ones(count, np.bool_)
+    alive[dead] = False
+    return np.flatnonzero(alive)
+
+
+def sentence_rows(starts: Rows, papers: Rows) -> Rows:
+    """The rows of all sentences of some papers, paper after paper, where ``starts`` (all papers + 1,) is the
+    layout of `qbe.index.papers.PaperLayout`.
+    """
+    counts = starts[papers + 1] - starts[papers]
+    begins = np.cumsum(counts) - counts
+    rows: Rows = np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts)
+    return rows
+
+
+class StackedRows:
+    """Arrays of one row shape, such as memory maps, read as if they were one, without copying them.
+
+    An array needs no more than ``shape``, ``dtype`` and rows by number, slice, or array of numbers, which
+    numpy can make an array of. Of several types the result has one that holds all their numbers.
+    """
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        """``arrays`` must agree in all but type and number of rows."""
+        self._arrays = arrays
+        self._starts = starts_of([array.shape[0] for array in arrays])
+        self.shape: tuple[int, ...] = (int(self._starts[-1]), *arrays[0].shape[1:])
+        self.dtype: np.dtype[Any] = np.result_type(*(array.dtype for array in arrays))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: int | np.integer[Any] | slice | Rows) -> Any:
+        """Rows by number, by slice (within one array those of that array, not copied), or by an array of
+        numbers, from 0.
+        """
+        if isinstance(key, slice):
+            first, last, step = key.indices(len(self))
+            part = int(np.searchsorted(self._starts, first, side="right")) - 1
+            if step == 1 and first < last <= self._starts[part + 1]:
+                begin = self._starts[part]
+                return self._arrays[part][first - begin : last - begin]
+            return self._gather(np.arange(first, last, step))
+        rows = np.asarray(key)
+        return self._gather(rows.ravel()).reshape(*rows.shape, *self.shape[1:])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All rows as one array, which is a copy."""
+        if copy is False:
+            raise ValueError("several arrays cannot be one without copying them")
+        return self.astype(dtype or self.dtype)
+
+    def astype(self, dtype: Any) -> NDArray[Any]:
+        """All rows as one array of a type, which is a copy."""
+        return self._gather(np.arange(len(self))).astype(dtype, copy=False)
+
+    def _gather(self, rows: Rows) -> NDArray[Any]:
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
+            raise IndexError(f"expected rows from 0 to {len(self) - 1}, found {rows.min()} to {rows.max()}")
+        found = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for share in shares(rows, self._starts):
+            found[share.places] = self._arrays[share.part][share.rows]
+        return found

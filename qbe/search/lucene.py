@@ -1,0 +1,125 @@
+"""Asking Lucene in few calls: each step from Python into Java costs as much as scoring many papers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from qbe import _jvm
+from qbe.index.lexical import Postings
+
+_BUILDING = threading.Lock()
+"""pyjnius binds a method to the object on which it was last looked up, in whatever thread. So methods of a
+thread's own objects are called by one thread at a time; those of objects that all threads share by several.
+"""
+
+_SPARE = 16
+"""Documents asked for beyond the share of dead ones, so that one search mostly suffices."""
+
+Scored = list[tuple[str, float]]
+"""Ids and scores of what was found."""
+
+
+class LuceneSearch:
+    """Searches as Anserini's SimpleSearcher does, by Anserini's own parts, with the same scores.
+
+    SimpleSearcher hands over one object a hit, each taken apart by further calls, and reads one folder; here
+    ids and scores come as two arrays, the ids of a pool go as one text, and there may be several segments.
+    Nearly all the work is then Java's, which several threads do side by side (pyjnius lets go of the
+    interpreter's lock meanwhile).
+    """
+
+    def __init__(self, postings: Postings) -> None:
+        """Search these postings, as long as they are open."""
+        java = _jvm.java_class
+        self._begins, self._dead = postings.starts[1:-1], postings.dead
+        dead, documents = sum(map(len, postings.dead)), int(postings.starts[-1])
+        self._live, self._share = documents - dead, dead / (documents - dead)
+        self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
+        similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
+        self._searcher.setSimilarity(similarity(postings.k1, postings.b))
+        self._analyzer = java("io.anserini.index.IndexCollection").DEFAULT_ANALYZER
+        self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
+        field, kinds = (
+            java("org.apache.lucene.search.SortField"),
+            java("org.apache.lucene.search.SortField$Type"),
+        )
+        self._order = java("org.apache.lucene.search.Sort")(field.FIELD_SCORE, field("id", kinds.STRING_VAL))
+        self._documents = java("io.anserini.search.ScoredDocs")
+        self._ties = java("io.anserini.rerank.lib.ScoreTiesAdjusterReranker")()
+        mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
+        self._ids = mapper.readerForListOf(java("java.lang.Class").forName("org.apache.lucene.util.BytesRef"))
+
+    def search(self, text: str, hits: int, pool: Sequence[str] | None = None) -> Scored:
+        """Ids and scores of the best hits for a bag of words, ties by id; with a pool only of its papers,
+        those without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
+        """
+        bag = self._generator.buildQuery("contents", self._analyzer, text)
+        return self.best(bag if pool is None else self._within(bag, pool), hits)
+
+    def best(self, query: Any, hits: int) -> Scored:
+        """The best papers for a query of Lucene's, dead ones left out, ties by id and then told apart."""
+        if self._share:
+            return self._alive(query, min(hits, self._live))
+        adjusted = self._ties.rerank(self._top(query, hits), None)
+        return list(zip(adjusted.docids, adjusted.scores, strict=True))
+
+    def _top(self, query: Any, hits: int) -> Any:
+        return self._documents.fromTopDocs(
+            self._searcher.search(query, hits, self._order, True), self._searcher
+        )
+
+    def _alive(self, query: Any, hits: int) -> Scored:
+        """What `best` says where there are dead papers; of these as many are brought as may be in the way."""
+        wanted = int(hits * (1 + self._share)) + _SPARE
+        while True:
+            found = self._top(query, wanted)
+            ids, scores = list(found.docids), list(found.scores)
+            segments = np.searchsorted(self._begins, list(found.lucene_docids), side="right").tolist()
+            pairs = enumerate(zip(ids, segments, strict=True))
+            live = [place for place, (docid, segment) in pairs if docid not in self._dead[segment]][:hits]
+            if len(live) == hits or len(ids) < wanted:
+                kept = apart([scores[place] for place in live])
+                return [(ids[place], score) for place, score in zip(live, kept, strict=True)]
+            wanted *= 2
+
+    def _within(self, bag: Any, pool: Sequence[str]) -> Any:
+        """The query, restricted to the papers of a pool; being in the pool adds nothing to a score."""
+        ids = self._ids.readValue(json.dumps([_bytes_ref(docid) for docid in pool]))
+        java = _jvm.java_class
+        occur = java("org.apache.lucene.search.BooleanClause$Occur")
+        among = java("org.apache.lucene.search.TermInSetQuery")("id", ids)
+        with _BUILDING:
+            builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
+            builder.add(bag, occur.SHOULD)
+            builder.add(among, occur.FILTER)
+            return builder.build()
+
+
+def _bytes_ref(text: str) -> dict[str, Any]:
+    """The fields of Lucene's ``BytesRef`` of a text, as its reader of JSON takes them."""
+    encoded = text.encode()
+    return {"bytes": base64.b64encode(encoded).decode(), "offset": 0, "length": len(encoded)}
+
+
+def apart(scores: Sequence[float]) -> list[float]:
+    """Descending scores to four decimals, a run of equal ones lowered by a millionth, two millionths and so
+    on: single-precision arithmetic as in Anserini's ``ScoreTiesAdjusterReranker``, which can be given only
+    what Lucene found, dead papers included.
+    """
+    adjusted: list[np.float32] = []
+    run = np.float32(0)
+    for score in scores:
+        rounded = np.float32(np.floor(float(score) * 10_000 + 0.5) / 10_000)
+        if adjusted and not adjusted[-1] - rounded > np.float32(1e-4):
+            run += np.float32(1)
+            rounded -= np.float32(1e-6) * run
+        else:
+            run = np.float32(0)
+        adjusted.append(rounded)
+    return [float(score) for score in adjusted]

@@ -1,0 +1,113 @@
+"""A run of many queries on its way to a file: finished blocks are kept, and an interrupted run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import OutputError, RunError
+from qbe.files import atomic_file, lock, output_error, write_text
+
+log = logging.getLogger(__name__)
+
+STATE = "run.json"
+
+Inputs = dict[str, Any]
+"""All that shapes a run, as JSON holds it."""
+
+
+class BlockFile:
+    """A text file made of blocks, which wait in a hidden folder beside its place until all are there."""
+
+    def __init__(self, output: Path, folder: Path, inputs: Inputs) -> None:
+        self._output, self._folder, self._inputs = output, folder, inputs
+
+    def has(self, number: int) -> bool:
+        """Whether a block, counted from 0, is finished."""
+        return self._block(number).exists()
+
+    def add(self, number: int, text: str) -> None:
+        """Keep a block; it is on the disk when this returns."""
+        if not (self._folder / STATE).exists():
+            write_text(self._folder / STATE, json.dumps(self._inputs, indent=1))
+        write_text(self._block(number), text)
+
+    def kept(self) -> bool:
+        """Whether there is something for `--resume` to go on with."""
+        return any(self._folder.glob("*.block"))
+
+    def publish(self, blocks: int) -> None:
+        """Put the file in its place, out of that many blocks, and remove them."""
+        with atomic_file(self._output) as stream:
+            for number in range(blocks):
+                with self._block(number).open("rb") as block:
+                    shutil.copyfileobj(block, stream)
+        shutil.rmtree(self._folder)
+
+    def _block(self, number: int) -> Path:
+        return self._folder / f"{number:08d}.block"
+
+
+@contextlib.contextmanager
+def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> Iterator[BlockFile]:
+    """The file at ``output``, to be written by blocks while nobody else writes it.
+
+    What is finished stays when the writing is interrupted; the same call with ``resume``, and the same
+    ``inputs``, has these blocks already. ``overwrite`` alone discards them. Raises RunError where another
+    process writes the file, or unfinished blocks are in the way or are those of other inputs; OutputError for
+    what cannot be written.
+    """
+    output = Path(os.path.realpath(output))
+    folder = output.parent / f".{output.name}.part"
+    with lock(output.parent / f".{output.name}.lock") as alone:
+        if not alone:
+            raise RunError(f"{output} is being written by another process; wait until it ends")
+        _settle(folder, inputs, overwrite=overwrite, resume=resume)
+        file = BlockFile(output, folder, inputs)
+        try:
+            yield file
+        except (OSError, OutputError) as error:
+            reason = output_error(folder, error) if isinstance(error, OSError) else error
+            kept = "; what is finished is kept: go on with --resume" if file.kept() else ""
+            raise OutputError(f"{reason}{kept}") from error
+        finally:
+            if not file.kept():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _settle(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> None:
+    """Decide about an unfinished run that is in the way."""
+    if not folder.exists():
+        return
+    found = _read(folder / STATE)
+    if found is None or (overwrite and not resume):
+        shutil.rmtree(folder)
+        return
+    if not resume:
+        raise RunError(
+            f"{folder} holds an unfinished run; continue it with --resume, or discard it with --overwrite"
+        )
+    if found != inputs:
+        changed = ", ".join(key for key in inputs if found.get(key) != inputs[key])
+        raise RunError(
+            f"expected the index, topics and options of the unfinished run in {folder}, found other "
+            f"{changed}; repeat the command as it was, or discard that run with --overwrite alone"
+        )
+    for partial in folder.glob(".*.partial"):  # a block that was being written when the run was killed
+        partial.unlink()
+    log.info("going on with the unfinished run in %s", folder)
+
+
+def _read(path: Path) -> Inputs | None:
+    """The inputs of an unfinished run; None where not even they were written."""
+    try:
+        inputs: Inputs = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return inputs

@@ -1,0 +1,258 @@
+"""Readers beside a writer, killed writers, full disks, damage."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.live import corpus, files
+
+from benchmarks.kill_roles import CORPUS, begin, check, interrupted
+from qbe.errors import IndexFormatError
+from qbe.files import exclusively, hold
+from qbe.index import cleaning, snapshot
+from qbe.index.build import build_index
+from qbe.index.commit import COMMIT, read_commit
+from qbe.index.compaction import compact
+from qbe.index.index import Index
+from qbe.index.live import append_papers, delete_papers
+from qbe.index.settings import BuildSettings
+from qbe.search.searcher import Searcher
+from qbe.types import Query
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory, papers, tiny_encoder) -> Path:
+    """An index of twelve papers and four appended, with both sides."""
+    folder = tmp_path_factory.mktemp("both")
+    build_index(
+        folder / "index", BuildSettings((corpus(folder, "a", papers[:12]),), encoder=str(tiny_encoder))
+    )
+    append_papers(folder / "index", [corpus(folder, "b", papers[12:16])])
+    return folder / "index"
+
+
+@pytest.fixture
+def index(tmp_path, both) -> Path:
+    """A copy of it, to be written to."""
+    return Path(shutil.copytree(both, tmp_path / "index"))
+
+
+def hits(index: Index) -> list:
+    return [
+        Searcher(index, stage).search(Query(index.paper("s005")), 20) for stage in ("bm25", "dense", "fused")
+    ]
+
+
+def test_readers_go_on_with_what_they_opened(index, both, papers, tmp_path):
+    """Parts that they load only after the compaction are still there; then they are removed."""
+    with Index(both) as other:
+        expected = hits(other)
+    first = Index(index)
+    second = Index(index)
+    assert compact(index).generation == 2
+    delete_papers(index, ["s001"])
+    names = ["deleted", "facets.npy", "faiss.index", "lucene", "manifest.json", "papers.ids", "papers.jsonl"]
+    names += ["papers.offsets.npy", "segments", "segments.json", "sentences.npy", "vectors.npy", "whole.npy"]
+    assert sorted(path.name for path in index.iterdir()) == names
+    assert hits(first) == expected
+    assert list(first.papers.read_from(0)) == papers[:16]
+    assert (first.generation, Index(index).generation) == (1, 3)
+    first.close()
+    append_papers(index, [corpus(tmp_path, "c", papers[:1])])
+    assert "manifest.json" in files(index)  # the second reader holds it
+    assert len(second.papers.ids) == 16
+    second.close()
+    third = Index(index)
+    compact(index)
+    assert sorted(path.name for path in index.iterdir()) == ["segments", "segments.json"]
+    assert sorted(path.name for path in (index / "segments").iterdir()) == ["000002", "000004", "000005"]
+    assert third.paper("s001") == papers[0]
+    third.close()
+    compact(index)
+    assert {name.split("/")[1] for name in files(index) if "/" in name} == {"000005"}
+    with Index(index) as last:
+        assert [paper.paper_id for paper in last.papers.read_from(0)] == [
+            *(paper.paper_id for paper in papers[1:16]),
+            "s001",
+        ]
+
+
+def test_a_segment_that_goes_while_an_index_is_opened_is_no_error(index, monkeypatch):
+    """The commit is read, then a writer compacts and cleans up, then the segments are to be held."""
+    read, wrote = read_commit, []
+
+    def slow(folder: Path):
+        commit = read(folder)
+        if not wrote:
+            wrote.append(folder)
+            compact(folder)
+        return commit
+
+    monkeypatch.setattr(snapshot, "read_commit", slow)
+    with Index(index) as opened:
+        assert (opened.generation, len(opened)) == (2, 16)
+    assert wrote
+
+
+def test_the_folder_itself_goes_while_an_index_is_opened(tmp_path, papers, tiny_encoder, monkeypatch):
+    """The same where there was no commit yet: first found gone, then gone before it is held."""
+    first = corpus(tmp_path, "a", papers[:6])
+    settings = BuildSettings((first,), encoder=str(tiny_encoder), bm25=False)
+    read = read_commit
+    for moment in (1, 2):
+        build_index(tmp_path / "index", settings, overwrite=True)
+        calls = []
+
+        def slow(folder: Path, calls=calls, moment=moment):
+            calls.append(folder)
+            found = read(folder)
+            if len(calls) == 1:
+                append_papers(folder, [corpus(tmp_path, "b", papers[6:8])])
+                if moment == 2:
+                    compact(folder)
+            return found
+
+        monkeypatch.setattr(snapshot, "read_commit", slow)
+        with Index(tmp_path / "index") as opened:
+            monkeypatch.undo()
+            assert len(opened) == (6 if moment == 1 else 8)
+
+
+def test_readers_need_no_right_to_write(index):
+    for path in [index, *index.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    with Index(index) as opened:
+        assert len(hits(opened)[0]) > 0
+    for path in [index, *index.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_locks(tmp_path):
+    path = tmp_path / "manifest.json"
+    path.write_text("")
+    first, second = hold(path), hold(path)
+    for descriptor in (first, second):
+        with exclusively(path) as alone:
+            assert not alone
+        os.close(descriptor)
+    with exclusively(path) as alone:
+        assert alone
+        with pytest.raises(BlockingIOError):
+            hold(path)
+    with pytest.raises(FileNotFoundError):
+        hold(tmp_path / "absent")
+
+
+def test_debris_of_a_killed_writer_is_removed(index, papers):
+    """Half a segment, a whole one that was not committed, files of dead rows, a commit half written."""
+    clean = files(index)
+    shutil.copytree(index / "segments" / "000001", index / "segments" / "000002")
+    (index / "segments" / ".000003.building").mkdir()
+    (index / "segments" / ".000003.building" / "papers.jsonl").write_text("{")
+    (index / "deleted").mkdir()
+    (index / "deleted" / "root.000002.npy").write_text("")
+    (index / f".{COMMIT}.abc.partial").write_text("{")
+    with Index(index) as opened:
+        assert len(opened) == 16
+    with pytest.raises(Exception, match="nothing was deleted"):
+        delete_papers(index, ["absent"])
+    assert files(index) == clean
+    assert not (index / "deleted").exists()
+
+
+def test_the_removal_of_the_first_segment_is_finished(index, monkeypatch):
+    """A writer that is killed between two of its files leaves the rest to the next."""
+    (index / "notes.txt").write_text("mine")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", _stops_at("papers.jsonl"))
+        compact(index)
+    left = set(files(index))
+    assert {cleaning.SUPERSEDED, "papers.jsonl", "notes.txt"} < left
+    assert not {"papers.ids", "lucene/segments_1", "manifest.json"} & left
+    with Index(index) as opened:
+        assert len(opened) == 16
+    assert compact(index) is None
+    assert sorted(path.name for path in index.iterdir()) == ["notes.txt", "segments", COMMIT]
+
+
+def _stops_at(name: str):
+    unlink = Path.unlink
+
+    def stopping(path: Path, missing_ok: bool = False) -> None:
+        if path.name == name:
+            raise OSError
+        unlink(path, missing_ok)
+
+    return stopping
+
+
+def test_damage_is_told_in_one_line(index, both):
+    def told(pattern: str) -> None:
+        with pytest.raises(IndexFormatError, match=pattern) as caught:
+            Index(index)
+        assert "\n" not in str(caught.value)
+
+    delete_papers(index, ["s001", "s013"])
+    kept = files(index)
+    dead = index / "deleted" / "root.000002.npy"
+    dead.write_bytes(dead.read_bytes()[:-1] + b"\1")
+    told(r"root\.000002\.npy: expected the deleted rows of 12 papers, found other bytes; put back")
+    dead.unlink()
+    told(r"root\.000002\.npy: expected a file that .*segments\.json names, found No such file")
+    dead.write_bytes(kept["deleted/root.000002.npy"])
+    vectors = index / "segments" / "000001" / "vectors.npy"
+    vectors.write_bytes(b"")
+    told(r"vectors\.npy: expected \d+ bytes, found 0 bytes")
+    shutil.rmtree(index / "segments" / "000001")
+    told(r"000001/manifest\.json: expected a file that .*segments\.json names, found No such file")
+    shutil.copytree(both, index / "segments" / "000001", ignore=shutil.ignore_patterns("segments", COMMIT))
+    told(r"000001: expected the segment .{12} of .*segments\.json, found .{12}; put back")
+    (index / COMMIT).write_text("{")
+    told(r"segments\.json: expected the segments of the index, found")
+    with pytest.raises(IndexFormatError, match="expected the segments of the index"):
+        delete_papers(index, ["s002"])
+
+
+@pytest.mark.parametrize("request_", ["append", "compact"])
+def test_a_full_disk_leaves_the_index_as_it_was(index, papers, tmp_path, request_):
+    """A limit on the size of files stands in for a full disk."""
+    options = ["--corpus", corpus(tmp_path, "c", papers[16:60])] if request_ == "append" else []
+    before = files(index)
+    command = [sys.executable, "-m", "qbe.index", "--output", index, f"--{request_}", *options]
+    limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *map(str, command)]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len([line for line in done.stderr.splitlines() if line.startswith("qbe.index: ")]) == 1, (
+        done.stderr
+    )
+    assert "File too large" in done.stderr
+    assert files(index) == before
+
+
+def test_a_writer_killed_at_random_moments(tmp_path, sample, tiny_encoder):
+    """Each time the index opens with exactly the committed papers, on both sides; see benchmarks/kills.py."""
+    shutil.copy(sample / "corpus.jsonl", tmp_path / CORPUS)
+    begin(tmp_path, str(tiny_encoder))
+    chance = random.Random(7)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    inside = 0
+    for number in range(3):
+        moment = chance.randint(1, 250)
+        command = [sys.executable, SCRIPT, tmp_path, str(number), str(moment)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        generation = check(tmp_path)
+        inside += interrupted(tmp_path, generation)
+    assert inside  # at least one was under way
+    with Index(tmp_path / "index") as index:
+        assert index.generation == generation
+        assert np.isfinite(np.asarray(index.sentence_vectors)).all()

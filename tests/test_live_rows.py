@@ -1,0 +1,159 @@
+"""The arithmetic of rows over several segments, and ties between scores."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.errors import IndexFormatError
+from qbe.index.combined import minus
+from qbe.index.commit import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
+from qbe.index.lexical import apart
+from qbe.index.papers import PaperLayout
+from qbe.index.rows import StackedRows, live_rows, sentence_rows, shares, starts_of
+from qbe.index.views import joined, take
+
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@given(SIZES, st.data())
+def test_rows_are_read_across_arrays_as_if_they_were_one(sizes, data):
+    whole = np.arange(3 * sum(sizes), dtype=np.float16).reshape(-1, 3)
+    parts = StackedRows(np.split(whole, np.cumsum(sizes)[:-1]))
+    places = st.integers(0, len(whole) - 1)
+    assert (len(parts), parts.shape, parts.dtype) == (len(whole), whole.shape, whole.dtype)
+    rows = np.array(data.draw(st.lists(places, max_size=12)), np.int64)
+    assert np.array_equal(parts[rows], whole[rows])
+    assert np.array_equal(parts[rows.reshape(-1, 1)], whole[rows.reshape(-1, 1)])
+    row = data.draw(places)
+    assert np.array_equal(parts[row], whole[row])
+    cut = data.draw(st.slices(len(whole)))
+    assert np.array_equal(parts[cut], whole[cut])
+    assert parts[cut].dtype == np.float16
+    assert np.array_equal(np.asarray(parts), whole)
+    for outside in (-1, len(whole)):
+        with pytest.raises(IndexError, match=f"expected rows from 0 to {len(whole) - 1}, found "):
+            parts[np.array([0, outside])]
+
+
+def test_a_slice_within_one_array_is_not_copied():
+    arrays = [np.zeros((4, 2)), np.ones((3, 2))]
+    assert np.shares_memory(StackedRows(arrays)[4:6], arrays[1])
+
+
+@given(SIZES, st.data())
+def test_every_row_has_one_owner(sizes, data):
+    starts = starts_of(sizes)
+    assert starts.tolist() == [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    rows = np.array(data.draw(st.lists(st.integers(0, sum(sizes) - 1))), np.int64)
+    found = np.full(len(rows), -1)
+    for part, places, inside in shares(rows, starts):
+        assert ((inside >= 0) & (inside < sizes[part])).all()
+        found[places] = starts[part] + inside
+    assert (found == rows).all()
+    dead = np.unique(rows)
+    assert live_rows(sum(sizes), dead).tolist() == sorted(set(range(sum(sizes))) - set(dead.tolist()))
+
+
+def layouts(sizes: list[int], tagged: bool) -> PaperLayout:
+    facets = np.arange(sum(sizes), dtype=np.uint8) % 4
+    probabilities = np.tile(facets[:, None].astype(np.float16) / 4, 5) if tagged else None
+    return PaperLayout(starts_of(sizes), facets, probabilities)
+
+
+@given(st.lists(st.tuples(SIZES, st.booleans()), min_size=1, max_size=4), st.data())
+def test_layouts_are_joined_and_taken_apart(parts, data):
+    sizes = [size for one, _ in parts for size in one]
+    whole = joined([layouts(*part) for part in parts])
+    assert whole.starts.tolist() == starts_of(sizes).tolist()
+    tagged = any(flag for _, flag in parts)
+    assert (whole.probabilities is not None) == tagged
+    first = 0
+    for one, flag in parts:
+        papers = np.arange(first, first + len(one))
+        part = take(whole, papers)
+        expected = layouts(one, flag)
+        assert part.starts.tolist() == expected.starts.tolist()
+        assert part.facets.tolist() == expected.facets.tolist()
+        if tagged:
+            zeros = np.zeros((sum(one), 5), np.float16)
+            assert np.array_equal(part.probabilities, expected.probabilities if flag else zeros)
+        first += len(one)
+    chosen = np.unique(np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1))), np.int64))
+    rows = [row for paper in chosen for row in range(whole.starts[paper], whole.starts[paper + 1])]
+    assert sentence_rows(whole.starts, chosen).tolist() == rows
+
+
+def test_counts_are_subtracted_at_any_depth():
+    assert minus({"a": 5, "b": {"c": 3, "d": 2}}, {"a": 1, "b": {"c": 3, "d": 0}}) == {
+        "a": 4,
+        "b": {"c": 0, "d": 2},
+    }
+
+
+def test_ties_are_told_apart_by_millionths():
+    """Rounded to four places; in single precision 3 - .000001 and 3 - .000002 are these."""
+    scores = [3.00004, 3.0, 2.99998, 2.9, 1.00005]
+    expected = np.array([3, 2.999999, 2.999998, 2.9, 1.0001], np.float32)
+    assert np.allclose(apart(scores), expected, rtol=0, atol=2.4e-7)
+    assert apart([]) == []
+
+
+NAMES = st.one_of(st.just("."), st.integers(1, 10**7).map("segments/{:06d}".format))
+DELETIONS = st.builds(
+    Deletions,
+    file=st.integers(1, 10**7).map("deleted/root.{:06d}.npy".format),
+    sha256=st.text("0123456789abcdef", min_size=64, max_size=64),
+    corpus=st.just({"papers": 3, "labelled": 3, "predicted": 0, "sentences": 9}),
+    tagger=st.one_of(st.none(), st.just({"labels": {"other": 1}, "lacking": {"method": 0}})),
+)
+SEGMENTS = st.lists(
+    st.builds(Segment, NAMES, st.text("0123456789abcdef"), st.one_of(st.none(), DELETIONS)),
+    min_size=1,
+    unique_by=lambda segment: segment.name,
+)
+
+
+@settings(deadline=None, max_examples=30)  # a disk may take its time
+@given(st.integers(1, 10**9), SEGMENTS)
+def test_a_commit_is_read_as_it_was_written(tmp_path_factory, generation, segments):
+    folder = tmp_path_factory.mktemp("commit")
+    assert read_commit(folder) is None
+    write_commit(folder, Commit(generation, segments))
+    assert read_commit(folder) == Commit(generation, segments)
+
+
+GOOD = (
+    '{"format_version": 1, "generation": 1, "segments": [{"name": "NAME", "digest": "", "deletions": null}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "{}",
+        '{"format_version": 1}',
+        '{"format_version": 1, "generation": 0, "segments": []}',
+    ]
+    + [GOOD.replace("NAME", name) for name in ("..", "/etc", "segments/../x", "segments/1", "")]
+    + [GOOD.replace("NAME", ".").replace('1, "seg', '"1", "seg'), "\udcff"],
+)
+def test_a_damaged_commit_is_told(tmp_path, text):
+    (tmp_path / COMMIT).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(
+        IndexFormatError, match=r"segments\.json: expected the segments of the index, found"
+    ) as told:
+        read_commit(tmp_path)
+    assert "\n" not in str(told.value)
+
+
+def test_a_commit_of_a_later_format_is_told(tmp_path):
+    (tmp_path / COMMIT).write_text(GOOD.replace("1,", "2,", 1))
+    with pytest.raises(
+        IndexFormatError, match="expected segments of format 1, found format 2; use the version"
+    ):
+        read_commit(tmp_path)

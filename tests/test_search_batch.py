@@ -1,0 +1,268 @@
+"""Runs of many topics: their blocks, what is kept of them, and going on after an interruption."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbe import _jvm
+from qbe.errors import OutputError, RunError, UsageError
+from qbe.index.index import Index
+from qbe.search import batch, dense
+from qbe.search.searcher import Searcher
+from qbe.search.unfinished import block_file
+from qbe.trec import read_topics
+from qbe.types import Query
+
+KILLED = """
+import os, signal, sys
+from qbe.search import batch
+from qbe.search.__main__ import main
+
+def hook(event, values):
+    if event == "os.rename" and str(values[1]).endswith("00000002.block"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+batch.BLOCK = 5
+sys.addaudithook(hook)
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(batch, "BLOCK", 5)
+
+
+@pytest.fixture
+def arguments(sample) -> list[object]:
+    """24 topics, five blocks."""
+    return ["--topics", sample / "topics.tsv", "--rerank", "none", "--first-stage", "dense", "--hits", 9]
+
+
+@pytest.fixture
+def output(tmp_path) -> Path:
+    return tmp_path / "runs" / "dense.trec"
+
+
+@pytest.fixture
+def part(output) -> Path:
+    return output.parent / ".dense.trec.part"
+
+
+@pytest.fixture
+def searched(monkeypatch) -> list[int]:
+    """How many queries each call of the searcher got."""
+    calls: list[int] = []
+    search_many = Searcher.search_many
+
+    def counted(self, queries, *rest, **options):
+        calls.append(len(queries))
+        return search_many(self, queries, *rest, **options)
+
+    monkeypatch.setattr(Searcher, "search_many", counted)
+    return calls
+
+
+def interrupt(monkeypatch, after: int, error: BaseException) -> None:
+    """Have the search end with an error after so many blocks, once."""
+    search_block, done = batch.search_block, []
+
+    def interrupted(*given):
+        done.append(1)
+        if len(done) == after + 1:
+            raise error
+        return search_block(*given)
+
+    monkeypatch.setattr("qbe.search.__main__.search_block", interrupted)
+
+
+def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, tiny_index, searched):
+    search(*arguments, "--output", output)
+    assert searched == [5, 5, 5, 5, 4]
+    lines = []
+    with Index(tiny_index) as index:
+        searcher = Searcher(index, "dense")
+        for topic in read_topics(arguments[1]):
+            hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 9)
+            lines += [(topic.query_id, hit.docid) for hit in hits]
+    assert [(line.split()[0], line.split()[2]) for line in output.read_text().splitlines()] == lines
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
+
+
+@pytest.mark.parametrize("form", ["trec", "json", "table"])
+def test_blocks_do_not_show(search, arguments, monkeypatch, form):
+    small = search(*arguments, "--format", form)
+    monkeypatch.setattr(batch, "BLOCK", 64)
+    assert search(*arguments, "--format", form) == small
+    assert small.count("\n\n\n") == 0
+
+
+def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch, capsys, searched):
+    whole = search(*arguments)
+    interrupt(monkeypatch, 2, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        search(*arguments, "--output", output)
+    assert capsys.readouterr().err == "interrupted; --resume goes on with what is finished\n"
+    assert not output.exists()
+    assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "00000001.block", "run.json"]
+    with pytest.raises(RunError, match="holds an unfinished run; continue it with --resume, or discard it"):
+        search(*arguments, "--output", output)
+    del searched[:]
+    search(*arguments, "--output", output, "--resume", "--threads", 2)
+    assert searched == [5, 5, 4]
+    assert output.read_text() == whole
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        (["--hits", "8"], "options"),
+        (["--facet", "method"], "options"),
+        (["--run-tag", "mine"], "options"),
+        (["--format", "json"], "options"),
+        (["--facets", "predicted"], "options, models"),
+        (["--pool", "pools.tsv"], "pool"),
+        (["--topics", "other.tsv"], "topics"),
+    ],
+)
+def test_another_run_is_not_gone_on_with(
+    search, arguments, output, part, sample, tmp_path, monkeypatch, changed, found
+):
+    monkeypatch.chdir(tmp_path)
+    Path("pools.tsv").write_bytes((sample / "pools.tsv").read_bytes())
+    Path("other.tsv").write_text((sample / "topics.tsv").read_text().replace("s024_method", "another"))
+    part.mkdir(parents=True)
+    with block_file(output, {}, overwrite=False, resume=False) as file:
+        file.add(0, "a block\n")
+    with pytest.raises(RunError, match="found other index, topics"):
+        search(*arguments, "--output", output, "--resume")
+    search(*arguments, "--output", output, "--overwrite")
+    interrupt(monkeypatch, 1, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        search(*arguments, "--output", output)
+    with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
+        search(*arguments, *changed, "--output", output, "--resume")
+    assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
+
+
+def test_an_unfinished_run_is_discarded_when_told(search, arguments, output, part, monkeypatch, searched):
+    whole = search(*arguments)
+    interrupt(monkeypatch, 2, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        search(*arguments, "--output", output)
+    del searched[:]
+    search(*arguments, "--output", output, "--overwrite")
+    assert searched == [5, 5, 5, 5, 4]
+    assert output.read_text() == whole
+    assert not part.exists()
+
+
+def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, monkeypatch):
+    interrupt(monkeypatch, 3, OSError(28, "No space left on device"))
+    message = r"No space left on device; free some space .*; what is finished is kept: go on with --resume$"
+    with pytest.raises(OutputError, match=message):
+        search(*arguments, "--output", output)
+    assert len(list(part.glob("*.block"))) == 3
+
+
+def test_where_nothing_is_finished_nothing_stays(search, arguments, output, monkeypatch):
+    interrupt(monkeypatch, 0, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        search(*arguments, "--output", output)
+    assert list(output.parent.iterdir()) == []
+
+
+def test_a_killed_run_goes_on(search, arguments, output, part, tiny_index):
+    given = ["--index", tiny_index, *arguments, "--output", output]
+    done = subprocess.run([sys.executable, "-c", KILLED, *map(str, given)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not output.exists()
+    search(*arguments, "--output", output, "--resume")
+    assert output.read_text() == search(*arguments)
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
+
+
+def test_a_run_that_another_process_writes_is_refused(output):
+    with (
+        block_file(output, {}, overwrite=False, resume=False),
+        pytest.raises(RunError, match="is being written by another process"),
+        block_file(output, {}, overwrite=True, resume=False),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+@pytest.mark.parametrize("source", [["--paper", "s001", "--output", "x"], ["--topics", "topics.tsv"]])
+def test_resuming_is_about_topics_in_a_file(search, source, option):
+    with pytest.raises(UsageError, match=f"{option} is about a run of topics in a file"):
+        search(*source, option)
+
+
+def test_faiss_may_be_asked_in_several_calls(tiny_index, monkeypatch):
+    with Index(tiny_index) as index:
+        queries = [Query(index.paper(paper_id)) for paper_id in index.papers.ids[:12]]
+        searcher, calls = Searcher(index, "dense"), []
+        nearest = index.neighbours.nearest
+        monkeypatch.setattr(
+            index.neighbours,
+            "nearest",
+            lambda asked, count: calls.append(len(asked)) or nearest(asked, count),
+        )
+        expected = searcher.search_many(queries, 5)
+        rows = [len(query.paper.sentences) for query in queries]
+        assert calls == [sum(rows)]
+        del calls[:]
+        monkeypatch.setattr(dense, "MOST_POSITIONS", 20 * len(index.sentence_vectors))
+        assert searcher.search_many(queries, 5) == expected
+        assert sum(calls) == sum(rows)
+        assert 3 <= len(calls) < 12
+        assert max(calls) <= 20
+
+
+def test_java_works_in_several_threads_at_a_time():
+    """Two threads that wait for each other in Java get on only if neither holds the interpreter's lock."""
+    wait = getattr(_jvm.java_class("java.util.concurrent.CyclicBarrier")(2), "await")
+    seconds = _jvm.java_class("java.util.concurrent.TimeUnit").SECONDS
+    assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), 2)) == [0, 0, 1, 1]
+
+
+def test_results_of_threads_are_in_order_and_errors_stop_them():
+    def square(number: int) -> int:
+        time.sleep(0.002 * (number % 3))
+        return number * number
+
+    assert _jvm.map_in_threads(square, range(20), 3) == [number**2 for number in range(20)]
+    assert _jvm.map_in_threads(square, [], 3) == []
+    seen, failed = [], threading.Event()
+
+    def fail(number: int) -> None:
+        seen.append(number)
+        if number == 3:
+            failed.set()
+            raise ValueError("three")
+        if number > 3:
+            failed.wait(10)
+            time.sleep(0.05)
+
+    with pytest.raises(ValueError, match="three"):
+        _jvm.map_in_threads(fail, range(1000), 2)
+    assert len(seen) < 100
+
+
+def test_scores_of_a_pool_are_asked_for_in_one_text(tiny_index):
+    """Ids may be any text: they cross into Java as bytes."""
+    with Index(tiny_index) as index:
+        searcher = Searcher(index, "bm25")
+        query = Query(index.paper("s024"))
+        found = searcher.search(query, 200)
+        pool = [hit.docid for hit in found[::3]]
+        within = searcher.search(query, 200, pool)
+        assert [hit.docid for hit in within] == pool
+        np.testing.assert_allclose([h.score for h in within], [h.score for h in found[::3]], atol=1e-4)

@@ -1,0 +1,151 @@
+"""Vectors stored as bytes with a scale each: how far off they are, and that scores of them are exact."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from qbe.errors import IndexFormatError, UsageError
+from qbe.index import stored
+from qbe.index.ann import settled_stored
+from qbe.index.compare import nearness, similarities
+from qbe.index.stored import Quantized, open_vectors, quantized, scales_file, vector_file
+
+SIMILARITIES = ("cosine", "l2")
+
+numbers = st.floats(-8, 8, width=16)
+matrices = st.tuples(st.integers(1, 6), st.integers(1, 24)).flatmap(
+    lambda s: arrays(np.float16, s, elements=numbers)
+)
+
+
+def units(count: int, dimension: int, seed: int) -> np.ndarray:
+    """Unit vectors in half precision."""
+    vectors = np.random.default_rng(seed).standard_normal((count, dimension))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+
+
+def test_worked_by_hand():
+    """2.54 / 127 is the step; for 127 and -50 the best scale is (127 * 2.54 + 50) / (127 ** 2 + 50 ** 2)."""
+    found = quantized(np.array([[2.54, -1.0, 0.009], [0, 0, 0]]), "cosine")
+    assert found.codes.tolist() == [[127, -50, 0], [0, 0, 0]]
+    assert found.scales.tolist() == [np.float16((127 * 2.54 + 50) / (127**2 + 50**2)), 0]
+    assert found.astype(np.float32)[0, 0] == np.float32(127) * np.float32(found.scales[0])
+    assert (found[0] == found.astype(np.float64)[0]).all()
+
+
+@settings(deadline=None)
+@given(matrices)
+def test_errors_are_bounded(vectors):
+    """Each number is off by half a step at most, and the scale's 11 digits by 2 ** -11 of it; together they
+    are no worse than with the scale that gives the largest number its own value.
+    """
+    found = quantized(vectors, "cosine")
+    exact = vectors.astype(np.float64)
+    steps = np.abs(exact).max(axis=1) / 127
+    off = np.linalg.norm(found.astype(np.float64) - exact, axis=1)
+    rounding = np.maximum(2.0**-11 * np.linalg.norm(exact, axis=1), 2.0**-25 * 127 * np.sqrt(exact.shape[1]))
+    assert (off <= np.sqrt(exact.shape[1]) * steps / 2 + 1.01 * rounding).all()
+
+
+@settings(deadline=None)
+@given(matrices)
+def test_numbers_lie_on_the_grids_that_exact_sums_need(vectors):
+    assert (quantized(vectors, "cosine").astype(np.float64) * 2**24 % 1 == 0).all()
+    assert (quantized(vectors, "l2").astype(np.float64) * 2**16 % 1 == 0).all()
+
+
+@pytest.mark.parametrize("compare", [similarities, nearness])
+def test_scores_are_those_of_exact_sums(compare):
+    """To the last bit: the exact sum, rounded once; other vectors and other orders change nothing."""
+    vectors = quantized(units(700, 48, 0), "l2" if compare is nearness else "cosine")
+    asked = vectors[[3, 500]].astype(np.float32)
+    found = compare(asked, vectors)
+    exact = vectors.astype(np.float64)
+    for i, query in enumerate(asked.astype(np.float64)):
+        for j in range(0, 700, 7):
+            if compare is similarities:
+                expected = math.fsum(query * exact[j])
+            else:
+                expected = -math.sqrt(math.fsum((query - exact[j]) ** 2))
+            assert found[i, j] == np.float32(expected)
+    rows = np.random.default_rng(1).permutation(700)
+    assert (compare(asked, vectors[rows]) == found[:, rows]).all()
+    backwards = Quantized(vectors.codes[:, ::-1], vectors.scales)
+    assert (compare(asked[:, ::-1], backwards) == found).all()
+    if compare is nearness:
+        assert (compare(asked, vectors[[3, 500]]).diagonal() == 0).all()
+
+
+def test_every_half_is_read_as_numpy_reads_it():
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)][:, None]
+    assert (similarities(np.ones((1, 1), np.float32), halves)[0] == halves[:, 0].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("form", ["float16", "int8"])
+def test_what_was_written_in_parts_is_read(tmp_path, form, similarity):
+    vectors = units(90, 12, 2)
+    with vector_file(tmp_path, "v.npy", (90, 12), form, similarity) as write:
+        for first in (0, 40, 70):
+            write(vectors[first : {0: 40, 40: 70, 70: 90}[first]])
+    read = open_vectors(tmp_path, "v.npy", form)
+    assert len(read) == 90
+    assert read.shape == (90, 12)
+    expected = vectors if form == "float16" else quantized(vectors, similarity)
+    for part in (slice(3, 60), np.array([7, 2, 89]), 5):
+        assert (read[part].astype(np.float64) == expected[part].astype(np.float64)).all()
+    assert (np.asarray(read).astype(np.float64) == expected.astype(np.float64)).all()
+    with pytest.raises(
+        IndexFormatError, match=r"expected vectors stored as .*, found .*; the index is damaged"
+    ):
+        open_vectors(tmp_path, "v.npy", {"float16": "int8", "int8": "float16"}[form])
+
+
+def test_scales_that_do_not_fit_are_told(tmp_path):
+    with vector_file(tmp_path, "v.npy", (9, 4), "int8", "cosine") as write:
+        write(units(9, 4, 3))
+    np.save(tmp_path / scales_file("v.npy"), np.ones(8, np.float16))
+    with pytest.raises(
+        IndexFormatError, match=r"stored as int8, found scales float16 \(8,\); the index is dam"
+    ):
+        open_vectors(tmp_path, "v.npy", "int8")
+
+
+def test_pages_of_a_large_map_are_handed_back(tmp_path, monkeypatch):
+    """The same numbers are read again afterwards, and after so many rows the map has no pages in memory."""
+    monkeypatch.setattr(stored, "LARGE_MAP", 0)
+    monkeypatch.setattr(stored, "KEPT_ROWS", 4000)
+    vectors = units(3000, 384, 4)
+    with vector_file(tmp_path, "v.npy", vectors.shape, "int8", "cosine") as write:
+        write(vectors)
+    read, expected = open_vectors(tmp_path, "v.npy", "int8"), quantized(vectors, "cosine")
+    rows = np.arange(3000)
+    resident = []
+    for part in (rows, rows[:10], rows[:1000]):  # the last is one too many
+        assert (read[part].codes == expected.codes[part]).all()
+        resident.append(_resident(tmp_path / "v.npy"))
+    assert resident[0] == resident[1] > 1000
+    assert resident[2] < 600
+
+
+def _resident(path) -> int:
+    """Kilobytes of a mapped file that are in this process's memory."""
+    lines = iter(open("/proc/self/smaps"))  # noqa: PTH123, SIM115
+    next(line for line in lines if line.rstrip().endswith(str(path)))
+    return int(next(line for line in lines if line.startswith("Rss:")).split()[1])
+
+
+def test_auto_goes_by_size():
+    assert [settled_stored("auto", count) for count in (1, 200_000, 200_001)] == [
+        "float16",
+        "float16",
+        "int8",
+    ]
+    assert settled_stored("float16", 10**7) == "float16"
+    with pytest.raises(UsageError, match="expected --stored of auto, float16, int8, found 'int4'"):
+        settled_stored("int4", 5)
