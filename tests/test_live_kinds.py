@@ -1,0 +1,221 @@
+"""Segments of different kinds: vectors in bytes beside half precision, lists beside an exact FAISS index."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.live import POOL, QUERIES, corpus
+
+from qbe.index import ann, vectors
+from qbe.index.ann import IN_LISTS, KINDS, AnnSettings, plan
+from qbe.index.build import build_index
+from qbe.index.commit import read_commit
+from qbe.index.compaction import compact
+from qbe.index.index import Index
+from qbe.index.live import append_papers, delete_papers
+from qbe.index.manifest import read_manifest
+from qbe.index.merge import merge_parts
+from qbe.index.nearest import NeighbourParts
+from qbe.index.neighbours import Neighbours, write_neighbours
+from qbe.index.part import Part
+from qbe.index.part_build import build_part
+from qbe.index.parts import PartsSource
+from qbe.index.settings import BuildSettings
+from qbe.search.searcher import Searcher
+from qbe.types import Query
+
+LARGE, SMALL = ("int8", "ivf-pq"), ("float16", "flat")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_is_large():
+    """``auto`` takes bytes and lists from 200 sentences on, of the sample's 594; shards are small, too."""
+    before = ann.AUTO_SENTENCES, vectors.SHARD_PAPERS
+    ann.AUTO_SENTENCES, vectors.SHARD_PAPERS = 200, 24
+    yield
+    ann.AUTO_SENTENCES, vectors.SHARD_PAPERS = before
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, papers, tiny_encoder) -> BuildSettings:
+    folder = tmp_path_factory.mktemp("corpus")
+    return BuildSettings((corpus(folder, "all", papers),), encoder=str(tiny_encoder))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, settings) -> Path:
+    """A build of all papers, in bytes and lists."""
+    folder = tmp_path_factory.mktemp("whole") / "index"
+    build_index(folder, settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory, settings) -> Path:
+    """The same in half precision, with an exact FAISS index."""
+    folder = tmp_path_factory.mktemp("halves") / "index"
+    build_index(folder, replace(settings, bm25=False, stored="float16", ann=AnnSettings("flat")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory, papers, settings) -> Path:
+    """A hundred papers in bytes and lists, the others appended in half precision."""
+    folder = tmp_path_factory.mktemp("mixed")
+    build_index(folder / "index", replace(settings, corpus=(corpus(folder, "first", papers[:100]),)))
+    append_papers(folder / "index", [corpus(folder, "second", papers[100:])])
+    return folder / "index"
+
+
+@pytest.fixture
+def index(tmp_path, mixed) -> Path:
+    """A copy of it, to be written to."""
+    return Path(shutil.copytree(mixed, tmp_path / "index"))
+
+
+def kinds(folder: Path) -> list[tuple[str, str]]:
+    """How each segment stores vectors and finds candidates."""
+    commit = read_commit(folder)
+    names = ["."] if commit is None else [segment.name for segment in commit.segments]
+    found = [read_manifest(folder / name).dense for name in names]
+    return [(dense["stored"], dense["ann"]["kind"]) for dense in found]
+
+
+def scores(folder: Path, query: Query, pool: list[str] | None) -> dict[str, float]:
+    with Index(folder, nprobe=16 if pool is None else None) as opened:
+        return {hit.docid: hit.score for hit in Searcher(opened, "dense").search(query, 200, pool)}
+
+
+def test_each_segment_is_scored_by_what_it_stores(mixed, whole, halves, papers):
+    """To the bit, beside whatever other segments."""
+    assert kinds(mixed) == [LARGE, SMALL]
+    assert (kinds(whole), kinds(halves)) == ([LARGE], [SMALL])
+    query = Query(replace(papers[40], paper_id="outside"))
+    ids = [paper.paper_id for paper in papers]
+    quantized, exact = (scores(folder, query, ids) for folder in (whole, halves))
+    assert quantized != exact
+    expected = {one: (exact if row >= 100 else quantized)[one] for row, one in enumerate(ids)}
+    assert scores(mixed, query, ids) == expected
+    found = scores(mixed, query, None)
+    assert len(found) > 120  # with all lists read
+    assert found.items() <= expected.items()
+
+
+def test_vectors_of_all_segments_are_one_array(mixed, whole, halves):
+    with Index(mixed) as opened, Index(whole) as large, Index(halves) as small:
+        begin = int(opened.layout.starts[100])
+        for ours, quantized, exact in (
+            (opened.sentence_vectors, large.sentence_vectors, small.sentence_vectors[begin:]),
+            (opened.whole_vectors, large.whole_vectors, small.whole_vectors[100:]),
+        ):
+            first = len(ours) - len(exact)
+            expected = np.concatenate([quantized.astype(np.float32)[:first], exact.astype(np.float32)])
+            assert ours.shape == expected.shape
+            assert (np.asarray(ours) == expected).all()
+            rows = np.array([len(ours) - 1, 0, first, first - 1])
+            assert (ours[rows] == expected[rows]).all()
+            assert (ours[first - 2 : first + 2] == expected[first - 2 : first + 2]).all()
+            assert (ours[: first - 1].astype(np.float32) == expected[: first - 1]).all()
+            assert (ours[first - 1] == expected[first - 1]).all()
+
+
+def test_codes_do_not_compete_with_stored_vectors(mixed):
+    """Either kind brings its own nearest, with -1 for none."""
+    with Index(mixed) as opened:
+        assert isinstance(opened.neighbours, NeighbourParts)
+        begin = int(opened.layout.starts[100])
+        queries = opened.sentence_vectors[[3, begin + 3]].astype(np.float32)
+        near = opened.neighbours.nearest(queries, 40)
+        assert near.shape == (2, 80)
+        assert (near[:, :40] >= begin).all()
+        assert (near[:, 40:] < begin).all()
+        assert near[1, 0] == begin + 3
+
+
+def test_many_queries_find_what_each_finds_alone(index, papers):
+    """Over segments of both kinds, with dead papers in both."""
+    gone = ["s002", "s050", "s101", "s120"]
+    delete_papers(index, gone)
+    queries = [Query(paper, facet) for facet, one in QUERIES for paper in papers if paper.paper_id == one]
+    queries += [Query(replace(paper, paper_id=f"x{paper.paper_id}")) for paper in papers[:9]]
+    pools = [
+        [one for one in POOL if one not in gone] if row % 3 == 1 else None for row in range(len(queries))
+    ]
+    for stage in ("bm25", "dense", "fused"):
+        with Index(index) as alone, Index(index, threads=2) as together:
+            single = Searcher(alone, stage)
+            found = [single.search(query, 30, pool) for query, pool in zip(queries, pools, strict=True)]
+            assert Searcher(together, stage).search_many(queries, 30, pools) == found
+        assert not {hit.docid for hits in found for hit in hits} & set(gone)
+        assert all(len(hits) == 30 for hits in found if stage != "bm25")
+
+
+def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, settings, tmp_path):
+    """Bytes are copied, half precision becomes bytes as when it was encoded; what shrinks keeps them."""
+    compact(index)
+    assert kinds(index) == [LARGE]
+    assert read_manifest(index / "segments/000002").digest == read_manifest(whole).digest
+    delete_papers(index, [paper.paper_id for paper in papers[20:]])
+    compact(index)
+    assert kinds(index) == [("int8", "flat")]
+    with Index(index) as small, Index(mixed) as large:
+        assert len(small) == 20
+        for ours, theirs in zip(small._vectors, large._vectors, strict=True):
+            assert (ours.astype(np.float32) == theirs[: len(ours)].astype(np.float32)).all()
+    append_papers(index, [corpus(tmp_path, "rest", papers[20:])])
+    assert kinds(index) == [("int8", "flat"), LARGE]
+    compact(index)
+    with Index(index) as opened:
+        assert opened.manifest.digest == read_manifest(whole).digest
+
+
+def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
+    by_hand = AnnSettings("ivf-sq", nlist=20)
+    first = corpus(tmp_path, "first", papers[:20])
+    build_index(
+        tmp_path / "index", replace(settings, corpus=(first,), bm25=False, ann=by_hand, stored="int8")
+    )
+    append_papers(tmp_path / "index", [corpus(tmp_path, "second", papers[20:40])])
+    append_papers(tmp_path / "index", [corpus(tmp_path, "third", papers[40:41])])
+    assert kinds(tmp_path / "index") == [("int8", "ivf-sq"), ("int8", "ivf-sq"), ("int8", "flat")]
+    with Index(tmp_path / "index", nprobe=20) as opened:
+        assert len(Searcher(opened, "dense").search(Query(papers[3]), 50)) == 40
+
+
+@pytest.mark.parametrize(
+    ("kind", "on_disk"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in IN_LISTS)]
+)
+def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
+    near = Index(halves).sentence_vectors.astype(np.float32)
+    apart = near - near.mean(axis=0)  # the tiny model's are nearly parallel
+    stored = (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
+    made = plan(AnnSettings(kind, on_disk=on_disk), *stored.shape)
+    write_neighbours(tmp_path, stored, "cosine", made)
+    live = np.random.default_rng(1).random(len(stored)) < 0.4
+    asked = stored[np.flatnonzero(live)[:20]].astype(np.float32)
+    every = Neighbours(tmp_path, 1, made, made.nlist)
+    some = Neighbours(tmp_path, 1, made, made.nlist, live)
+    found = some.nearest(asked, 30)
+    assert live[found[found >= 0]].all()
+    if kind == "hnsw":
+        assert (found[:, 0] == np.flatnonzero(live)[:20]).all()
+        return
+    for ours, theirs in zip(found, every.nearest(asked, len(stored)), strict=True):
+        alive = [one for one in theirs.tolist() if one >= 0 and live[one]]
+        assert len(set(ours[ours >= 0].tolist())) > 15  # but for the last ties
+        assert set(ours[ours >= 0].tolist()) <= set(alive)
+    narrow = Neighbours(tmp_path, 1, made, 1 if made.nlist else None, live).nearest(asked, len(stored))
+    reach = Neighbours(tmp_path, 1, made, 1 if made.nlist else None).nearest(asked, len(stored))
+    for ours, theirs in zip(narrow, reach, strict=True):
+        assert set(ours[ours >= 0].tolist()) == {one for one in theirs.tolist() if one >= 0 and live[one]}
+
+
+def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path):
+    folders = [tmp_path / "part1", tmp_path / "part2"]
+    for number, folder in enumerate(folders, start=1):
+        build_part(folder, settings, Part(number, 2))
+    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings)
+    assert kinds(tmp_path / "index") == [LARGE]
+    assert replace(manifest, qbe_version="") == replace(read_manifest(whole), qbe_version="")
