@@ -13,7 +13,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = ("datasets", "index", "search", "evaluate", "export", "tag", "train")
-SUBCOMMANDS = {"datasets": ("csfcube",), "export": ("encoder",), "train": ("tagger", "encoder")}
+SUBCOMMANDS = {
+    "datasets": ("csfcube",),
+    "export": ("encoder",),
+    "train": ("tagger", "encoder", "facet-encoder"),
+}
 
 
 def blocks(language: str) -> list[str]:

@@ -247,7 +247,7 @@ def test_an_error_in_the_stream_comes_through(tiny_encoder):
 
 @pytest.fixture(scope="module")
 def original():
-    """The default encoder's original weights in PyTorch: a function of token ids to states."""
+    """The base encoder's original weights in PyTorch: a function of token ids to states."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     entry = ENCODERS[BASE_ENCODER]
@@ -262,8 +262,8 @@ def original():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_default_encoder_agrees_with_transformers(original, papers, precision):
-    encoder = Encoder.open(precision=precision)
+def test_the_base_encoder_agrees_with_transformers(original, papers, precision):
+    encoder = Encoder.open(BASE_ENCODER, precision)
     assert (encoder.dimension, encoder.files.card.max_tokens) == (384, 512)
     tokenizer = Tokenizer.from_file(str(encoder.files.tokenizer))
     tokenizer.no_padding()
