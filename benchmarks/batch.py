@@ -11,10 +11,9 @@ import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.common import machine, positive, spread, table
+from benchmarks.common import collection_options, machine, positive, spread, table
 from qbe import _cli
 from qbe.search.batch import BLOCK
 
@@ -35,9 +34,7 @@ class Seconds(NamedTuple):
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.batch", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
-    parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
-    parser.add_argument("--pool", type=Path, default=Path("qrels/pools.tsv"), metavar="FILE")
+    collection_options(parser)
     parser.add_argument("--rounds", type=positive, default=3, help="default: %(default)s")
     parser.add_argument(
         "--reranked", type=int, default=10, help="queries of the reranked row (default: %(default)s)"

@@ -28,6 +28,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def collection_options(parser: argparse.ArgumentParser) -> None:
+    """Which queries are searched for in what: by default CSFCube's, where `make reproduce` leaves them."""
+    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
+    parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
+    parser.add_argument("--pool", type=Path, default=Path("qrels/pools.tsv"), metavar="FILE")
+
+
 def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True) -> Times:
     """Time the actions in turn, A B C A B C ..., so that a change of the machine's load meets all alike."""
     if warm_up:

@@ -10,10 +10,9 @@ import argparse
 import dataclasses
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common import Stage, machine, median_p95, positive, table, time_stages
+from benchmarks.common import Stage, collection_options, machine, median_p95, positive, table, time_stages
 from qbe import _cli
 from qbe.types import Query
 
@@ -26,9 +25,7 @@ TABLE_HITS = 10
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.latency", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
-    parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
-    parser.add_argument("--pool", type=Path, default=Path("qrels/pools.tsv"), metavar="FILE")
+    collection_options(parser)
     parser.add_argument(
         "--hits", type=positive, default=1000, help="of a whole search (default: %(default)s)"
     )

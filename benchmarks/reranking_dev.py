@@ -55,37 +55,33 @@ def build(data: Path, pairs: Path, folder: Path) -> None:
     build_index(folder, BuildSettings(corpus=(str(corpus),)))
 
 
-def figures(scores: Scores, grades: Grades) -> list[float]:
-    """Mean over queries of Spearman's correlation by facet, and the mean of the three; NDCG%20 likewise."""
-    correlations: list[float] = []
-    gains: list[float] = []
+def by_query(scores: Scores, grades: Grades) -> list[dict[str, tuple[float, float]]]:
+    """For each facet Spearman's correlation and NDCG%20 by query, but for queries with one grade throughout."""
+    facets: list[dict[str, tuple[float, float]]] = []
     for number, facet in enumerate(Facet):
-        found = []
+        found = {}
         for query, pool in grades.items():
             wanted = [row[number] for row in pool.values()]
             if len(set(wanted)) > 1:
                 row = scores[query, facet]
                 ranked = [wanted[place] for place in np.argsort(-row, kind="stable")]
-                found.append((spearmanr(row, wanted).statistic, 100 * ndcg_percent(ranked, wanted)))
-        correlation, gain = np.mean(found, axis=0)
-        correlations.append(float(correlation))
-        gains.append(float(gain))
+                found[query] = spearmanr(row, wanted).statistic, 100 * ndcg_percent(ranked, wanted)
+        facets.append(found)
+    return facets
+
+
+def figures(scores: Scores, grades: Grades) -> list[float]:
+    """Mean over queries of Spearman's correlation by facet, and the mean of the three; NDCG%20 likewise."""
+    means = np.array([np.mean([*found.values()], axis=0) for found in by_query(scores, grades)])
+    correlations, gains = means.T.tolist()
     return [*correlations, float(np.mean(correlations)), *gains, float(np.mean(gains))]
 
 
 def gains_by_query(scores: Scores, grades: Grades) -> np.ndarray:
     """NDCG%20 of each query (queries,), mean of the facets whose grades are not all alike."""
-    found = []
-    for query, pool in grades.items():
-        values = []
-        for number, facet in enumerate(Facet):
-            wanted = [row[number] for row in pool.values()]
-            if len(set(wanted)) > 1:
-                order = np.argsort(-scores[query, facet], kind="stable")
-                values.append(100 * ndcg_percent([wanted[place] for place in order], wanted))
-        if values:
-            found.append(float(np.mean(values)))
-    return np.array(found)
+    facets = by_query(scores, grades)
+    values = ([found[query][1] for found in facets if query in found] for query in grades)
+    return np.array([np.mean(each) for each in values if each])
 
 
 def one_standard_error(rows: Mapping[float, np.ndarray]) -> float:

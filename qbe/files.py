@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -140,6 +140,24 @@ def sync_tree(directory: Path) -> None:
         for name in names:
             sync(Path(folder, name))
         sync(Path(folder))
+
+
+@contextlib.contextmanager
+def kept_if_worth(folder: Path, worth: Callable[[], bool]) -> Iterator[None]:
+    """Around work that goes by way of a hidden folder, in which an interrupted call leaves what is finished.
+
+    At the end the folder is removed, unless ``worth`` says that it holds something to go on with. Raises
+    OutputError where the block could not write, with a word on what is kept.
+    """
+    try:
+        yield
+    except (OSError, OutputError) as error:
+        reason = output_error(folder, error) if isinstance(error, OSError) else error
+        kept = "; what is finished is kept: go on with --resume" if worth() else ""
+        raise OutputError(f"{reason}{kept}") from error
+    finally:
+        if not worth():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

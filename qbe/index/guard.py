@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from qbe.errors import IndexBuildError, OutputError
-from qbe.files import lock, output_error
+from qbe.errors import IndexBuildError
+from qbe.files import kept_if_worth, lock
 from qbe.index.unfinished import STATE, discard_stale
 
 T = TypeVar("T")
@@ -31,16 +30,9 @@ def guarded(output: Path, ended: Step[T | None], build: Step[T], *, overwrite: b
     with lock(output.parent / f".{output.name}.lock") as alone:
         if not alone:
             raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
-        try:
+        with kept_if_worth(staging, (staging / STATE).exists):
             finished = ended(output, staging)
             if finished is None:
                 discard_stale(staging, overwrite, resume)
                 finished = build(output, staging)
             return finished
-        except (OSError, OutputError) as error:
-            reason = output_error(staging, error) if isinstance(error, OSError) else error
-            kept = "; what is finished is kept: go on with --resume" if (staging / STATE).exists() else ""
-            raise OutputError(f"{reason}{kept}") from error
-        finally:
-            if not (staging / STATE).exists():  # nothing worth resuming
-                shutil.rmtree(staging, ignore_errors=True)

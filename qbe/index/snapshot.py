@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,14 +44,6 @@ class Snapshot:
         """``held`` are the descriptors whose locks are let go of at the end."""
         self.generation, self.parts = generation, parts
         self._release = weakref.finalize(self, _release, held)
-
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the segments."""

@@ -56,7 +56,7 @@ def writing(folder: Path) -> Iterator[Snapshot]:
             raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")
         clean(folder)
         try:
-            with open_snapshot(folder) as snapshot:
+            with contextlib.closing(open_snapshot(folder)) as snapshot:
                 yield snapshot
         except OSError as error:
             raise output_error(folder, error) from error

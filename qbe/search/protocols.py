@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -21,7 +22,7 @@ class FirstStage(Protocol):
         """
 
 
-class AnySearcher(Protocol):
+class AnySearcher(ABC):
     """What searches offer, whatever they are made of: a first stage alone, or reranked."""
 
     def search(
@@ -33,8 +34,18 @@ class AnySearcher(Protocol):
         matches: bool = True,
         explain: bool = False,
     ) -> list[Hit]:
-        """The best hits of one query, best first."""
+        """The best hits, best first, ties by id.
 
+        With a pool its papers are ranked (up to ``hits`` of them), else the whole index. ``matches``
+        adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` adds its
+        parts.
+
+        Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
+        facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
+        """
+        return self.search_many([query], hits, [pool], matches=matches, explain=explain)[0]
+
+    @abstractmethod
     def search_many(
         self,
         queries: Sequence[Query],

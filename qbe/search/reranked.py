@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qbe.errors import ModelError, UsageError
+from qbe.search.protocols import AnySearcher
 from qbe.types import Hit, Pools, Query
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ MATCHING_WEIGHT = 1.0
 """The same for matchings of sentence vectors: alone, as ASPIRE ranks."""
 
 
-class RerankingSearcher:
+class RerankingSearcher(AnySearcher):
     """Searches with a first stage and reranks its best papers.
 
     A reranked paper's score is ``(1 - weight) * z(first) + weight * z(reranker)``, both z-normalized over
-    the papers reranked. The other papers follow below them in the first stage's order.
+    the papers reranked. The other papers follow below them in the first stage's order. Each reranked hit
+    carries the pair of sentences that drove its score, where the reranker knows it, and if explained its
+    plan of transport, where the reranker has one. A search raises ModelError where a score of the reranker is
+    no finite number.
     """
 
     def __init__(
@@ -51,23 +55,6 @@ class RerankingSearcher:
             raise UsageError(f"expected a rerank weight from 0 to 1, found {weight:g}")
         self._searcher, self._index, self._reranker = searcher, index, reranker
         self._depth, self._weight, self._progress = depth, weight, progress
-
-    def search(
-        self,
-        query: Query,
-        hits: int = 10,
-        pool: Sequence[str] | None = None,
-        *,
-        matches: bool = True,
-        explain: bool = False,
-    ) -> list[Hit]:
-        """The best hits, best first, ties by id; arguments and errors are those of `Searcher.search`.
-
-        Each reranked hit carries the pair of sentences that drove its score, where the reranker knows it, and
-        with ``explain`` its plan of transport, where the reranker has one.
-        Raises ModelError where a score of the reranker is no finite number.
-        """
-        return self.search_many([query], hits, [pool], matches=matches, explain=explain)[0]
 
     def search_many(
         self,

@@ -10,7 +10,7 @@ from qbe.encode.selection import selected_positions
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.search.fusion import EQUAL_WEIGHTS
-from qbe.search.protocols import FirstStage
+from qbe.search.protocols import AnySearcher, FirstStage
 from qbe.types import Hit, Pools, Query
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FIRST_STAGES = ("bm25", "dense", "fused")
 
 
-class Searcher:
+class Searcher(AnySearcher):
     """Searches an index for papers like a query's.
 
     The query paper itself is never among the hits.
@@ -44,26 +44,6 @@ class Searcher:
         self._index = index
         self._dense = _open_dense(index, first_stage, match)
         self._stage = _open(index, first_stage, self._dense, bm25_query, fusion, weights, depth)
-
-    def search(
-        self,
-        query: Query,
-        hits: int = 10,
-        pool: Sequence[str] | None = None,
-        *,
-        matches: bool = True,
-        explain: bool = False,
-    ) -> list[Hit]:
-        """The best hits, best first.
-
-        With a pool its papers are ranked (up to ``hits`` of them), else the whole index. ``matches``
-        adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` adds its
-        parts.
-
-        Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
-        facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
-        """
-        return self.search_many([query], hits, [pool], matches=matches, explain=explain)[0]
 
     def search_many(
         self,

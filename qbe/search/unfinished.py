@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import OutputError, RunError
-from qbe.files import atomic_file, lock, output_error, write_text
+from qbe.errors import RunError
+from qbe.files import atomic_file, kept_if_worth, lock, write_text
 
 log = logging.getLogger(__name__)
 
@@ -70,15 +70,8 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
             raise RunError(f"{output} is being written by another process; wait until it ends")
         _settle(folder, inputs, overwrite=overwrite, resume=resume)
         file = BlockFile(output, folder, inputs)
-        try:
+        with kept_if_worth(folder, file.kept):
             yield file
-        except (OSError, OutputError) as error:
-            reason = output_error(folder, error) if isinstance(error, OSError) else error
-            kept = "; what is finished is kept: go on with --resume" if file.kept() else ""
-            raise OutputError(f"{reason}{kept}") from error
-        finally:
-            if not file.kept():
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settle(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> None:

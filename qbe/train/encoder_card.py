@@ -8,7 +8,7 @@ from typing import Any
 from qbe.models.convention import L2
 from qbe.models.encoder_files import EncoderCard
 from qbe.train.encoder_recipe import OBJECTIVES, Recipe
-from qbe.train.markdown import joined
+from qbe.train.markdown import joined, sources
 
 
 def describe(card: EncoderCard, training: Mapping[str, Any], recipe: Recipe) -> str:
@@ -44,7 +44,7 @@ def describe(card: EncoderCard, training: Mapping[str, Any], recipe: Recipe) -> 
         "## Difference from PyTorch",
         _parity(card.parity),
         "## Data",
-        "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in training["data"].items()),
+        sources(training["data"]),
         f"Papers with a title like that of one in the last file are left out. Seeds: "
         f"{', '.join(map(str, training['seeds']))}.",
     ]

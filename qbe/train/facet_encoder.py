@@ -23,7 +23,7 @@ from qbe.encode.encoder import Encoder
 from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.encoder_files import CARD, EncoderCard, EncoderFiles, read_card, resolve_encoder, write_card
+from qbe.models.encoder_files import CARD, EncoderCard, read_card, write_card
 from qbe.models.exports import model_file
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
@@ -79,16 +79,15 @@ def make_facet_encoder(
     learned: dict[str, Weights] = {f"seed {seed}": best_weights(work / f"seed-{seed}.pt") for seed in seeds}
     learned["mean"] = mean(list(learned.values()))
     lists = read_graded_pairs(sources.dev)
-    beginning = Encoder(resolve_encoder(BASE_ENCODER), threads)
+    beginning = Encoder.open(BASE_ENCODER, threads=threads)
     papers = collect_papers(sources.corpus, papers_of(lists), beginning, Tagger.open())
     found = {BASE_ENCODER: measure(read_vectors(beginning, papers), papers, lists)}
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(output) as staged:
         for name, each in learned.items():
-            folder = Path(temporary, name)
-            card = _export(weights, encoder_weights(base, each, share), folder)
-            encoder = Encoder(EncoderFiles(folder, card, PRECISION), threads)
+            _export(weights, encoder_weights(base, each, share), Path(temporary, name))
+            encoder = Encoder.open(str(Path(temporary, name)), PRECISION, threads)
             found[name] = measure(read_vectors(encoder, papers), papers, lists)
-        _ship(folder, staged)
+        card = _ship(Path(temporary, "mean"), staged)
         training = {
             "share": share,
             "seeds": list(seeds),
@@ -98,29 +97,30 @@ def make_facet_encoder(
             "p": {name: significance(found[name], found[BASE_ENCODER]) for name in learned},
             "data": {f"{path.parent.name}/{path.name}": sha256(path) for path in sources},
         }
-        card = read_card(staged)
         (staged / "README.md").write_text(describe(card, training, _size(staged)))
     return Made(card, found["mean"].means[FIRST_STAGE])
 
 
-def _export(source: Path, weights: Weights, folder: Path) -> EncoderCard:
+def _export(source: Path, weights: Weights, folder: Path) -> None:
     """Export weights in the surroundings (configuration, tokenizer) of those in ``source``."""
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         laid_out = Path(temporary)
         for file in ("config.json", "tokenizer.json"):
             shutil.copyfile(source / file, laid_out / file)
         save_file(dict(weights), laid_out / "model.safetensors", metadata={"format": "pt"})
-        return export_encoder(laid_out, DEFAULT_ENCODER, "python -m qbe.train facet-encoder", folder)
+        export_encoder(laid_out, DEFAULT_ENCODER, "python -m qbe.train facet-encoder", folder)
 
 
-def _ship(exported: Path, staged: Path) -> None:
-    """Copy an export without its fp32 model, which is four times as large."""
+def _ship(exported: Path, staged: Path) -> EncoderCard:
+    """Copy an export without its fp32 model, which is four times as large; returns the copy's card."""
     card = read_card(exported)
     files = ("tokenizer.json", model_file(PRECISION))
     for file in files:
         shutil.copyfile(exported / file, staged / file)
     digests, parity = {file: card.files[file] for file in files}, {PRECISION: card.parity[PRECISION]}
-    write_card(staged, replace(card, files=digests, parity=parity))
+    shipped = replace(card, files=digests, parity=parity)
+    write_card(staged, shipped)
+    return shipped
 
 
 def _size(folder: Path) -> int:

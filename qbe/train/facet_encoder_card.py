@@ -7,7 +7,7 @@ from typing import Any
 
 from qbe.models.encoder_files import EncoderCard
 from qbe.models.registry import BASE_ENCODER
-from qbe.train.markdown import joined
+from qbe.train.markdown import joined, sources
 from qbe.types import Facet
 
 
@@ -37,7 +37,7 @@ def describe(card: EncoderCard, training: Mapping[str, Any], size: int) -> str:
         "Embeddings and lower layers are those of the beginning.",
         "## Data",
         "Measured on:",
-        "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in training["data"].items()),
+        sources(training["data"]),
         *_learned_from(training["made_from"]),
         "## Difference from PyTorch",
         f"Smallest cosine of a mean, over all layers: {card.parity['int8']['min_cosine']:.5f}.",
@@ -53,7 +53,7 @@ def _learned_from(made_from: Mapping[str, Any]) -> list[str]:
     step: Mapping[str, Any] | None = made_from
     while step is not None:
         parts.append("The rerankers learned from:" if not parts else "and before that from:")
-        parts.append("\n".join(f"- {name}: SHA-256 {digest}" for name, digest in step["data"].items()))
+        parts.append(sources(step["data"]))
         step = step.get("start")
     return parts
 

@@ -12,9 +12,9 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.reader import Floats
 from qbe.models.convention import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.train.agreement import agreement
 from qbe.train.graded_pairs import GradedLists
-from qbe.train.reranker_fit import correlation
-from qbe.types import Facet, Paper, Query
+from qbe.types import Paper
 
 FIRST_STAGE = "mean-max"
 """The matching of the dense first stage."""
@@ -46,23 +46,17 @@ def measure(
 
     A query whose grades are all alike for a facet does not count there.
     """
-    rows: dict[str, list[float]] = {}
-    by_query: dict[str, list[float]] = {query: [] for query in lists}
-    for name in MATCHINGS:
-        matching = VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity)
-        rows[name] = []
-        for number, facet in enumerate(Facet):
-            values: list[float] = []
-            for query, pairs in lists.items():
-                judged = matching.score(
-                    Query(papers[query], facet), [papers[pair.paper_id] for pair in pairs]
-                )
-                one = correlation([each.score for each in judged], [pair.grades[number] for pair in pairs])
-                values += one
-                if name == FIRST_STAGE:
-                    by_query[query] += one
-            rows[name].append(float(np.mean(values)))
-    return Figures(rows, [float(np.mean(each)) if each else 0.0 for each in by_query.values()])
+    found = {
+        name: agreement(
+            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity), papers, lists
+        )
+        for name in MATCHINGS
+    }
+    means = {
+        name: [float(np.mean([*values.values()])) for values in facets] for name, facets in found.items()
+    }
+    by_query = [[values[query] for values in found[FIRST_STAGE] if query in values] for query in lists]
+    return Figures(means, [float(np.mean(each)) if each else 0.0 for each in by_query])
 
 
 def significance(ours: Figures, other: Figures) -> float:

@@ -26,17 +26,18 @@ from qbe.models.reranker_files import (
 )
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
+from qbe.train.agreement import agreement
 from qbe.train.checkpoint import best_weights
 from qbe.train.device import fast_kind
 from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
 from qbe.train.reranker_card import describe
-from qbe.train.reranker_fit import Papers, Schedule, correlation, fit, spearman
+from qbe.train.reranker_fit import Papers, Schedule, fit, spearman
 from qbe.train.reranker_network import FACETS, Network
 from qbe.train.reranker_reading import Reading, collect
 from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import Weights, copied, mean, with_weights
 from qbe.train.work import claim, made_from, record
-from qbe.types import Facet, Paper, Query
+from qbe.types import Facet, Paper
 
 log = logging.getLogger(__name__)
 
@@ -215,12 +216,4 @@ def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
     """Mean Spearman of the exported models on dev, by facet, in the pass that a search would use."""
     limit = files.card.max_tokens
     reranker = FacetCrossEncoder(files, threads, limit, limit)
-    means = []
-    for number, facet in enumerate(FACETS):
-        values: list[float] = []
-        for query, pairs in data.dev.items():
-            candidates = [data.papers[pair.paper_id] for pair in pairs]
-            judged = reranker.score(Query(data.papers[query], facet), candidates)
-            values += correlation([each.score for each in judged], [pair.grades[number] for pair in pairs])
-        means.append(sum(values) / len(values))
-    return means
+    return [sum(values.values()) / len(values) for values in agreement(reranker, data.papers, data.dev)]

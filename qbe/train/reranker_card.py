@@ -7,7 +7,7 @@ from typing import Any
 
 from qbe.models.reranker_files import FacetRerankersCard
 from qbe.rerank.late_interaction import FEATURES
-from qbe.train.markdown import joined
+from qbe.train.markdown import joined, sources
 from qbe.types import Facet
 
 
@@ -40,7 +40,7 @@ def describe(card: FacetRerankersCard, size: int) -> str:
         "Weights of the similarities:",
         _weights(card.heads),
         "## Data",
-        _data(training["data"]),
+        sources(training["data"]),
         *_start(training),
         "Papers with a title like that of one in CSFCube are left out, and so are the queries of dev.",
         "## Limits",
@@ -50,17 +50,13 @@ def describe(card: FacetRerankersCard, size: int) -> str:
     return joined(parts)
 
 
-def _data(digests: Mapping[str, str]) -> str:
-    return "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in digests.items())
-
-
 def _start(training: Mapping[str, Any]) -> list[str]:
     """What the weights had learned before, the latest first, where training went on from others."""
     parts: list[str] = []
     while "start" in training:
         before = "These" if parts else "Each seed"
         training = training["start"]
-        parts += [f"{before} went on from weights of an earlier training, of:", _data(training["data"])]
+        parts += [f"{before} went on from weights of an earlier training, of:", sources(training["data"])]
     return parts
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from qbe.models.tagger_files import HEAD, TaggerCard
 from qbe.train.csabstruct import LABELS
-from qbe.train.markdown import joined
+from qbe.train.markdown import joined, sources
 from qbe.train.tagger_scores import Scores
 
 
@@ -39,7 +39,7 @@ def describe(card: TaggerCard, measured: Scores, size: int) -> str:
         f"scores; int8 gives {training['parity']['int8_same_label']:.1%} of the checked sentences (from "
         "dev) the same best-scored label.",
         "## Data",
-        _sources(training["data"]),
+        sources(training["data"]),
         "## Limits",
         "English abstracts of computer science; elsewhere untested. Sentences are read in the context of one "
         "window of the encoder (512 tokens): of a very long abstract later windows are read apart, and only "
@@ -100,7 +100,3 @@ def _seeds(seeds: Any) -> str:
         figures = (dev["micro_f1"], dev["confident"], test["micro_f1"], test["folded"])
         lines.append(f"| {seed} | " + " | ".join(f"{figure:.2f}" for figure in figures) + " |")
     return "\n".join(lines)
-
-
-def _sources(sources: Any) -> str:
-    return "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in sources.items())
