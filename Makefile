@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install reproduce test lint types tests clean
+.PHONY: help install reproduce whole test lint types tests peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
+	@echo "make whole      the same queries over all of arXiv's computer science, without pools (half an hour)"
 	@echo "make test       lint, types, tests"
+	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
 
 install: $(VENV)/installed
@@ -22,6 +24,9 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 reproduce: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/reproduce.sh
 
+whole: install
+	PATH="$(abspath $(BIN)):$$PATH" bash scripts/whole.sh
+
 test: lint types tests
 
 lint: install
@@ -34,5 +39,12 @@ types: install
 tests: install
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
+peers: $(VENV)-peers/installed
+
+$(VENV)-peers/installed: benchmarks/peers.txt
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/pip install --disable-pip-version-check --quiet -r benchmarks/peers.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/
+	rm -rf $(VENV) $(VENV)-peers indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

@@ -35,6 +35,17 @@ def collection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", type=Path, default=Path("qrels/pools.tsv"), metavar="FILE")
 
 
+def peers_option(parser: argparse.ArgumentParser) -> None:
+    """Where peers are that want other versions than qbe's."""
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        default=Path(".venv-peers/bin/python"),
+        metavar="PYTHON",
+        help="of the environment that `make peers` makes (default: %(default)s)",
+    )
+
+
 def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True) -> Times:
     """Time the actions in turn, A B C A B C ..., so that a change of the machine's load meets all alike."""
     if warm_up:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib.util
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import interleaved, machine, papers, positive, ratio, spread, table
+from benchmarks.common import interleaved, machine, papers, peers_option, positive, ratio, spread, table
 from qbe import _cli
 from qbe.types import Paper
 
@@ -35,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--papers", type=positive, default=300, help="default: %(default)s")
     parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    peers_option(parser)
     parser.add_argument(
         "--batching", action="store_true", help="compare batch sizes and threads inside ONNX Runtime instead"
     )
@@ -64,15 +66,21 @@ def main(argv: list[str]) -> None:
 
         compare(files["int8"], [_text(paper) for paper in chosen], threads, options.rounds)
         return
-    _against_peer(files, chosen, tokens, threads, options.rounds)
+    _against_peer(files, chosen, tokens, threads, options.rounds, options.peers)
 
 
 def _against_peer(
-    files: dict[str, EncoderFiles], chosen: list[Paper], tokens: list[int], threads: int, rounds: int
+    files: dict[str, EncoderFiles],
+    chosen: list[Paper],
+    tokens: list[int],
+    threads: int,
+    rounds: int,
+    peers: Path,
 ) -> None:
     import torch
 
     from benchmarks import floors
+    from benchmarks.sides import onnx_rounds
     from qbe.encode.encoder import Encoder
 
     torch.set_num_threads(threads)
@@ -93,8 +101,11 @@ def _against_peer(
             actions[f"{label}, batch {size}"] = functools.partial(
                 model.encode, inputs, batch_size=size, show_progress_bar=False
             )
-    before = floors.products(threads)
-    times = interleaved(actions, rounds)
+    with tempfile.TemporaryDirectory() as place:
+        weights = shutil.copytree(_weights(files["fp32"]), Path(place, "model"))
+        actions |= onnx_rounds(peers, "bi-encoder", weights, texts, BATCHES, threads)
+        before = floors.products(threads)
+        times = interleaved(actions, rounds)
     after = floors.products(threads)
     rows = [
         (
@@ -152,23 +163,25 @@ def flops(tokens: int) -> int:
     return 2 * LAYERS * tokens * (12 * HIDDEN**2 + 2 * tokens * HIDDEN)
 
 
+def _weights(files: EncoderFiles) -> Path:
+    """The folder of what qbe's export was made from."""
+    from qbe.files import sha256
+    from qbe.models.encoder_files import packaged_weights
+    from qbe.models.registry import BASE_ENCODER, ENCODERS
+
+    folder = packaged_weights(ENCODERS[BASE_ENCODER])
+    assert sha256(folder / "model.safetensors") == files.card.weights_sha256
+    return folder
+
+
 def _peer(files: EncoderFiles, dtype: str) -> Any:
     """sentence-transformers on the weights that qbe's export was made from, uncut up to qbe's own limit."""
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    from qbe.files import sha256
-    from qbe.models.registry import BASE_ENCODER, ENCODERS
-
     logging.disable_progress_bar()
-    entry = ENCODERS[BASE_ENCODER]
-    specification = importlib.util.find_spec(entry.package)
-    assert specification is not None
-    assert specification.origin is not None
-    folder = Path(specification.origin).parent / entry.folder
-    assert sha256(folder / "model.safetensors") == files.card.weights_sha256
     model = SentenceTransformer(
-        str(folder),
+        str(_weights(files)),
         device="cpu",
         local_files_only=True,
         model_kwargs={"dtype": dtype, "use_safetensors": True},

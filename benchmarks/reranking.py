@@ -20,6 +20,7 @@ from benchmarks.common import (
     interleaved,
     machine,
     median_p95,
+    peers_option,
     positive,
     ratio,
     spread,
@@ -41,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--pairs", type=positive, default=300, help="default: %(default)s")
     parser.add_argument("--rounds", type=positive, default=5, help="runs of each side (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    peers_option(parser)
     parser.add_argument(
         "--latency",
         action="store_true",
@@ -73,7 +75,9 @@ def main(argv: list[str]) -> None:
         if options.latency:
             _latency({**encoders, **facets}, chosen, options.rounds)
         else:
-            _against_peer(encoders, facets, folder / "classifier", chosen, threads, options.rounds)
+            _against_peer(
+                encoders, facets, folder / "classifier", chosen, threads, options.rounds, options.peers
+            )
 
 
 def _facet_rerankers(threads: int) -> dict[str, Reranker]:
@@ -104,11 +108,13 @@ def _against_peer(
     chosen: Sequence[Task],
     threads: int,
     rounds: int,
+    peers: Path,
 ) -> None:
     import torch
     from tokenizers import Tokenizer
 
     from benchmarks import floors
+    from benchmarks.sides import onnx_rounds
 
     torch.set_num_threads(threads)
     tokenizer = Tokenizer.from_file(str(classifier / "tokenizer.json"))
@@ -123,6 +129,7 @@ def _against_peer(
     }
     for size in BATCHES:
         actions[f"ST fp32, batch {size}"] = functools.partial(peer, texts, batch_size=size)
+    actions |= onnx_rounds(peers, "cross-encoder", classifier, texts, BATCHES, threads)
     before = floors.products(threads)
     times = interleaved(actions, rounds)
     after = floors.products(threads)

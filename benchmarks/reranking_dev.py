@@ -56,7 +56,7 @@ def build(data: Path, pairs: Path, folder: Path) -> None:
 
 
 def by_query(scores: Scores, grades: Grades) -> list[dict[str, tuple[float, float]]]:
-    """For each facet Spearman's correlation and NDCG%20 by query, but for queries with one grade throughout."""
+    """Of each facet Spearman's correlation and NDCG%20 by query, but for queries of one grade throughout."""
     facets: list[dict[str, tuple[float, float]]] = []
     for number, facet in enumerate(Facet):
         found = {}

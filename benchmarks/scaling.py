@@ -19,17 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import machine, median_p95, positive, table
+from benchmarks.drawn import best_rows, faceted_queries, same_places
 from qbe import _cli
 
 if TYPE_CHECKING:
-    from qbe.index.index import Index
     from qbe.types import Query
 
 PACKAGES = ("faiss-cpu", "numpy")
 TOP = 20
 SIZES = (10_000, 100_000, 800_000)
-CANDIDATES = 5 * TOP
-"""Papers of the exhaustive scan, in single precision, that are scored exactly."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,7 +54,8 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
     ann = AnnSettings(options.ann, tune_recall=options.tune_recall)
     with Index(options.index) as source:
         write_synthetic(source, folder, papers, 0, ann, options.threads, timings)
-    return {"seconds": dict(timings.seconds), **memory()}
+    peak = max(timings.peaks.values()) / 1e9
+    return {"seconds": dict(timings.seconds), "peak": peak}
 
 
 def memory() -> dict[str, float]:
@@ -98,19 +97,6 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         return found
 
 
-def faceted_queries(index: Index, count: int) -> list[Query]:
-    """Papers drawn by seed, each with a facet that it has."""
-    from qbe.index.exhaustive import draw_queries
-    from qbe.index.papers import FACET_CODES
-    from qbe.types import Query
-
-    asked = draw_queries(index.layout, count, seed=1)
-    return [
-        Query(index.papers[int(row)], FACET_CODES[index.layout.facets[rows[0]]])
-        for row, rows in zip(asked.papers, asked.sentences, strict=True)
-    ]
-
-
 def _of_four(queries: list[Query]) -> list[Query]:
     from qbe.types import Query
 
@@ -119,22 +105,12 @@ def _of_four(queries: list[Query]) -> list[Query]:
 
 def judge(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> float:
     """The share of places of the best papers that hold the paper of exhaustive search."""
-    from qbe.index.exhaustive import best_papers, draw_queries
     from qbe.index.index import Index
-    from qbe.search.dense import DenseSearcher, best_hits
 
     with Index(folder) as index:
-        asked = draw_queries(index.layout, options.queries, seed=1)
-        args = index.sentence_vectors, index.layout.starts, asked, CANDIDATES, index.similarity
-        scanned = best_papers(*args)
-        dense, same, places = DenseSearcher(index), 0, 0
-        queries = faceted_queries(index, options.queries)
-        for query, rows, found in zip(queries, scanned, best, strict=True):
-            ids = [index.papers.ids[row] for row in rows]
-            exact = best_hits(ids, dense.scores(dense.vectors(query), rows), TOP)
-            places += len(exact)
-            same += sum(hit.docid == docid for hit, docid in zip(exact, found, strict=False))
-    return same / places
+        rows = {docid: row for row, docid in enumerate(index.papers.ids)}
+        found = [[rows[docid] for docid in ranked] for ranked in best]
+        return same_places(found, best_rows(index, options.queries, TOP))
 
 
 def alone(function: Any, *arguments: Any) -> Any:

@@ -1,0 +1,118 @@
+"""``python -m benchmarks.multivector``: search by sentence vectors, against PyLate's PLAID and flat FAISS.
+
+All sides get the vectors of one index and the same faceted queries, drawn by seed, and rank papers by the
+mean (PyLate: the sum) of each query sentence's best match. Each is a process of its own; they answer in
+turn. "Same top 20" compares with the exhaustive ranking of the vectors as the index stores them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.common import machine, median_p95, peers_option, positive, spread, table
+from benchmarks.drawn import best_rows, drawn, same_places, shared_papers
+from benchmarks.multivector_roles import HITS
+from benchmarks.sides import Side, in_turn
+from qbe import _cli
+
+if TYPE_CHECKING:
+    from qbe.index.index import Index
+
+PACKAGES = ("faiss-cpu", "numpy")
+NAMES = {"qbe": "qbe", "flat": "flat FAISS, fp32, 1,000 sentences", "plaid": "PyLate, PLAID"}
+BLOCK = 1 << 16
+"""Vectors converted at a time."""
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.multivector", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
+    parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
+    parser.add_argument("--rounds", type=positive, default=5, help="default: %(default)s")
+    peers_option(parser)
+    parser.add_argument("--work", type=Path, metavar="DIR", help="for the arrays (default: $TMPDIR)")
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    return parser
+
+
+def start(role: str, folder: Path, peers: Path, threads: int) -> Side:
+    """A side's process: a peer's by file name, its environment knows nothing of this package."""
+    script = Path(__file__).with_name("multivector_roles.py")
+    python = (
+        [str(peers), str(script)]
+        if role == "plaid"
+        else [sys.executable, "-m", "benchmarks.multivector_roles"]
+    )
+    return Side([*python, role, str(folder), str(threads)])
+
+
+def lay_out(index: Index, folder: Path, count: int) -> None:
+    """Write the arrays that the sides read."""
+    import numpy as np
+
+    vectors, starts, asked = index.sentence_vectors, index.layout.starts, drawn(index, count)
+    np.save(folder / "starts.npy", starts)
+    np.save(folder / "papers.npy", asked.papers)
+    np.save(folder / "query_starts.npy", np.append(asked.starts, sum(map(len, asked.sentences))))
+    chosen = [vectors[rows].astype(np.float32) for rows in asked.sentences]
+    np.save(folder / "queries.npy", np.concatenate(chosen))
+    single = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, vectors.shape)
+    for first in range(0, len(vectors), BLOCK):
+        single[first : first + BLOCK] = vectors[first : first + BLOCK].astype(np.float32)
+    (folder / "index").write_text(str(index.folder.resolve()))
+
+
+def row(name: str, side: Side, ours: Side, best: list[list[int]]) -> list[str]:
+    """The table's row of a side."""
+    found, last = side.rounds[-1]["found"], side.rounds[-1]
+    totals = [[statistics.fmean(one["seconds"]) for one in each.rounds] for each in (side, ours)]
+    return [
+        NAMES[name],
+        f"{side.ready['build']:.1f}",
+        f"{side.ready['bytes'] / 1e6:,.0f}",
+        f"{last['resident']:.2f} ({last['anonymous']:.2f})",
+        " / ".join(median_p95([seconds for one in side.rounds for seconds in one["seconds"]])),
+        spread([theirs / own for theirs, own in zip(*totals, strict=True)], "{:.2f}"),
+        f"{100 * same_places(found, best):.2f}",
+        f"{100 * shared_papers(found, best):.2f}",
+    ]
+
+
+HEADER = [
+    "side",
+    "index built or opened, s",
+    "index, MB",
+    "memory, GB (anonymous)",
+    "ms a query (p95)",
+    "time / qbe",
+    "same top 20, %",
+    "shared papers, %",
+]
+
+
+def main(argv: list[str]) -> None:
+    from qbe.index.index import Index
+
+    options = parser().parse_args(argv)
+    threads = _cli.threads(options.threads)
+    print(machine(threads, PACKAGES))
+    with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
+        folder = Path(work)
+        with Index(options.index, threads=threads) as index:
+            lay_out(index, folder, options.queries)
+            best = best_rows(index, options.queries, HITS)
+            print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries\n")
+        sides = {role: start(role, folder, options.peers, threads) for role in NAMES}
+        in_turn([*sides.values()], options.rounds)
+        print(table(HEADER, [row(name, side, sides["qbe"], best) for name, side in sides.items()]))
+        for side in sides.values():
+            side.close()
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.multivector", main)

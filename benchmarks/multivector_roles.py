@@ -1,0 +1,129 @@
+"""The sides of `benchmarks.multivector`: each a process of its own, that answers queries by sentence vectors.
+
+Run by file name, so that a peer's environment needs nothing of qbe's. A role is started with a folder of
+arrays and a number of threads; it makes its index, and then answers every line that it reads with a round
+of all queries. What it says is JSON, one object a line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HITS = 20
+SENTENCES = 1000
+"""Nearest sentences that flat FAISS is asked for, of each of a query's."""
+
+Search = Callable[[np.ndarray, int], Any]
+"""Best papers, as rows, of the vectors of a query and the row of its paper."""
+
+
+def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
+    """The dense first stage of the index itself, whatever kind it is of."""
+    from benchmarks.drawn import faceted_queries
+    from qbe.index.index import Index
+    from qbe.search.searcher import Searcher
+
+    index = Index(Path((folder / "index").read_text()), threads=threads)
+    searcher, papers = Searcher(index, "dense"), np.load(folder / "papers.npy").tolist()
+    rows = {docid: row for row, docid in enumerate(index.papers.ids)}
+    asked = dict(zip(papers, faceted_queries(index, len(papers)), strict=True))
+
+    def search(_: np.ndarray, paper: int) -> list[int]:
+        return [rows[hit.docid] for hit in searcher.search(asked[paper], HITS, matches=False)]
+
+    manifest = index.manifest.files.items()
+    return search, sum(entry["bytes"] for name, entry in manifest if name.startswith(("faiss", "vectors")))
+
+
+def of_flat(folder: Path, threads: int) -> tuple[Search, int]:
+    """Flat FAISS in fp32: papers of the nearest sentences, by the mean of each query sentence's best.
+
+    A paper that is not among the nearest of a sentence counts there as far as the last of them.
+    """
+    import faiss
+
+    faiss.omp_set_num_threads(threads)
+    vectors, starts = np.load(folder / "vectors.npy"), np.load(folder / "starts.npy")
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    paper_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    del vectors
+
+    def search(query: np.ndarray, paper: int) -> list[int]:
+        scores, sentences = index.search(query, min(SENTENCES, index.ntotal))
+        papers = paper_of[sentences]
+        candidates = np.unique(papers)
+        best = np.repeat(scores.min(axis=1)[:, None], len(candidates), axis=1)
+        for row, (found, near) in enumerate(zip(papers, scores, strict=True)):
+            np.maximum.at(best[row], np.searchsorted(candidates, found), near)
+        order = np.argsort(-best.mean(axis=0), kind="stable")
+        return [int(one) for one in candidates[order][: HITS + 1] if one != paper][:HITS]
+
+    return search, index.ntotal * index.d * 4
+
+
+def of_plaid(folder: Path, threads: int) -> tuple[Search, int]:
+    """PyLate's PLAID index with its own settings, on the same vectors."""
+    import torch
+    from pylate import indexes, retrieve
+
+    torch.set_num_threads(threads)
+    vectors, starts = np.load(folder / "vectors.npy"), np.load(folder / "starts.npy")
+    where = folder / "plaid"
+    index = indexes.PLAID(str(where), override=True, show_progress=False, num_threads=threads, device="cpu")
+    papers = [vectors[first:last] for first, last in itertools.pairwise(starts)]
+    index.add_documents([str(row) for row in range(len(papers))], papers)
+    del vectors, papers
+    retriever = retrieve.ColBERT(index=index)
+
+    def search(query: np.ndarray, paper: int) -> list[int]:
+        (found,) = retriever.retrieve(queries_embeddings=[query], k=HITS + 1, device="cpu")
+        return [int(hit["id"]) for hit in found if int(hit["id"]) != paper][:HITS]
+
+    return search, sum(file.stat().st_size for file in where.rglob("*") if file.is_file())
+
+
+ROLES = {"qbe": of_qbe, "flat": of_flat, "plaid": of_plaid}
+
+
+def memory() -> dict[str, float]:
+    """Of this process, in 10^9 bytes: what it holds, and of that the anonymous part."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    fields = {words[0]: words[1] for words in lines if len(words) > 1}
+    names = {"resident": "VmRSS:", "anonymous": "RssAnon:"}
+    return {name: int(fields[field]) * 1024 / 1e9 for name, field in names.items()}
+
+
+def main(role: str, place: str, threads: str) -> None:
+    folder = Path(place)
+    queries, starts = np.load(folder / "queries.npy"), np.load(folder / "query_starts.npy")
+    papers = np.load(folder / "papers.npy").tolist()
+    asked = [queries[first:last] for first, last in itertools.pairwise(starts)]
+    begin = time.perf_counter()
+    search, size = ROLES[role](folder, int(threads))
+    say(build=time.perf_counter() - begin, bytes=size)
+    for _ in sys.stdin:
+        found, seconds = [], []
+        for query, paper in zip(asked, papers, strict=True):
+            begin = time.perf_counter()
+            best = search(query, paper)
+            seconds.append(time.perf_counter() - begin)
+            found.append(best)
+        say(found=found, seconds=seconds, **memory())
+
+
+def say(**record: object) -> None:
+    """One line of JSON, past whatever a library prints."""
+    print("\n" + json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,89 @@
+"""Sides of a benchmark that need a process of their own: they wait for a line, and do a round."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.common import Stage
+
+
+class Side:
+    """A process that says a JSON object when it is ready, and one more for each line that it reads."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.ready = self._answer()
+        self.rounds: list[dict[str, Any]] = []
+
+    def round(self, asked: str = "") -> None:
+        """Have it do a round, of what the line says."""
+        assert self._process.stdin is not None
+        print(asked, file=self._process.stdin, flush=True)
+        self.rounds.append(self._answer())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):  # whatever else a library prints
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+        raise SystemExit(f"a side ended without an answer: {self._process.args!r}")
+
+
+def in_turn(sides: Sequence[Side], rounds: int) -> None:
+    """Have all sides do their rounds, A B C A B C ...; a first round is forgotten."""
+    for _ in range(rounds + 1):
+        for side in sides:
+            side.round()
+    for side in sides:
+        del side.rounds[0]
+
+
+def onnx_rounds(
+    peers: Path, kind: str, model: Path, texts: Sequence[Any], sizes: Sequence[int], threads: int
+) -> dict[str, Stage]:
+    """Rounds of sentence-transformers' ONNX back end by name; none without the peers' environment."""
+    if not peers.exists():
+        print(f"without sentence-transformers' ONNX back end: no {peers}; `make peers` makes it\n")
+        return {}
+    file = model / "benchmark-texts.json"
+    file.write_text(json.dumps(texts))
+    script, rounds = str(Path(__file__).with_name("onnx_roles.py")), dict[str, Stage]()
+    for precision in ("fp32", "int8"):
+        side = Side([str(peers), script, kind, str(model), str(file), precision, str(threads)])
+        for size in sizes:
+            rounds[f"ST ONNX {precision}, batch {size}"] = functools.partial(side.round, str(size))
+    return rounds
+
+
+class Ended(NamedTuple):
+    """Wall-clock seconds of a command, and the most memory it held, in 10^9 bytes."""
+
+    seconds: float
+    peak: float
+
+
+def finished(command: Sequence[str], environment: dict[str, str] | None = None) -> Ended:
+    """Run a command to its end, its output thrown away; raises SystemExit where it fails."""
+    begin = time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **(environment or {})}
+    ) as process:
+        assert process.stderr is not None
+        errors = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"a measured command failed: {errors[-2000:].decode()}")
+    return Ended(time.perf_counter() - begin, usage.ru_maxrss * 1024 / 1e9)
