@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks import floors
 from benchmarks.bm25_roles import HITS
 from benchmarks.common import machine, median_p95, peers_option, positive, spread, table
 from benchmarks.drawn import faceted_queries
@@ -129,7 +130,8 @@ def main(argv: list[str]) -> None:
         folder = Path(work)
         with Index(options.index) as source:
             made = write(source, folder, options.papers, options.queries)
-        print(f"{options.papers} papers, {options.queries} queries of {HITS} hits, {options.rounds} rounds\n")
+        print(f"{options.papers} papers, {options.queries} queries of {HITS} hits, {options.rounds} rounds")
+        print(floors.reading("indexing", made.corpus.stat().st_size), "\n")
         built = indexing(made, folder, options.peers, threads)
         sides = searching(made, folder, options.peers, options.rounds)
         rows = []

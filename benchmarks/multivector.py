@@ -8,12 +8,14 @@ turn. "Same top 20" compares with the exhaustive ranking of the vectors as the i
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import floors
 from benchmarks.common import machine, median_p95, peers_option, positive, spread, table
 from benchmarks.drawn import best_rows, drawn, same_places, shared_papers
 from benchmarks.multivector_roles import HITS
@@ -106,7 +108,8 @@ def main(argv: list[str]) -> None:
         with Index(options.index, threads=threads) as index:
             lay_out(index, folder, options.queries)
             best = best_rows(index, options.queries, HITS)
-            print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries\n")
+            print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
+            print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
         sides = {role: start(role, folder, options.peers, threads) for role in NAMES}
         in_turn([*sides.values()], options.rounds)
         print(table(HEADER, [row(name, side, sides["qbe"], best) for name, side in sides.items()]))

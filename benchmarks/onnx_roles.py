@@ -1,8 +1,8 @@
 """The ONNX back end of sentence-transformers, for `benchmarks.encoding` and `benchmarks.reranking`.
 
-A process of its own: KIND (bi-encoder, cross-encoder) FOLDER TEXTS PRECISION THREADS. A round passes all texts,
-in batches of the size that the line read gives. Run by file name, by the Python of the peers' environment.
-int8 is what sentence-transformers' own ``export_dynamic_quantized_onnx_model`` makes for AVX-512 VNNI.
+A process of its own: KIND (bi-encoder, cross-encoder) FOLDER TEXTS PRECISION THREADS. A round passes all
+texts, in batches of the size that the line read gives. Run by file name, by the Python of the peers'
+environment. int8 is what sentence-transformers' own ``export_dynamic_quantized_onnx_model`` makes.
 """
 
 from __future__ import annotations

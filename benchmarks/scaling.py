@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import floors
 from benchmarks.common import machine, median_p95, positive, table
 from benchmarks.drawn import best_rows, faceted_queries, same_places
 from qbe import _cli
@@ -119,8 +120,12 @@ def alone(function: Any, *arguments: Any) -> Any:
         return pool.submit(function, *arguments).result()
 
 
-def row(options: argparse.Namespace, folder: Path, papers: int) -> tuple[list[str], int, float]:
-    """The table's row of a size, its sentences, and the median seconds of a faceted query."""
+def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> tuple[list[str], int, float]:
+    """The table's row of a size, its sentences, and the median seconds of a faceted query.
+
+    ``rate`` is how many bytes/s the machine reads: the floor is the time to read once, of what FAISS holds,
+    the share of the lists that a query sentence is compared with.
+    """
     built = alone(build, options, folder, papers)
     searched = alone(search, options, folder)
     same = alone(judge, options, folder, searched["best"])
@@ -138,6 +143,9 @@ def row(options: argparse.Namespace, folder: Path, papers: int) -> tuple[list[st
     ]
     cells += [f"{100 * same:.2f}"]
     cells += [" / ".join(median_p95(seconds[name])) for name in ("facet", "four", "deep")]
+    read = sum(size for name, size in sizes.items() if name.startswith("faiss"))
+    read *= ann["nprobe"] / ann["nlist"] if ann.get("nlist") else 1
+    cells += [f"{1e3 * read * 1e6 / rate:.2f}"]
     cells += [f"{searched['peak']:.2f} ({searched['anonymous']:.2f})", f"{built['peak']:.2f}"]
     return cells, sentences, sorted(seconds["facet"])[len(seconds["facet"]) // 2]
 
@@ -161,7 +169,7 @@ HEADER = [
     *("papers, s", "vectors, s", "FAISS, s", "files, s"),
     *("FAISS, MB", "stored, MB", "whole, MB"),
     "same top 20, %",
-    *("facet, ms (p95)", "4 sentences, ms (p95)", "1,000 hits, ms (p95)"),
+    *("facet, ms / p95", "4 sentences, ms / p95", "1,000 hits, ms / p95", "floor, ms"),
     *("search, peak GB (anonymous)", "build, peak GB"),
 ]
 
@@ -170,11 +178,13 @@ def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     options.threads = _cli.threads(options.threads)
     print(machine(options.threads, PACKAGES))
+    rate = floors.read_rate()
+    print(f"reads {rate / 1e9:.0f} GB/s\n")
     work = Path(tempfile.mkdtemp(prefix="qbe-scaling-", dir=options.work))
     rows, points = [], []
     try:
         for papers in options.sizes:
-            cells, sentences, seconds = row(options, work / str(papers), papers)
+            cells, sentences, seconds = row(options, work / str(papers), papers, rate)
             rows.append(cells)
             points.append((sentences, seconds))
             if not options.keep:
