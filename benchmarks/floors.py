@@ -74,7 +74,8 @@ def read_rate() -> float:
 def reading(what: str, size: float) -> str:
     """A line that says how long reading so many bytes once takes at least."""
     rate = read_rate()
-    return f"floor of {what}: {size / 1e6:,.0f} MB, {1e3 * size / rate:.1f} ms to read once at {rate / 1e9:.0f} GB/s"
+    seconds = size / rate
+    return f"floor of {what}: {size / 1e6:,.0f} MB, {1e3 * seconds:.1f} ms to read at {rate / 1e9:.0f} GB/s"
 
 
 def _best(action: Callable[[], object], runs: int = 20) -> float:

@@ -78,7 +78,7 @@ def of_plaid(folder: Path, threads: int) -> tuple[Search, int]:
     torch.set_num_threads(threads)
     vectors, starts = np.load(folder / "vectors.npy"), np.load(folder / "starts.npy")
     where = folder / "plaid"
-    index = indexes.PLAID(str(where), override=True, show_progress=False, num_threads=threads, device="cpu")
+    index = indexes.PLAID(str(where), override=True, show_progress=False, device="cpu")
     papers = [vectors[first:last] for first, last in itertools.pairwise(starts)]
     index.add_documents([str(row) for row in range(len(papers))], papers)
     del vectors, papers
