@@ -20,7 +20,8 @@ from qbe.index.__main__ import main
 from qbe.index.ann import IN_LISTS, KINDS, AnnSettings, Plan, plan, usual_nlist, usual_pq
 from qbe.index.build import build_index
 from qbe.index.index import Index
-from qbe.index.neighbours import FAISS, Neighbours, nearer, write_neighbours
+from qbe.index.neighbours import FAISS, Neighbours, nearer
+from qbe.index.neighbours_build import write_neighbours
 from qbe.index.settings import BuildSettings
 from qbe.search.searcher import Searcher
 from qbe.types import Facet, Query

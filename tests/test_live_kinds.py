@@ -18,7 +18,8 @@ from qbe.index.live import append_papers, delete_papers
 from qbe.index.manifest import read_manifest
 from qbe.index.merge import merge_parts
 from qbe.index.nearest import NeighbourParts
-from qbe.index.neighbours import Neighbours, write_neighbours
+from qbe.index.neighbours import Neighbours
+from qbe.index.neighbours_build import write_neighbours
 from qbe.index.part import Part
 from qbe.index.part_build import build_part
 from qbe.index.parts import PartsSource

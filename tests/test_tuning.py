@@ -11,7 +11,8 @@ from qbe.index.__main__ import main
 from qbe.index.ann import AnnSettings, Plan
 from qbe.index.exhaustive import Asked, best_papers, draw_queries
 from qbe.index.index import Index
-from qbe.index.neighbours import Neighbours, save
+from qbe.index.neighbours import Neighbours
+from qbe.index.neighbours_build import save
 from qbe.index.tuning import TOP, Trial, agreement, tune
 
 

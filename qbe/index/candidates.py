@@ -7,7 +7,8 @@ from typing import Any
 
 from qbe.errors import OutputError
 from qbe.index.ann import AnnSettings, plan
-from qbe.index.neighbours import FAISS, save, write_neighbours
+from qbe.index.neighbours import FAISS
+from qbe.index.neighbours_build import save, write_neighbours
 from qbe.index.papers import PaperLayout
 from qbe.index.stored import Vectors
 from qbe.index.tuning import QUERIES, TOP, Trial, tune

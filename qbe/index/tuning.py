@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from qbe.index.ann import BY_PRODUCT, AnnSettings, Plan, check_pq, plan
 from qbe.index.exhaustive import Asked, best_papers, draw_queries
-from qbe.index.neighbours import built, metric_of, nearer
+from qbe.index.neighbours import nearer
+from qbe.index.neighbours_build import built, metric_of
 from qbe.index.papers import PaperLayout
 from qbe.index.stored import Quantized, Vectors
 
