@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
-    """Make the index; seconds of each stage, peak memory."""
+    """Make the index; seconds and peak of memory of each stage, of which FAISS's is wholly qbe's own."""
     from benchmarks.synthetic import write_synthetic
     from qbe.index.ann import AnnSettings
     from qbe.index.index import Index
@@ -55,8 +55,8 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
     ann = AnnSettings(options.ann, tune_recall=options.tune_recall)
     with Index(options.index) as source:
         write_synthetic(source, folder, papers, 0, ann, options.threads, timings)
-    peak = max(timings.peaks.values()) / 1e9
-    return {"seconds": dict(timings.seconds), "peak": peak}
+    peaks = {name: peak / 1e9 for name, peak in timings.peaks.items()}
+    return {"seconds": dict(timings.seconds), "peaks": peaks, "peak": peaks["faiss"]}
 
 
 def memory() -> dict[str, float]:
@@ -170,7 +170,7 @@ HEADER = [
     *("FAISS, MB", "stored, MB", "whole, MB"),
     "same top 20, %",
     *("facet, ms / p95", "4 sentences, ms / p95", "1,000 hits, ms / p95", "floor, ms"),
-    *("search, peak GB (anonymous)", "build, peak GB"),
+    *("search, peak GB (anonymous)", "FAISS stage, peak GB"),
 ]
 
 
