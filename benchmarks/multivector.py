@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
     parser.add_argument("--rounds", type=positive, default=5, help="default: %(default)s")
+    parser.add_argument("--sides", nargs="+", choices=NAMES, default=[*NAMES], help="default: all")
     peers_option(parser)
     parser.add_argument("--work", type=Path, metavar="DIR", help="for the arrays (default: $TMPDIR)")
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
@@ -110,7 +111,10 @@ def main(argv: list[str]) -> None:
             best = best_rows(index, options.queries, HITS)
             print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
             print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
-        sides = {role: start(role, folder, options.peers, threads) for role in NAMES}
+        sides = {
+            role: start(role, folder, options.peers, threads)
+            for role in dict.fromkeys(("qbe", *options.sides))
+        }
         in_turn([*sides.values()], options.rounds)
         print(table(HEADER, [row(name, side, sides["qbe"], best) for name, side in sides.items()]))
         for side in sides.values():
