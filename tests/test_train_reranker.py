@@ -23,6 +23,7 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, MissingDependencyError, ModelError, UsageError
 from qbe.files import sha256
+from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import RERANKER_CARD, TOKENIZER, TRUNK, read_reranker_card, resolve_reranker
 from qbe.rerank import late_interaction
 from qbe.rerank.open import open_reranker
@@ -551,7 +552,9 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
     folder, card, work = trained
     lists = graded_lists(8)
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
-    found = collect(sources.corpus, papers_of(dev), Encoder.open(), Tagger.open(), TINY.max_tokens)
+    found = collect(
+        sources.corpus, papers_of(dev), Encoder.open(BASE_ENCODER), Tagger.open(), TINY.max_tokens
+    )
     budget = {"query_tokens": TINY.max_tokens, "candidate_tokens": TINY.max_tokens}
     model = network(tiny_reranker_weights, TINY.joint)
     model.load_state_dict(shipped(card, work), strict=False)
