@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
-	@echo "make whole      the same queries over all of arXiv's computer science, without pools (half an hour)"
+	@echo "make whole      the same queries over all of arXiv's computer science, without pools (an hour)"
 	@echo "make test       lint, types, tests"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"

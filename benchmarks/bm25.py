@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import floors
 from benchmarks.bm25_roles import HITS
-from benchmarks.common import machine, median_p95, peers_option, positive, spread, table
+from benchmarks.common import machine, peers_option, positive, table
 from benchmarks.drawn import faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
 from qbe import _cli
@@ -136,13 +135,10 @@ def main(argv: list[str]) -> None:
         sides = searching(made, folder, options.peers, options.rounds)
         rows = []
         for name, side in sides.items():
-            seconds = [one for each in side.rounds for one in each["seconds"]]
-            pairs = zip(side.rounds, sides["qbe"].rounds, strict=True)
-            ratios = [statistics.fmean(a["seconds"]) / statistics.fmean(b["seconds"]) for a, b in pairs]
             same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]
             cells = [name, f"{built[name].seconds:.1f}", f"{built[name].seconds / built['qbe'].seconds:.2f}"]
             cells += [f"{built[name].peak:.2f}", f"{size(folder / name) / 1e6:,.0f}"]
-            cells += [" / ".join(median_p95(seconds)), spread(ratios, "{:.2f}")]
+            cells += [side.latency(), side.slower_than(sides["qbe"])]
             cells += [f"{sum(one == other for one, other in zip(*same, strict=True))}"]
             rows.append(cells)
             side.close()

@@ -1,6 +1,6 @@
 """The sides of `benchmarks.bm25`: each a process of its own.
 
-``bm25s-index CORPUS FOLDER THREADS`` makes a bm25s index; the others open theirs, which is theirs to keep
+``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index; the others open theirs, which is theirs to keep
 warm: ``NAME FOLDER QUERIES K1 B``, and then answer every line that they read with a round of all queries.
 Run by file name, so that a peer's environment needs nothing of qbe's. What is said is JSON.
 """

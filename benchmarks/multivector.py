@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import floors
-from benchmarks.common import machine, median_p95, peers_option, positive, spread, table
+from benchmarks.common import machine, peers_option, positive, table
 from benchmarks.drawn import best_rows, drawn, same_places, shared_papers
 from benchmarks.multivector_roles import HITS
 from benchmarks.sides import Side, in_turn
@@ -73,14 +72,13 @@ def lay_out(index: Index, folder: Path, count: int) -> None:
 def row(name: str, side: Side, ours: Side, best: list[list[int]]) -> list[str]:
     """The table's row of a side."""
     found, last = side.rounds[-1]["found"], side.rounds[-1]
-    totals = [[statistics.fmean(one["seconds"]) for one in each.rounds] for each in (side, ours)]
     return [
         NAMES[name],
         f"{side.ready['build']:.1f}",
         f"{side.ready['bytes'] / 1e6:,.0f}",
         f"{last['resident']:.2f} ({last['anonymous']:.2f})",
-        " / ".join(median_p95([seconds for one in side.rounds for seconds in one["seconds"]])),
-        spread([theirs / own for theirs, own in zip(*totals, strict=True)], "{:.2f}"),
+        side.latency(),
+        side.slower_than(ours),
         f"{100 * same_places(found, best):.2f}",
         f"{100 * shared_papers(found, best):.2f}",
     ]

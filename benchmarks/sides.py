@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import Stage
+from benchmarks.common import Stage, median_p95, spread
 
 
 class Side:
@@ -27,6 +27,15 @@ class Side:
         assert self._process.stdin is not None
         print(asked, file=self._process.stdin, flush=True)
         self.rounds.append(self._answer())
+
+    def latency(self) -> str:
+        """Median and 95th percentile of the milliseconds that its queries took."""
+        return " / ".join(median_p95([one for each in self.rounds for one in each["seconds"]]))
+
+    def slower_than(self, other: Side) -> str:
+        """How many times as long as the other's its queries took, by round: median (minimum to maximum)."""
+        pairs = zip(self.rounds, other.rounds, strict=True)
+        return spread([sum(mine["seconds"]) / sum(its["seconds"]) for mine, its in pairs], "{:.2f}")
 
     def close(self) -> None:
         """End the process."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # CSFCube's queries over a whole corpus: no pools, its papers among all of arXiv's records of computer science.
 # What nobody judged says nothing, so the table is of judged papers: how many of the relevant ones (grade 2 or 3)
-# are among 1,000, and in which order the judged ones stand. Takes half an hour on two cores, and 4 GB of disk.
+# are among 1,000, and in which order the judged ones stand. Takes an hour on two cores, and 2 GB of disk.
 set -euo pipefail
 
 arxiv="${QBE_DATA:?set QBE_DATA to a folder with arxiv-cs/arxiv-cs.jsonl.xz and csfcube}/arxiv-cs/arxiv-cs.jsonl.xz"
