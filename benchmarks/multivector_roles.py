@@ -1,6 +1,6 @@
 """The sides of `benchmarks.multivector`: each a process of its own, that answers queries by sentence vectors.
 
-Run by file name, so that a peer's environment needs nothing of qbe's. A role is started with a folder of
+A role is started with a folder of
 arrays and a number of threads; it makes its index, and then answers every line that it reads with a round
 of all queries. What it says is JSON, one object a line.
 """
@@ -8,7 +8,6 @@ of all queries. What it says is JSON, one object a line.
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.answering import memory, say, timed
 
 HITS = 20
 SENTENCES = 1000
@@ -27,14 +28,14 @@ Search = Callable[[np.ndarray, int], Any]
 
 def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     """The dense first stage of the index itself, whatever kind it is of."""
-    from benchmarks.drawn import faceted_queries
+    from benchmarks.drawn import drawn, faceted_queries
     from qbe.index.index import Index
     from qbe.search.searcher import Searcher
 
     index = Index(Path((folder / "index").read_text()), threads=threads)
     searcher, papers = Searcher(index, "dense"), np.load(folder / "papers.npy").tolist()
     rows = {docid: row for row, docid in enumerate(index.papers.ids)}
-    asked = dict(zip(papers, faceted_queries(index, len(papers)), strict=True))
+    asked = dict(zip(papers, faceted_queries(index, drawn(index, len(papers))), strict=True))
 
     def search(_: np.ndarray, paper: int) -> list[int]:
         return [rows[hit.docid] for hit in searcher.search(asked[paper], HITS, matches=False)]
@@ -94,14 +95,6 @@ def of_plaid(folder: Path, threads: int) -> tuple[Search, int]:
 ROLES = {"qbe": of_qbe, "flat": of_flat, "plaid": of_plaid}
 
 
-def memory() -> dict[str, float]:
-    """Of this process, in 10^9 bytes: what it holds, and of that the anonymous part."""
-    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    fields = {words[0]: words[1] for words in lines if len(words) > 1}
-    names = {"resident": "VmRSS:", "anonymous": "RssAnon:"}
-    return {name: int(fields[field]) * 1024 / 1e9 for name, field in names.items()}
-
-
 def main(role: str, place: str, threads: str) -> None:
     folder = Path(place)
     queries, starts = np.load(folder / "queries.npy"), np.load(folder / "query_starts.npy")
@@ -111,18 +104,8 @@ def main(role: str, place: str, threads: str) -> None:
     search, size = ROLES[role](folder, int(threads))
     say(build=time.perf_counter() - begin, bytes=size)
     for _ in sys.stdin:
-        found, seconds = [], []
-        for query, paper in zip(asked, papers, strict=True):
-            begin = time.perf_counter()
-            best = search(query, paper)
-            seconds.append(time.perf_counter() - begin)
-            found.append(best)
+        seconds, found = timed(search, zip(asked, papers, strict=True))
         say(found=found, seconds=seconds, **memory())
-
-
-def say(**record: object) -> None:
-    """One line of JSON, past whatever a library prints."""
-    print("\n" + json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The ONNX back end of sentence-transformers, for `benchmarks.encoding` and `benchmarks.reranking`.
 
 A process of its own: KIND (bi-encoder, cross-encoder) FOLDER TEXTS PRECISION THREADS. A round passes all
-texts, in batches of the size that the line read gives. Run by file name, by the Python of the peers'
-environment. int8 is what sentence-transformers' own ``export_dynamic_quantized_onnx_model`` makes.
+texts, in batches of the size that the line read gives. Run by the Python of the peers' environment. int8 is
+what sentence-transformers' own ``export_dynamic_quantized_onnx_model`` makes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from benchmarks.answering import say
 
 TOKENS = 512
 
@@ -46,11 +48,6 @@ def main(kind: str, folder: str, texts: str, precision: str, threads: str) -> No
         for line in sys.stdin:
             found = call(inputs, batch_size=int(line), show_progress_bar=False)
             say(first=[float(one) for one in found[0]] if kind == "bi-encoder" else [float(found[0])])
-
-
-def say(**record: object) -> None:
-    """One line of JSON, past whatever a library prints."""
-    print("\n" + json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ import math
 import multiprocessing
 import shutil
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import floors
+from benchmarks.answering import memory, timed
 from benchmarks.common import machine, median_p95, positive, table
-from benchmarks.drawn import best_rows, faceted_queries, same_places
+from benchmarks.drawn import best_rows, drawn, faceted_queries, same_places
 from qbe import _cli
 
 if TYPE_CHECKING:
@@ -59,21 +59,13 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
     return {"seconds": dict(timings.seconds), "peaks": peaks, "peak": peaks["faiss"]}
 
 
-def memory() -> dict[str, float]:
-    """Of this process, in 10^9 bytes: the most it held, what it holds, and of that the anonymous part."""
-    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    fields = {words[0]: words[1] for words in lines if len(words) > 1}
-    names = {"peak": "VmHWM:", "resident": "VmRSS:", "anonymous": "RssAnon:"}
-    return {name: int(fields[field]) * 1024 / 1e9 for name, field in names.items()}
-
-
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
     from qbe.index.index import Index
     from qbe.search.searcher import Searcher
 
     with Index(folder, threads=options.threads) as index:
-        faceted = faceted_queries(index, options.queries)
+        faceted = faceted_queries(index, drawn(index, options.queries))
         searcher = Searcher(index, "dense")
         runs = {
             "facet": (faceted, TOP),
@@ -84,15 +76,12 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for name, (queries, hits) in runs.items():
             for query in queries:
                 searcher.search(query, hits, matches=False)
-            times, best = [], []
-            for query in queries:
-                started = time.perf_counter()
-                ranked = searcher.search(query, hits, matches=False)
-                times.append(time.perf_counter() - started)
-                best.append([hit.docid for hit in ranked])
-            found["seconds"][name] = times
+            found["seconds"][name], ranked = timed(
+                lambda query, hits: searcher.search(query, hits, matches=False),
+                [(query, hits) for query in queries],
+            )
             if name == "facet":
-                found["best"] = best
+                found["best"] = [[hit.docid for hit in each] for each in ranked]
             if name == "four":
                 found |= memory()
         return found
@@ -111,7 +100,7 @@ def judge(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> f
     with Index(folder) as index:
         rows = {docid: row for row, docid in enumerate(index.papers.ids)}
         found = [[rows[docid] for docid in ranked] for ranked in best]
-        return same_places(found, best_rows(index, options.queries, TOP))
+        return same_places(found, best_rows(index, drawn(index, options.queries), TOP))
 
 
 def alone(function: Any, *arguments: Any) -> Any:

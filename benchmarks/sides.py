@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.answering import memory
 from benchmarks.common import Stage, median_p95, spread
+
+_EVERY = 0.02
+"""Seconds between two looks at how much memory a command holds."""
 
 
 class Side:
@@ -68,9 +74,10 @@ def onnx_rounds(
         return {}
     file = model / "benchmark-texts.json"
     file.write_text(json.dumps(texts))
-    script, rounds = str(Path(__file__).with_name("onnx_roles.py")), dict[str, Stage]()
+    rounds = dict[str, Stage]()
     for precision in ("fp32", "int8"):
-        side = Side([str(peers), script, kind, str(model), str(file), precision, str(threads)])
+        command = [str(peers), "-m", "benchmarks.onnx_roles", kind, str(model), str(file), precision]
+        side = Side([*command, str(threads)])
         for size in sizes:
             rounds[f"ST ONNX {precision}, batch {size}"] = functools.partial(side.round, str(size))
     return rounds
@@ -85,14 +92,18 @@ class Ended(NamedTuple):
 
 def finished(command: Sequence[str], environment: dict[str, str] | None = None) -> Ended:
     """Run a command to its end, its output thrown away; raises SystemExit where it fails."""
-    begin = time.perf_counter()
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **(environment or {})}
-    ) as process:
-        assert process.stderr is not None
-        errors = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"a measured command failed: {errors[-2000:].decode()}")
-    return Ended(time.perf_counter() - begin, usage.ru_maxrss * 1024 / 1e9)
+    begin, peak = time.perf_counter(), 0.0
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, **(environment or {})}
+        )
+        # Not `getrusage`: a child's maximum begins at what its parent held.
+        while process.poll() is None:
+            with contextlib.suppress(OSError, KeyError):
+                peak = max(peak, memory(process.pid)["peak"])
+            time.sleep(_EVERY)
+        seconds = time.perf_counter() - begin
+        if process.returncode:
+            errors.seek(0)
+            raise SystemExit(f"a measured command failed: {errors.read()[-2000:]}")
+    return Ended(seconds, peak)
