@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qbe.index.exhaustive import Asked
+    from qbe.index.dense.exhaustive import Asked
     from qbe.index.index import Index
     from qbe.types import Query
 
@@ -17,7 +17,7 @@ _OVER = 5
 
 def drawn(index: Index, count: int) -> Asked:
     """The rows of the queries' papers and sentences."""
-    from qbe.index.exhaustive import draw_queries
+    from qbe.index.dense.exhaustive import draw_queries
 
     return draw_queries(index.layout, count, SEED)
 
@@ -35,7 +35,7 @@ def faceted_queries(index: Index, asked: Asked) -> list[Query]:
 
 def best_rows(index: Index, asked: Asked, hits: int) -> list[list[int]]:
     """Rows of each query's best papers, best first, every paper of the index scored by its stored vectors."""
-    from qbe.index.exhaustive import best_papers
+    from qbe.index.dense.exhaustive import best_papers
     from qbe.search.dense import DenseSearcher, best_hits
 
     dense, layout = DenseSearcher(index), index.layout

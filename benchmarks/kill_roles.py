@@ -19,11 +19,11 @@ import numpy as np
 
 from qbe import _cli, _jvm
 from qbe.corpus import read_jsonl, write_jsonl
-from qbe.index.build import build_index
-from qbe.index.compaction import compact
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live import append_papers, delete_papers
-from qbe.index.settings import BuildSettings
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.live.compaction import compact
 from qbe.search.lucene import LuceneSearch
 from qbe.search.searcher import Searcher
 from qbe.types import Paper, Query

@@ -19,9 +19,9 @@ from qbe import _cli
 from qbe.datasets.csfcube import convert
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.protocol import csfcube_protocol
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.trec import read_pools, read_qrels, read_topics

@@ -22,7 +22,7 @@ from benchmarks.sides import Side, in_turn
 from qbe import _cli
 
 if TYPE_CHECKING:
-    from qbe.index.exhaustive import Asked
+    from qbe.index.dense.exhaustive import Asked
     from qbe.index.index import Index
 
 PACKAGES = ("faiss-cpu", "numpy")

@@ -21,9 +21,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.evaluate.csfcube import ndcg_percent
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder

@@ -47,9 +47,9 @@ def parser() -> argparse.ArgumentParser:
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
     """Make the index; seconds and peak of memory of each stage, of which FAISS's is wholly qbe's own."""
     from benchmarks.synthetic import write_synthetic
-    from qbe.index.ann import AnnSettings
+    from qbe.index.building.timings import Timings
+    from qbe.index.dense.ann import AnnSettings
     from qbe.index.index import Index
-    from qbe.index.timings import Timings
 
     timings = Timings()
     ann = AnnSettings(options.ann, tune_recall=options.tune_recall)

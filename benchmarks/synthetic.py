@@ -22,9 +22,9 @@ from qbe import _cli
 from qbe.types import Paper, Sentence
 
 if TYPE_CHECKING:
-    from qbe.index.ann import AnnSettings
+    from qbe.index.building.timings import Timings
+    from qbe.index.dense.ann import AnnSettings
     from qbe.index.index import Index
-    from qbe.index.timings import Timings
 
 DIFFERENCES = 2048
 """Pairs of neighbours that differences are taken of."""
@@ -134,13 +134,13 @@ def write_synthetic(
     threads: int,
     timings: Timings,
 ) -> None:
-    """Make an index in a new folder, stage by stage as `qbe.index.build` does, in a stream."""
-    from qbe.index.ann import settled_stored
-    from qbe.index.candidates import write_candidates
+    """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
+    from qbe.index.dense.ann import settled_stored
+    from qbe.index.dense.candidates import write_candidates
+    from qbe.index.dense.stored import vector_file
+    from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
     from qbe.index.papers import RECORDS, PaperStore, write_papers
-    from qbe.index.stored import vector_file
-    from qbe.index.vectors import SENTENCES, WHOLE, read_vectors
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -180,9 +180,9 @@ def write_synthetic(
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.ann import AnnSettings
+    from qbe.index.building.timings import Timings
+    from qbe.index.dense.ann import AnnSettings
     from qbe.index.index import Index
-    from qbe.index.timings import Timings
 
     options = parser().parse_args(argv)
     timings = Timings()

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from support.killed_build import SHARD_PAPERS
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index import lists, vectors
 from qbe.index.__main__ import main
-from qbe.index.ann import IN_LISTS, KINDS, AnnSettings, Plan, plan, usual_nlist, usual_pq
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense import lists, vectors
+from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, Plan, plan, usual_nlist, usual_pq
+from qbe.index.dense.neighbours import FAISS, Neighbours, nearer
+from qbe.index.dense.neighbours_build import write_neighbours
 from qbe.index.index import Index
-from qbe.index.neighbours import FAISS, Neighbours, nearer
-from qbe.index.neighbours_build import write_neighbours
-from qbe.index.settings import BuildSettings
 from qbe.search.searcher import Searcher
 from qbe.types import Facet, Query
 

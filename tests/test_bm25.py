@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_jsonl
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.postings import contents
-from qbe.index.settings import BuildSettings
 from qbe.search.bm25 import QUERY_FORMS, BM25Searcher, query_text
 from qbe.trec import read_pools, read_topics
 from qbe.types import Facet, Paper, Query, Sentence

@@ -23,7 +23,7 @@ from qbe.export import __main__ as command
 from qbe.export.adapter import apply_adapter
 from qbe.export.encoder import export_encoder
 from qbe.export.loading import load_model
-from qbe.index.compare import COMPARISONS
+from qbe.index.dense.compare import COMPARISONS
 from qbe.models import encoder_files, exports
 from qbe.models.convention import (
     CLS,

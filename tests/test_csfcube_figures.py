@@ -10,9 +10,9 @@ import pytest
 from qbe.datasets.csfcube import convert
 from qbe.evaluate.folds import load_folds
 from qbe.evaluate.protocol import csfcube_protocol
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools, read_qrels, read_run, read_topics, write_run

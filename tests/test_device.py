@@ -6,9 +6,9 @@ import pytest
 from qbe.encode.encoder import Encoder
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.__main__ import main
+from qbe.index.building.settings import BuildSettings
 from qbe.index.options import parser
 from qbe.index.requests import precision
-from qbe.index.settings import BuildSettings
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.session import providers
 

@@ -21,12 +21,12 @@ from qbe.errors import (
 )
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.ann import Plan
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense.ann import Plan
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
-from qbe.index.settings import BuildSettings
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.search.searcher import Searcher
 from qbe.types import Query

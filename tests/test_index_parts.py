@@ -12,16 +12,17 @@ from qbe.corpus.record import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
-from qbe.index import build, publishing, vectors
 from qbe.index.__main__ import main
-from qbe.index.build import build_index
+from qbe.index.building import build, publishing
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense import vectors
 from qbe.index.index import Index
 from qbe.index.labels import without_labels
-from qbe.index.merge import merge_parts
-from qbe.index.part import Part, PartCard
-from qbe.index.part_build import build_part
-from qbe.index.parts import PartsSource
-from qbe.index.settings import BuildSettings
+from qbe.index.parts.build import build_part
+from qbe.index.parts.merge import merge_parts
+from qbe.index.parts.part import Part, PartCard
+from qbe.index.parts.source import PartsSource
 from qbe.search.searcher import Searcher
 from qbe.types import Query
 

@@ -14,11 +14,11 @@ from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 
 from qbe.errors import IndexBuildError
 from qbe.files import sha256
-from qbe.index import vectors
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.building.unfinished import STATE
+from qbe.index.dense import vectors
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
-from qbe.index.unfinished import STATE
 from qbe.search.searcher import Searcher
 from qbe.types import Query
 

@@ -15,11 +15,11 @@ from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index import __main__ as command
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.labels import describe_predictions, facet_mask, without_labels
 from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
-from qbe.index.settings import BuildSettings
 from qbe.models.tagger_files import HEAD
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import FACETS, TaggingEncoder
@@ -189,7 +189,7 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.build.write_vectors", interrupted)
+        patch.setattr("qbe.index.building.build.write_vectors", interrupted)
         build_index(output, own)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)

@@ -10,10 +10,10 @@ import pytest
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
-from qbe.index.build import build_index
-from qbe.index.compare import nearness
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense.compare import nearness
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.models.convention import CLS, L2, TITLE_SEP_ABSTRACT, Convention
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching

@@ -100,6 +100,19 @@ def test_no_module_imports_itself_in_a_circle():
     TopologicalSorter(graph).prepare()
 
 
+def test_the_rooms_within_the_index_have_an_order():
+    def within(module: str) -> str:
+        """A module of the index's own, or the room within it that a module is of."""
+        return ".".join(module.split(".")[:3])
+
+    graph: dict[str, set[str]] = {}
+    for file in (ROOT / "index").rglob("*.py"):
+        own = within(name(file))
+        ours = {within(module) for module in imports(file) if module.startswith("qbe.index.")}
+        graph.setdefault(own, set()).update(ours - {own})
+    TopologicalSorter(graph).prepare()
+
+
 @pytest.mark.parametrize("file", FILES, ids=name)
 def test_libraries_do_not_print(file):
     if file.name == "__main__.py" or file.stem == "_cli":

@@ -13,15 +13,14 @@ from support.tiny_tagger import write_tagger
 
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, PaperNotFoundError, UsageError
 from qbe.files import lock
-from qbe.index import writer
 from qbe.index.__main__ import main
-from qbe.index.build import build_index
-from qbe.index.commit import COMMIT
-from qbe.index.compaction import compact
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live import append_papers, delete_papers
-from qbe.index.settings import BuildSettings
-from qbe.index.writer import Written
+from qbe.index.live.changes import append_papers, delete_papers, writer
+from qbe.index.live.compaction import compact
+from qbe.index.live.writer import Written
+from qbe.index.segments.commit import COMMIT
 from qbe.models.encoder_files import CARD
 from qbe.search.searcher import Searcher
 from qbe.types import Facet, Paper, Query, Sentence

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from support.live import POOL, QUERIES, corpus
 
-from qbe.index import ann, vectors
-from qbe.index.ann import IN_LISTS, KINDS, AnnSettings, plan
-from qbe.index.build import build_index
-from qbe.index.commit import read_commit
-from qbe.index.compaction import compact
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense import ann, vectors
+from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, plan
+from qbe.index.dense.neighbours import Neighbours
+from qbe.index.dense.neighbours_build import write_neighbours
 from qbe.index.index import Index
-from qbe.index.live import append_papers, delete_papers
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.live.compaction import compact
 from qbe.index.manifest import read_manifest
-from qbe.index.merge import merge_parts
-from qbe.index.nearest import NeighbourParts
-from qbe.index.neighbours import Neighbours
-from qbe.index.neighbours_build import write_neighbours
-from qbe.index.part import Part
-from qbe.index.part_build import build_part
-from qbe.index.parts import PartsSource
-from qbe.index.settings import BuildSettings
+from qbe.index.parts.build import build_part
+from qbe.index.parts.merge import merge_parts
+from qbe.index.parts.part import Part
+from qbe.index.parts.source import PartsSource
+from qbe.index.segments.commit import read_commit
+from qbe.index.segments.nearest import NeighbourParts
 from qbe.search.searcher import Searcher
 from qbe.types import Query
 

@@ -15,13 +15,13 @@ from support.live import corpus, files
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
 from qbe.files import exclusively, hold
-from qbe.index import cleaning, snapshot
-from qbe.index.build import build_index
-from qbe.index.commit import COMMIT, read_commit
-from qbe.index.compaction import compact
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live import append_papers, delete_papers
-from qbe.index.settings import BuildSettings
+from qbe.index.live.changes import append_papers, cleaning, delete_papers
+from qbe.index.live.compaction import compact
+from qbe.index.segments import snapshot
+from qbe.index.segments.commit import COMMIT, read_commit
 from qbe.search.searcher import Searcher
 from qbe.types import Query
 

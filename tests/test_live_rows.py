@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import IndexFormatError
-from qbe.index.combined import minus
-from qbe.index.commit import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
 from qbe.index.papers import PaperLayout
 from qbe.index.rows import StackedRows, live_rows, sentence_rows, shares, starts_of
-from qbe.index.views import joined, take
+from qbe.index.segments.combined import minus
+from qbe.index.segments.commit import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
+from qbe.index.segments.views import joined, take
 from qbe.search.lucene import apart
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)

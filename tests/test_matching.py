@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.index.compare import similarities
+from qbe.index.dense.compare import similarities
 from qbe.search.matching import MATCHES, best_per_paper, gather, mean_max, restrict, single_max
 
 # Three papers of two, one and three sentences; two query sentences.

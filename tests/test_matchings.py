@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.rerank.matchings import attention, marginals, mean_max, single_match, transport
 from qbe.rerank.reranker import Judged
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching

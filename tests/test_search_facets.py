@@ -12,9 +12,9 @@ from qbe.datasets.embedded import copy_sample
 from qbe.encode.encoder import Encoder
 from qbe.encode.selection import is_guess, selected_positions
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.search.__main__ import main
 from qbe.search.dense import QueryVectors
 from qbe.search.explain import describe, explain_query

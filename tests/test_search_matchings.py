@@ -8,9 +8,9 @@ import pytest
 from support.papers import Papers
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.__main__ import main
 from qbe.search.present import to_json, to_table

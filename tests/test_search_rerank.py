@@ -14,9 +14,9 @@ from support.papers import Papers
 from support.rerankers import ByHand
 
 from qbe.errors import ModelError, UsageError
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.rerank.open import open_reranker
 from qbe.search.__main__ import main
 from qbe.search.present import to_json, to_table

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index import stored
-from qbe.index.ann import settled_stored
-from qbe.index.compare import nearness, similarities
-from qbe.index.stored import Quantized, open_vectors, quantized, scales_file, vector_file
+from qbe.index.dense import stored
+from qbe.index.dense.ann import settled_stored
+from qbe.index.dense.compare import nearness, similarities
+from qbe.index.dense.stored import Quantized, open_vectors, quantized, scales_file, vector_file
 
 SIMILARITIES = ("cosine", "l2")
 

@@ -31,9 +31,9 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.files import sha256
-from qbe.index.build import build_index
+from qbe.index.building.build import build_index
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.settings import BuildSettings
 from qbe.models.convention import Convention
 from qbe.models.encoder_files import resolve_encoder
 from qbe.rerank.sinkhorn import sinkhorn

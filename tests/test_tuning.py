@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from qbe.index.__main__ import main
-from qbe.index.ann import AnnSettings, Plan
-from qbe.index.exhaustive import Asked, best_papers, draw_queries
+from qbe.index.dense.ann import AnnSettings, Plan
+from qbe.index.dense.exhaustive import Asked, best_papers, draw_queries
+from qbe.index.dense.neighbours import Neighbours
+from qbe.index.dense.neighbours_build import save
+from qbe.index.dense.tuning import TOP, Trial, agreement, tune
 from qbe.index.index import Index
-from qbe.index.neighbours import Neighbours
-from qbe.index.neighbours_build import save
-from qbe.index.tuning import TOP, Trial, agreement, tune
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def brute_force(vectors, starts, paper: int, rows, similarity: str) -> list[int]
 
 @pytest.mark.parametrize("similarity", ["cosine", "l2"])
 def test_exhaustive_search_is_that_of_plain_loops(index, vectors, similarity, monkeypatch):
-    from qbe.index import exhaustive
+    from qbe.index.dense import exhaustive
 
     monkeypatch.setattr(exhaustive, "BLOCK_SENTENCES", 100)
     starts = index.layout.starts
@@ -77,7 +77,7 @@ def test_agreement_counted_by_hand():
 
 def test_a_trial_is_what_counting_by_hand_gives(tmp_path, index, vectors, monkeypatch):
     """The recall and the places of the plan that was chosen, once more from the index as it is read."""
-    from qbe.index import tuning
+    from qbe.index.dense import tuning
 
     monkeypatch.setattr(tuning, "DEPTHS", (30, 80))
     layout, settings = index.layout, AnnSettings("ivf-pq", tune_recall=0.4)
@@ -108,7 +108,7 @@ def test_a_trial_is_what_counting_by_hand_gives(tmp_path, index, vectors, monkey
 
 
 def test_what_cannot_be_reached_is_told_and_the_best_is_taken(index, vectors, monkeypatch, caplog):
-    from qbe.index import tuning
+    from qbe.index.dense import tuning
 
     monkeypatch.setattr(tuning, "DEPTHS", (1, 2))
     with caplog.at_level(logging.INFO, logger="qbe"):

@@ -16,11 +16,11 @@ from qbe.index.requests import ann_settings, ids, part_numbers, precision, reque
 from qbe.types import Paper
 
 if TYPE_CHECKING:
+    from qbe.index.building.settings import BuildSettings
+    from qbe.index.building.timings import Timings
     from qbe.index.manifest import Manifest
-    from qbe.index.part import PartCard
-    from qbe.index.parts import PartsSource
-    from qbe.index.settings import BuildSettings
-    from qbe.index.timings import Timings
+    from qbe.index.parts.part import PartCard
+    from qbe.index.parts.source import PartsSource
 
 
 CHANGES = ("append", "update", "delete", "compact")
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> None:
     if asked in CHANGES:
         _change(asked, options, threads)
         return
-    from qbe.index.timings import Timings
+    from qbe.index.building.timings import Timings
 
     started, timings = time.monotonic(), Timings()
     try:
@@ -77,27 +77,27 @@ def _build(
         "timings": timings,
     }
     if options.merge:
-        from qbe.index.merge import merge_parts
-        from qbe.index.parts import PartsSource
+        from qbe.index.parts.merge import merge_parts
+        from qbe.index.parts.source import PartsSource
 
         parts = PartsSource(options.merge)
         merged = merge_parts(options.output, parts, _merged_settings(options, parts, threads), **conduct)
         return merged.corpus, merged
     settings = _settings(options, threads)
     if options.part:
-        from qbe.index.part import Part
-        from qbe.index.part_build import build_part
+        from qbe.index.parts.build import build_part
+        from qbe.index.parts.part import Part
 
         card = build_part(options.output, settings, Part(*part_numbers(options.part)), **conduct)
         return card.counts, card
-    from qbe.index.build import build_index
+    from qbe.index.building.build import build_index
 
     manifest = build_index(options.output, settings, **conduct)
     return manifest.corpus, manifest
 
 
 def _settings(options: argparse.Namespace, threads: int) -> BuildSettings:
-    from qbe.index.settings import BuildSettings
+    from qbe.index.building.settings import BuildSettings
     from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
     return BuildSettings(
@@ -119,7 +119,7 @@ def _settings(options: argparse.Namespace, threads: int) -> BuildSettings:
 
 def _merged_settings(options: argparse.Namespace, parts: PartsSource, threads: int) -> BuildSettings:
     """Those of the parts, but for what is done when they are joined."""
-    from qbe.index.settings import BuildSettings
+    from qbe.index.building.settings import BuildSettings
 
     own = parts.settings
     return BuildSettings(
@@ -139,8 +139,8 @@ def _merged_settings(options: argparse.Namespace, parts: PartsSource, threads: i
 
 def _change(asked: str | None, options: argparse.Namespace, threads: int) -> None:
     """Change an index that exists."""
-    from qbe.index.compaction import compact
-    from qbe.index.live import append_papers, delete_papers
+    from qbe.index.live.changes import append_papers, delete_papers
+    from qbe.index.live.compaction import compact
 
     started = time.monotonic()
     if asked == "delete":

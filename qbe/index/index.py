@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.combined import combined_manifest
 from qbe.index.manifest import Manifest, similarity_of
 from qbe.index.papers import PaperLayout
-from qbe.index.snapshot import open_snapshot
-from qbe.index.views import Papers, open_papers, open_vectors
+from qbe.index.segments.combined import combined_manifest
+from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.segments.views import Papers, open_papers, open_vectors
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
+    from qbe.index.dense.neighbours import Neighbours
+    from qbe.index.dense.stored import Vectors
     from qbe.index.labels import Mask
-    from qbe.index.lexical import Postings
-    from qbe.index.nearest import NeighbourParts
-    from qbe.index.neighbours import Neighbours
-    from qbe.index.stored import Vectors
+    from qbe.index.segments.lexical import Postings
+    from qbe.index.segments.nearest import NeighbourParts
     from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagging import TaggingEncoder
 
@@ -49,9 +49,9 @@ class Index:
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
         that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe``
-        takes the place of the index's own (see `qbe.index.ann.Plan`). Raises IndexFormatError for a folder
-        that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError for a
-        tagger that cannot be found.
+        takes the place of the index's own (see `qbe.index.dense.ann.Plan`). Raises IndexFormatError for a
+        folder that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError
+        for a tagger that cannot be found.
         """
         self.folder = Path(folder)
         self._snapshot = open_snapshot(self.folder)
@@ -142,7 +142,7 @@ class Index:
     def neighbours(self) -> Neighbours | NeighbourParts:
         """The FAISS index over the sentence vectors."""
         self._need("dense")
-        from qbe.index.nearest import open_neighbours
+        from qbe.index.segments.nearest import open_neighbours
 
         return open_neighbours(self._snapshot.parts, self.threads, self._nprobe)
 
@@ -216,7 +216,7 @@ class Index:
     def lucene(self) -> Postings:
         """The postings, opened for `qbe.search.lucene.LuceneSearch`."""
         if self._lucene is None:
-            from qbe.index.lexical import open_postings
+            from qbe.index.segments.lexical import open_postings
 
             self._need("lucene")
             assert self.manifest.lucene is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sha256, write_text
-from qbe.index.ann import FLOAT16, KINDS, STORED, Plan
+from qbe.index.dense.ann import FLOAT16, KINDS, STORED, Plan
 from qbe.models.convention import COSINE, L2
 
 FORMAT_VERSION = 4
@@ -22,7 +22,7 @@ precision and an exact FAISS index.
 """
 MANIFEST = "manifest.json"
 PART = "part.json"
-"""What a part of an index has instead (see `qbe.index.part`)."""
+"""What a part of an index has instead (see `qbe.index.parts.part`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 
@@ -35,11 +35,11 @@ class Manifest:
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
     encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
-    the plan of the FAISS index, ``ann`` (a `qbe.index.ann.Plan`, with the trials of a tuned one); ``tagger``
-    (None where nothing was predicted) the tagger's identity, how many predicted sentences have each label,
-    and how many predicted papers lack each facet. ``files`` gives the size of every file, and its digest
-    where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up corpus, postings
-    and vectors: two builds of one corpus with the same settings agree in it.
+    the plan of the FAISS index, ``ann`` (a `qbe.index.dense.ann.Plan`, with the trials of a tuned one);
+    ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences have
+    each label, and how many predicted papers lack each facet. ``files`` gives the size of every file, and
+    its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
+    corpus, postings and vectors: two builds of one corpus with the same settings agree in it.
     """
 
     format_version: int
@@ -61,7 +61,9 @@ def similarity_of(manifest: Manifest) -> str:
 
 
 def stored_as(manifest: Manifest) -> str:
-    """How an index with vectors stores them, one of `qbe.index.ann.STORED`; half precision in older ones."""
+    """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`; in older ones in half
+    precision.
+    """
     assert manifest.dense is not None
     stored: str = manifest.dense.get("stored", FLOAT16)
     return stored

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qbe.errors import UsageError
-from qbe.index.ann import AUTO, AnnSettings
+from qbe.index.dense.ann import AUTO, AnnSettings
 from qbe.models.session import CPU, CUDA
 
 _CANDIDATES = ("stored", "ann", "nlist", "nprobe", "pq", "tune_recall", "ann_on_disk")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qbe.encode.parallel import ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
-from qbe.index.compare import COMPARISONS
+from qbe.index.dense.compare import COMPARISONS
 from qbe.index.index import Index
 from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
 from qbe.types import Facet, Hit, Match, Pools, Query

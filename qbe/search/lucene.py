@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qbe import _jvm
-from qbe.index.lexical import Postings
+from qbe.index.segments.lexical import Postings
 
 _BUILDING = threading.Lock()
 """pyjnius binds a method to the object on which it was last looked up, in whatever thread. So methods of a

@@ -53,8 +53,8 @@ def main(name: str, moment: str, arguments: list[str]) -> None:
 
         sys.addaudithook(hook)
 
-    from qbe.index import vectors
     from qbe.index.__main__ import main
+    from qbe.index.dense import vectors
 
     vectors.SHARD_PAPERS = SHARD_PAPERS
     main(arguments)

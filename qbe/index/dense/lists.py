@@ -1,0 +1,148 @@
+"""FAISS indexes of inverted lists: learned from a sample, filled in a stream, in memory or on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.index.dense.ann import IVF_OPQ_PQ, IVF_SQ, Plan
+from qbe.index.dense.stored import Vectors
+from qbe.index.dense.vectors import blocks
+
+LISTS = "faiss.lists"
+"""The lists of an index that keeps them on the disk, beside the index's other part."""
+
+SAMPLED = 64
+"""Vectors that the centroid of each list is learned from."""
+
+CODE_SAMPLED = 2**16
+"""Vectors that codes are learned from, at least (of as many as there are)."""
+
+ROTATION_ROUNDS = 10
+"""Rounds in which the rotation of OPQ and its codes are fitted to each other."""
+
+SHARD_ROWS = 2**20
+"""Vectors whose lists are held in memory at a time, where lists go to the disk."""
+
+
+def train_lists(vectors: Vectors, metric: int, plan: Plan) -> Any:
+    """An index without vectors, its centroids and codes learned from a sample that is drawn by seed."""
+    import faiss
+
+    dimension = vectors.shape[1]
+    index = ivf = _ivf(dimension, metric, plan)
+    if plan.kind == IVF_OPQ_PQ:
+        index = faiss.IndexPreTransform(_rotation(dimension, plan), ivf)
+    with accelerated(ivf):
+        index.train(_sample(vectors, plan))
+    return index
+
+
+def _ivf(dimension: int, metric: int, plan: Plan) -> Any:
+    import faiss
+
+    quantizer = faiss.IndexFlat(dimension, metric)
+    if plan.kind == IVF_SQ:
+        bits = faiss.ScalarQuantizer.QT_8bit
+        ivf = faiss.IndexIVFScalarQuantizer(quantizer, dimension, plan.nlist, bits, metric)
+    else:
+        kind = faiss.IndexIVFPQFastScan if plan.code_bits == 4 else faiss.IndexIVFPQ
+        parts = plan.parts
+        ivf = kind(quantizer, dimension, plan.nlist, parts, plan.code_bits, metric)
+        _learn(ivf.pq.cp, plan)
+        ivf.use_precomputed_table = -1  # by distance it would take more memory than all codes
+    _learn(ivf.cp, plan)
+    ivf.cp.spherical = metric == faiss.METRIC_INNER_PRODUCT
+    return ivf
+
+
+def _learn(clustering: Any, plan: Plan) -> None:
+    """How centroids are learned: by seed, from all that is given, which for small corpora is little."""
+    clustering.seed = plan.seed + 1
+    clustering.min_points_per_centroid = 1
+
+
+def _rotation(dimension: int, plan: Plan) -> Any:
+    import faiss
+
+    parts = plan.parts
+    rotation = faiss.OPQMatrix(dimension, parts, dimension)
+    rotation.pq = faiss.ProductQuantizer(dimension, parts, plan.code_bits)
+    _learn(rotation.pq.cp, plan)
+    rotation.niter = ROTATION_ROUNDS
+    rotation.max_train_points = CODE_SAMPLED
+    return rotation
+
+
+def _sample(vectors: Vectors, plan: Plan) -> NDArray[np.float32]:
+    """Vectors (n, dimension) drawn by seed, in the order of the index."""
+    count = min(len(vectors), max(SAMPLED * (plan.nlist or 0), CODE_SAMPLED))
+    rows = np.random.default_rng(plan.seed).choice(len(vectors), count, replace=False)
+    sample: NDArray[np.float32] = vectors[np.sort(rows)].astype(np.float32)
+    return sample
+
+
+@contextlib.contextmanager
+def accelerated(ivf: Any) -> Iterator[None]:
+    """While the block runs, the nearest centroids are found on a GPU, if FAISS has one: most of the work of
+    learning and filling lists.
+    """
+    import faiss
+
+    if not getattr(faiss, "get_num_gpus", int)():
+        yield
+        return
+    resources = faiss.StandardGpuResources()
+    ivf.quantizer = on_gpu = faiss.index_cpu_to_gpu(resources, 0, ivf.quantizer)
+    try:
+        yield
+    finally:
+        ivf.quantizer = own = faiss.index_gpu_to_cpu(on_gpu)
+        own.this.disown()
+        ivf.own_fields = True
+
+
+def fill(index: Any, vectors: Vectors) -> None:
+    """Add all vectors, in a stream."""
+    import faiss
+
+    with accelerated(faiss.extract_index_ivf(index)):
+        for block in blocks(vectors):
+            index.add(block)
+
+
+def fill_on_disk(index: Any, vectors: Vectors, folder: Path) -> None:
+    """Add all vectors to lists in a file of the folder.
+
+    Lists are made of SHARD_ROWS vectors at a time, written, and merged, so that each lies in one piece and
+    the file has the same bytes each time.
+    """
+    import faiss
+
+    ivf = faiss.extract_index_ivf(index)
+    shards: list[Path] = []
+    with accelerated(ivf):
+        for begin in range(0, len(vectors), SHARD_ROWS):
+            first = begin
+            for block in blocks(vectors[begin : begin + SHARD_ROWS]):
+                index.add_with_ids(block, np.arange(first, first + len(block)))
+                first += len(block)
+            shards.append(folder / f".{LISTS}.{len(shards)}.partial")
+            faiss.write_index(index, str(shards[-1]))
+            index.reset()
+    opened = [faiss.read_index(str(shard), faiss.IO_FLAG_MMAP) for shard in shards]
+    parts = faiss.InvertedListsPtrVector()
+    for shard in opened:
+        parts.push_back(faiss.extract_index_ivf(shard).invlists)
+    merged = faiss.OnDiskInvertedLists(ivf.nlist, ivf.code_size, str(folder / LISTS))
+    index.ntotal = ivf.ntotal = merged.merge_from_multiple(parts.data(), parts.size())
+    merged.filename = LISTS  # relative: an index may be moved
+    merged.this.disown()
+    ivf.replace_invlists(merged, True)
+    for path in shards:
+        path.unlink()

@@ -1,0 +1,181 @@
+"""The two forms in which vectors are stored: half precision, or bytes with a scale a vector."""
+
+from __future__ import annotations
+
+import io
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.encode.pooling import GRID
+from qbe.errors import IndexFormatError
+from qbe.index.dense.ann import FLOAT16, INT8
+from qbe.index.rows import StackedRows
+from qbe.models.convention import L2
+
+Half = NDArray[np.float16]
+
+LARGEST = 127
+"""The largest of the whole numbers that a byte holds with either sign."""
+
+KEPT_ROWS = 2**17
+"""Vectors gathered out of a large map until its pages are handed back (to the page cache, which keeps
+them). A page that is read brings up to 64 KiB of its neighbours into the process: a map of 2 GB would soon
+be resident as a whole; so some 20,000 papers are at a time, at most 1.2 GB."""
+
+LARGE_MAP = 2**30
+"""Bytes of a map from which on pages are handed back."""
+
+
+class Quantized:
+    """Vectors (n, dimension) as whole numbers ``codes`` (n, dimension) int8 times ``scales`` (n,) float16.
+
+    Used as an array where it matters: ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an
+    array (dimension,), ``astype`` all their numbers. These fit into single precision: a scale has 11 binary
+    digits, a code 7.
+    """
+
+    def __init__(self, codes: NDArray[np.int8], scales: Half, gathered: Gathered | None = None) -> None:
+        self.codes, self.scales, self._gathered = codes, scales, gathered
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, dimension)."""
+        return self.codes.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest type that holds the numbers."""
+        return np.dtype(np.float32)
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, int | np.integer):
+            return self.codes[rows] * self.scales[rows].astype(np.float32)
+        if self._gathered is not None and not isinstance(rows, slice):
+            self._gathered(len(rows))
+        return Quantized(self.codes[rows], self.scales[rows])
+
+    def astype(self, dtype: Any) -> NDArray[Any]:
+        """The numbers (n, dimension), exact in single and in double precision."""
+        numbers: NDArray[Any] = self.codes * self.scales.astype(np.float32)[:, None]
+        return numbers.astype(dtype, copy=False)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self.astype(np.float32 if dtype is None else dtype)
+
+
+Vectors = Half | Quantized | StackedRows
+"""Stored vectors, those of several segments stacked: all forms have ``len``, ``shape``, ``[rows]``,
+``[slice]``, ``[row]`` and ``astype``. Rows of stacked ones that are not all in half precision come in single
+precision, which holds the numbers of both forms.
+"""
+
+
+class Gathered:
+    """Hands the pages of a map back, each time that KEPT_ROWS more vectors were gathered from it."""
+
+    def __init__(self, mapped: mmap.mmap) -> None:
+        self._mapped, self._rows = mapped, 0
+
+    def __call__(self, rows: int) -> None:
+        """So many more are about to be gathered."""
+        self._rows += rows
+        if self._rows > KEPT_ROWS:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+            self._rows = rows
+
+
+def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
+    """The nearest whole numbers of vectors (n, dimension), the largest of each vector being LARGEST, and the
+    scale that is best for these: v . c / c . c, which has the least squared error for a vector v and codes c.
+
+    A scale is rounded to half precision, so that a vector's numbers, like those that half precision stores,
+    are multiples of 2 ** -24 where vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (see
+    `qbe.encode.pooling.stored`).
+    """
+    exact = np.asarray(vectors, dtype=np.float64)
+    steps = np.abs(exact).max(axis=1, keepdims=True) / LARGEST
+    codes = np.rint(exact / np.where(steps > 0, steps, 1)).astype(np.int8)
+    numbers = codes.astype(np.float64)
+    scales = (exact * numbers).sum(axis=1) / np.maximum((numbers * numbers).sum(axis=1), 1)
+    if similarity == L2:
+        scales = np.where(scales > 0, np.maximum(np.round(scales * GRID), 1) / GRID, 0)
+    return Quantized(codes, scales.astype(np.float16))
+
+
+def scales_file(name: str) -> str:
+    """The file of the scales that belong to a file of codes."""
+    return name.replace(".npy", ".scales.npy")
+
+
+@contextmanager
+def vector_file(
+    folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str
+) -> Iterator[Callable[[Half | Quantized], None]]:
+    """Write ``name`` (and its scales) as a stream; gives a function that takes the next vectors, of which
+    quantized ones are written as they are.
+
+    Plain writes, not a memory map: on a full disk they fail, where a map would kill. ``shape`` is that of the
+    whole, ``stored`` one of `qbe.index.dense.ann.STORED`.
+    """
+    with ExitStack() as stack:
+        stream = stack.enter_context((folder / name).open("wb"))
+        if stored == FLOAT16:
+            stream.write(npy_header(shape, np.dtype(np.float16)))
+            yield lambda block: _write(stream, block.astype(np.float16))
+            return
+        scales = stack.enter_context((folder / scales_file(name)).open("wb"))
+        stream.write(npy_header(shape, np.dtype(np.int8)))
+        scales.write(npy_header(shape[:1], np.dtype(np.float16)))
+
+        def write(block: Half | Quantized) -> None:
+            found = block if isinstance(block, Quantized) else quantized(block, similarity)
+            _write(stream, found.codes)
+            _write(scales, found.scales)
+
+        yield write
+
+
+def _write(stream: Any, array: NDArray[Any]) -> None:
+    stream.write(array.tobytes())
+
+
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """The header of a ``.npy`` file."""
+    header = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, description)
+    return header.getvalue()
+
+
+def open_vectors(folder: Path, name: str, stored: str) -> Vectors:
+    """Vectors of an index, memory-mapped (their scales are read).
+
+    Raises IndexFormatError where the file is of another form than ``stored``.
+    """
+    path = folder / name
+    try:
+        array = np.load(path, mmap_mode="r")
+        if array.dtype != np.dtype(stored) or array.ndim != 2:
+            raise ValueError(f"{array.dtype} {array.shape}")
+        if stored != INT8:
+            half: Half = array
+            return half
+        scales = np.load(folder / scales_file(name))
+        if scales.dtype != np.float16 or scales.shape != array.shape[:1]:
+            raise ValueError(f"scales {scales.dtype} {scales.shape}")
+    except (ValueError, EOFError) as error:
+        raise IndexFormatError(
+            f"{path}: expected vectors stored as {stored}, found {error}; the index is damaged: build it "
+            "again"
+        ) from error
+    large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
+    return Quantized(array, scales, Gathered(array._mmap) if large else None)

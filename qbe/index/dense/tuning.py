@@ -1,0 +1,174 @@
+"""Parameters chosen by measurement: the cheapest whose best papers are those of exhaustive search."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.index.dense.ann import BY_PRODUCT, AnnSettings, Plan, check_pq, plan
+from qbe.index.dense.exhaustive import Asked, best_papers, draw_queries
+from qbe.index.dense.neighbours import nearer
+from qbe.index.dense.neighbours_build import built, metric_of
+from qbe.index.dense.stored import Quantized, Vectors
+from qbe.index.papers import PaperLayout
+
+log = logging.getLogger(__name__)
+
+TOP = 20
+"""Papers of each query that are to be those of exhaustive search, each in its place."""
+
+QUERIES = 200
+"""Queries drawn from the index."""
+
+REFERENCE = 5 * TOP
+"""Papers of exhaustive search that are known; a place that none of them takes is lost."""
+
+DEPTHS = (100, 200, 500, 1000, 2000)
+"""Sentences brought for each sentence of a query."""
+
+GATHERED = 10
+"""A byte gathered from here and there takes as long as so many read in order."""
+
+MANY_SENTENCES = 1_000_000
+"""Above, an index is built with the usual number of lists only: it would take minutes for each."""
+
+
+class Trial(NamedTuple):
+    """What was tried: ``recall`` is the share of exhaustive search's TOP papers that were found, ``same`` the
+    share of places that hold the same paper, ``cost`` the bytes read a query (those gathered, to score
+    candidates exactly, weighed by GATHERED): unlike seconds the same each time.
+    """
+
+    nlist: int
+    pq: int | None
+    nprobe: int
+    depth: int
+    recall: float
+    same: float
+    cost: int
+
+
+class Tuned(NamedTuple):
+    """The plan chosen, its index, and all trials."""
+
+    plan: Plan
+    index: Any
+    trials: list[Trial]
+
+
+def tune(
+    vectors: Vectors,
+    layout: PaperLayout,
+    similarity: str,
+    settings: AnnSettings,
+    threads: int,
+    folder: Path | None = None,
+) -> Tuned:
+    """Try plans, from short codes to long ones; the first length that reaches ``settings.tune_recall`` (as
+    the share of places of the best papers) is taken, with the cheapest of its plans. Where none does, the
+    best one is taken, with a warning. Lists go to a file in ``folder``, if one is given.
+    """
+    target = settings.tune_recall
+    assert target is not None
+    asked = draw_queries(layout, QUERIES, seed=0)
+    reference = best_papers(vectors, layout.starts, asked, REFERENCE, similarity)
+    trials: list[Trial] = []
+    chosen: tuple[tuple[Any, ...], Plan, Any] | None = None
+    for pq, plans in _ladder(settings, *vectors.shape):
+        for one in plans:
+            index = built(vectors, metric_of(similarity), one, threads)
+            made = list(_trials(index, one, vectors, layout.starts, asked, reference))
+            trials += made
+            best = min(made, key=lambda trial: _rank(trial, target))
+            if chosen is None or _rank(best, target) < chosen[0]:
+                fitted = dataclasses.replace(one, nprobe=best.nprobe, depth=best.depth)
+                chosen = _rank(best, target), fitted, index
+        if chosen is not None and not chosen[0][0]:
+            break
+        log.info("codes of %s bytes do not reach %g", pq, target)
+    assert chosen is not None
+    rank, fitted, index = chosen
+    if rank[0]:
+        log.warning(
+            "expected the best %d papers of exhaustive search for %g of places, found %.4f at best; give "
+            "--pq of more bytes, or --ann ivf-sq or flat",
+            *(TOP, target, -rank[1]),
+        )
+    if folder is not None:
+        index = built(vectors, metric_of(similarity), fitted, threads, folder)
+    return Tuned(fitted, index, trials)
+
+
+def _rank(trial: Trial, target: float) -> tuple[Any, ...]:
+    """Lower is better: of trials that reach the target the cheapest, of others the best."""
+    missed = trial.same < target
+    return (missed, -trial.same if missed else trial.cost, trial.cost)
+
+
+def _ladder(settings: AnnSettings, sentences: int, dimension: int) -> Iterator[tuple[int | None, list[Plan]]]:
+    """Plans to build, by lengths of codes, the shortest first."""
+    usual = plan(dataclasses.replace(settings, nprobe=1, tune_recall=None), sentences, dimension)
+    assert usual.nlist is not None
+    lists = [usual.nlist]
+    if settings.nlist is None and sentences <= MANY_SENTENCES:
+        lists = [n for n in (usual.nlist // 2, usual.nlist, usual.nlist * 2) if 1 <= n <= sentences]
+    codes: list[int | None] = [usual.pq]
+    if usual.kind in BY_PRODUCT and settings.pq is None:
+        codes = [dimension // (2 * part) for part in (4, 3, 2) if dimension % (2 * part) == 0] or codes
+    for pq in codes:
+        plans = [dataclasses.replace(usual, nlist=nlist, pq=pq) for nlist in lists]
+        if pq is not None:
+            check_pq(plans[0], sentences, dimension)
+        yield pq, plans
+
+
+def _trials(
+    index: Any, plan: Plan, vectors: Vectors, starts: NDArray[np.int64], asked: Asked, reference: Any
+) -> Iterator[Trial]:
+    """Every number of lists read, in powers of two, with every depth."""
+    import faiss
+
+    ivf = faiss.extract_index_ivf(index)
+    queries = np.concatenate([vectors[rows].astype(np.float32) for rows in asked.sentences])
+    bounds = np.append(asked.starts, len(queries))
+    width = vectors.shape[1] * (1 if isinstance(vectors, Quantized) else 2)
+    assert plan.nlist is not None
+    nprobe = 1
+    while True:
+        ivf.nprobe = nprobe
+        distances, positions = index.search(queries, min(max(DEPTHS) + 1, index.ntotal))
+        scanned = nprobe * index.ntotal / plan.nlist * ivf.code_size + plan.nlist * ivf.d * 4
+        for depth in DEPTHS:
+            brought = nearer(distances, positions, depth)
+            papers = np.where(brought < 0, -1, np.searchsorted(starts, brought, side="right") - 1)
+            found = [np.unique(papers[a:b]) for a, b in pairwise(bounds.tolist())]
+            gathered = sum(len(one) for one in found) * index.ntotal / (len(starts) - 1) * width
+            cost = (scanned * len(queries) + GATHERED * gathered) / len(found)
+            yield Trial(plan.nlist, plan.pq, nprobe, depth, *agreement(found, reference), round(cost))
+        if nprobe == plan.nlist:
+            return
+        nprobe = min(2 * nprobe, plan.nlist)
+
+
+def agreement(found: list[NDArray[np.int64]], reference: NDArray[np.int64]) -> tuple[float, float]:
+    """Recall of the TOP reference papers among the papers found (candidates, ascending or not), and the share
+    of places of the TOP that hold the same paper once the candidates stand in the reference's order.
+
+    ``reference`` (queries, more than TOP) has the best papers, -1 where there are fewer.
+    """
+    recalled = same = places = 0
+    for papers, best in zip(found, reference, strict=True):
+        best = best[best >= 0]
+        top = best[:TOP]
+        kept = best[np.isin(best, papers)][: len(top)]
+        places += len(top)
+        recalled += int(np.isin(top, papers).sum())
+        same += int((kept == top[: len(kept)]).sum())
+    return recalled / max(places, 1), same / max(places, 1)

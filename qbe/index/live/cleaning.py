@@ -1,0 +1,77 @@
+"""Removing what a commit does not name: debris of killed writers, segments that no reader holds any more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path, PurePosixPath
+
+from qbe.files import exclusively
+from qbe.index.building.unfinished import STATE
+from qbe.index.manifest import MANIFEST
+from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, read_commit
+
+SUPERSEDED = "superseded.json"
+"""What the manifest of the first segment is called while its files are removed."""
+
+
+def clean(folder: Path) -> None:
+    """Remove from an index all that its commit does not name and no reader holds; only the writer may.
+
+    What cannot be removed, held or not, stays for the next writer. Raises IndexFormatError where the commit
+    is damaged.
+    """
+    commit = read_commit(folder)
+    segments = {ROOT} if commit is None else {segment.name for segment in commit.segments}
+    deletions = set() if commit is None else {one.deletions.file for one in commit.segments if one.deletions}
+    with contextlib.suppress(OSError):
+        for path in folder.glob(f".{COMMIT}.*.partial"):
+            path.unlink()
+        for path in (folder / DELETED).glob("*"):
+            if f"{DELETED}/{path.name}" not in deletions:
+                path.unlink()
+        for path in (folder / SEGMENTS).glob("*"):
+            if f"{SEGMENTS}/{path.name}" not in segments:
+                _remove(path)
+        if ROOT not in segments:
+            _remove_root(folder)
+    for name in (DELETED, SEGMENTS):
+        with contextlib.suppress(OSError):  # not empty, or not there
+            (folder / name).rmdir()
+
+
+def _remove(path: Path) -> None:
+    """Remove a segment's folder, unless a reader holds it; its manifest goes first, so that none can."""
+    manifest = path / MANIFEST
+    if manifest.exists():  # not in the folder of an unfinished one
+        with exclusively(manifest) as alone:
+            if not alone:
+                return
+            manifest.unlink()
+    shutil.rmtree(path)
+
+
+def _remove_root(folder: Path) -> None:
+    """Remove the files of the segment that is the index folder itself, and no others, unless it is held.
+
+    Its manifest, which lists them, is renamed first, so that no reader can hold it, and goes last, so that
+    a killed writer's successor knows what is left.
+    """
+    manifest, list_of_files = folder / MANIFEST, folder / SUPERSEDED
+    if manifest.exists():
+        with exclusively(manifest) as alone:
+            if not alone:
+                return
+            manifest.rename(list_of_files)
+    if not list_of_files.exists():
+        return
+    for name in [*json.loads(list_of_files.read_text())["files"], STATE]:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or path.parts[0] in (SEGMENTS, DELETED):
+            continue
+        (folder / path).unlink(missing_ok=True)
+        for parent in path.parents[:-1]:
+            with contextlib.suppress(OSError):  # not empty, or gone
+                (folder / parent).rmdir()
+    list_of_files.unlink()

@@ -1,0 +1,118 @@
+"""One write to an index: alone, from one commit to the next, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from qbe.errors import IndexBuildError
+from qbe.files import atomic_file, lock, output_error, sync
+from qbe.index.live.cleaning import clean
+from qbe.index.rows import Rows
+from qbe.index.segments.combined import counts_of, live_counts, live_predictions, minus
+from qbe.index.segments.commit import DELETED, Commit, Deletions, Segment, deletions_name, write_commit
+from qbe.index.segments.snapshot import Part, Snapshot, open_snapshot
+
+log = logging.getLogger(__name__)
+
+MANY_SEGMENTS = 16
+"""Beyond this number a writer advises to compact: each segment is searched by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did, in papers, and what the index is since: how many ``papers`` it has alive in how many
+    ``segments``, and its ``generation``. ``replaced`` papers are counted neither as ``added`` nor as
+    ``deleted``.
+    """
+
+    added: int
+    replaced: int
+    deleted: int
+    papers: int
+    segments: int
+    generation: int
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[Snapshot]:
+    """The newest commit of an index, while no other process writes to it or builds it anew.
+
+    Before and after the block what no commit names is removed, as far as no reader holds it. Raises
+    IndexFormatError for a folder that is no sound index, IndexBuildError where another process is at it,
+    OutputError where it cannot be written.
+    """
+    open_snapshot(folder).close()  # no lock is made beside what is no index
+    with lock(folder.parent / f".{folder.name}.lock") as alone:
+        if not alone:
+            raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")
+        clean(folder)
+        try:
+            with contextlib.closing(open_snapshot(folder)) as snapshot:
+                yield snapshot
+        except OSError as error:
+            raise output_error(folder, error) from error
+        finally:
+            clean(folder)
+
+
+def resolved(folder: str | Path) -> Path:
+    """The folder as its lock knows it: "." has no name, and a link must stay."""
+    return Path(os.path.realpath(folder))
+
+
+def without(folder: Path, snapshot: Snapshot, rows: Rows) -> list[Segment]:
+    """The segments of the next commit, where the papers of these rows (n,) are dead too.
+
+    The dead rows of a segment are written to a file, which is on the disk when this returns. A segment
+    without any other paper is left out.
+    """
+    segments = []
+    first = 0
+    for part in snapshot.parts:
+        inside = np.unique(rows[(rows >= first) & (rows < first + part.papers)]) - first
+        first += part.papers
+        if not len(inside):
+            segments.append(part.segment)
+        elif len(part.dead) + len(inside) < part.papers:
+            deletions = _delete(folder, part, inside, snapshot.generation + 1)
+            segments.append(Segment(part.segment.name, part.segment.digest, deletions))
+    return segments
+
+
+def _delete(folder: Path, part: Part, rows: Rows, generation: int) -> Deletions:
+    name = deletions_name(part.segment.name, generation)
+    content = io.BytesIO()
+    np.save(content, np.sort(np.concatenate([part.dead, rows])))
+    with atomic_file(folder / name) as stream:
+        stream.write(content.getvalue())
+    sync(folder / DELETED)
+    corpus, tagger = counts_of(part, rows)
+    predictions = live_predictions(part)
+    return Deletions(
+        name,
+        hashlib.sha256(content.getvalue()).hexdigest(),
+        minus(live_counts(part), corpus),
+        None if predictions is None or tagger is None else minus(predictions, tagger),
+    )
+
+
+def commit(folder: Path, snapshot: Snapshot, segments: Sequence[Segment]) -> int:
+    """Make these segments the index's; returns the new generation."""
+    if len(segments) > MANY_SEGMENTS:
+        log.warning(
+            "%s: %d segments, each of which is searched by itself; make them one with --compact",
+            folder,
+            len(segments),
+        )
+    generation = snapshot.generation + 1
+    write_commit(folder, Commit(generation, segments))
+    return generation

@@ -1,0 +1,123 @@
+"""A part of an index: the papers and encoded shards of every n-th shard, made apart from the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbe.corpus.jsonl import dump_record
+from qbe.corpus.record import paper_to_record
+from qbe.errors import IndexFormatError
+from qbe.files import write_text
+from qbe.index.dense import vectors
+from qbe.index.manifest import PART
+from qbe.types import Paper
+
+PART_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part ``number`` (from 1) of ``count``: it has shard number - 1, that plus count, and so on.
+
+    Shards are those of a whole build (`qbe.index.dense.vectors.SHARD_PAPERS` papers each), so that parts
+    are of like size, need not know the length of the corpus, and hold what a whole build would have encoded.
+    """
+
+    number: int
+    count: int
+
+    def has(self, row: int) -> bool:
+        """Whether the part holds a row of the corpus."""
+        return row // vectors.SHARD_PAPERS % self.count == self.number - 1
+
+    def place(self, first: int) -> int:
+        """The first row, in the corpus, of the shard that begins at a row of the part."""
+        shard = first // vectors.SHARD_PAPERS
+        return (shard * self.count + self.number - 1) * vectors.SHARD_PAPERS
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+class Selection:
+    """The papers of a part, out of the whole corpus, which ``corpus`` describes when it has passed."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._count, self._digest = 0, hashlib.sha256()
+
+    def of(self, papers: Iterable[Paper]) -> Iterator[Paper]:
+        """Pass the part's own papers through."""
+        for row, paper in enumerate(papers):
+            self._count += 1
+            self._digest.update(dump_record(paper_to_record(paper)))
+            if self._part.has(row):
+                yield paper
+
+    @property
+    def corpus(self) -> dict[str, Any]:
+        """Number of all papers, and the digest that an index of them states."""
+        return {"papers": self._count, "sha256": self._digest.hexdigest()}
+
+
+@dataclass(frozen=True, slots=True)
+class PartCard:
+    """What a part states of itself.
+
+    ``part`` is its number and the count of parts, ``shard_papers`` the papers a shard, ``settings`` those of
+    the build, ``corpus`` the number of papers of the whole corpus and the digest of their records, ``counts``
+    what the part has of it, ``encoder`` and ``tagger`` their identities (the latter None where nothing was
+    tagged), ``files`` size and SHA-256 of every file, and ``digest`` one SHA-256 over all of this.
+    """
+
+    part: Part
+    shard_papers: int
+    settings: Mapping[str, Any]
+    corpus: Mapping[str, Any]
+    counts: Mapping[str, int]
+    encoder: Mapping[str, Any]
+    tagger: Mapping[str, str] | None
+    files: Mapping[str, Mapping[str, Any]]
+    digest: str = ""
+    format: int = PART_FORMAT
+
+    def sealed(self) -> PartCard:
+        """The card with its digest."""
+        record = {**dataclasses.asdict(self), "digest": ""}
+        text = json.dumps(record, sort_keys=True)
+        return dataclasses.replace(self, digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def write_part(folder: Path, card: PartCard) -> None:
+    """Write a card into a part that is being made."""
+    write_text(folder / PART, json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+
+
+def read_part(folder: Path) -> PartCard:
+    """Read and check the card of a part; raises IndexFormatError where it is none, or was changed."""
+    path = folder / PART
+    try:
+        record = json.loads(path.read_text())
+        if record.get("format") != PART_FORMAT:
+            raise ValueError(f"format {record.get('format')}")
+        card = PartCard(**{**record, "part": Part(**record["part"])})
+    except OSError as error:
+        raise IndexFormatError(
+            f"{folder}: expected a part of an index with a {PART}, found {error.strerror or error}; build "
+            "one with: python -m qbe.index --part"
+        ) from error
+    except (AttributeError, ValueError, TypeError, KeyError) as error:
+        raise IndexFormatError(
+            f"{path}: expected the card of a part, found {error!r}; build the part again"
+        ) from error
+    if card.sealed().digest != card.digest:
+        raise IndexFormatError(
+            f"{path}: expected the digest {card.digest[:12]}, found another; build the part again"
+        )
+    return card

@@ -1,0 +1,1 @@
+"""An index of several segments, read as one: which there are by a commit, and each side over all of them."""

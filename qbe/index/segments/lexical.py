@@ -1,0 +1,60 @@
+"""The Lucene side of an index opened for searching, over one segment or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbe import _jvm
+from qbe.errors import IndexFormatError
+from qbe.index.postings import LUCENE
+from qbe.index.rows import Rows, starts_of
+from qbe.index.segments.snapshot import Part
+from qbe.index.segments.views import Papers, PaperStores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Postings:
+    """The postings of all segments as one ``reader``, with the BM25 parameters ``k1`` and ``b``.
+
+    Lucene's ``MultiReader`` sums the statistics of all, so that scores are those of an index built in one go.
+    Dead papers still count in them, as documents that Lucene itself deleted do until they are merged away.
+    ``starts`` (segments + 1,) says where the documents of each segment begin, which has as many as papers;
+    ``dead`` has the ids of its dead ones.
+    """
+
+    reader: Any
+    k1: float
+    b: float
+    starts: Rows
+    dead: Sequence[frozenset[str]]
+
+    def close(self) -> None:
+        """Close the readers of all segments."""
+        self.reader.close()
+
+
+def open_postings(parts: Sequence[Part], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
+    """The postings of an index, with the parameters of its manifest; the caller closes them.
+
+    Raises IndexFormatError where they are damaged.
+    """
+    joined = _jvm.java_class("org.apache.lucene.index.MultiReader")  # where there is no Java it says so
+    readers = [_opened(part.path / LUCENE) for part in parts]
+    reader = readers[0] if len(readers) == 1 else joined(readers, True)
+    starts, dead = starts_of([len(papers)]), [frozenset[str]()]
+    if isinstance(papers, PaperStores):
+        starts, dead = papers.starts, papers.dead_ids
+    return Postings(reader, lucene["k1"], lucene["b"], starts, dead)
+
+
+def _opened(folder: Path) -> Any:
+    try:
+        return _jvm.open_lucene(folder)
+    except Exception as error:
+        raise IndexFormatError(
+            f"{folder}: expected a Lucene index, found {_jvm.java_message(error)}; "
+            "the index is damaged: build it again"
+        ) from error

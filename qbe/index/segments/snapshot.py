@@ -1,0 +1,131 @@
+"""The segments of an index as of one commit, held so that no writer removes them."""
+
+from __future__ import annotations
+
+import io
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import IndexFormatError
+from qbe.files import hold
+from qbe.index.manifest import MANIFEST, Manifest, read_manifest
+from qbe.index.segments.commit import COMMIT, ROOT, Commit, Segment, read_commit
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A segment of an index: its folder, its own manifest, and its dead rows (n,), ascending."""
+
+    path: Path
+    segment: Segment
+    manifest: Manifest
+    dead: Rows
+
+    @property
+    def papers(self) -> int:
+        """How many papers it holds, dead ones included."""
+        papers: int = self.manifest.corpus["papers"]
+        return papers
+
+
+class Snapshot:
+    """The parts of an index as of one commit; until it is closed no writer removes what they need."""
+
+    def __init__(self, generation: int, parts: Sequence[Part], held: Sequence[int]) -> None:
+        """``held`` are the descriptors whose locks are let go of at the end."""
+        self.generation, self.parts = generation, parts
+        self._release = weakref.finalize(self, _release, held)
+
+    def close(self) -> None:
+        """Let go of the segments."""
+        self._release()
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is one segment without dead papers."""
+        return len(self.parts) == 1 and not len(self.parts[0].dead)
+
+
+def _release(held: Sequence[int]) -> None:
+    for descriptor in held:
+        os.close(descriptor)
+
+
+def open_snapshot(folder: Path) -> Snapshot:
+    """The newest commit of an index and its segments, which are held from here on.
+
+    Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged.
+    """
+    commit = read_commit(folder)
+    while True:
+        held: list[int] = []
+        try:
+            return _opened(folder, commit, held)
+        except OSError as error:
+            _release(held)
+            # A segment that is gone, or going, was superseded between the reading of the commit and here.
+            newer = read_commit(folder)
+            if newer == commit:
+                raise _missing(folder, error) from error
+            commit = newer
+        except BaseException:
+            _release(held)
+            raise
+
+
+def _opened(folder: Path, commit: Commit | None, held: list[int]) -> Snapshot:
+    """The snapshot of a commit; descriptors are added to ``held``. Raises OSError for what is not there."""
+    if commit is None:
+        if not (folder / MANIFEST).is_file():
+            if read_commit(folder) is not None:
+                raise FileNotFoundError  # the first segment was superseded just now
+            read_manifest(folder)  # says what is wrong with the folder
+        held.append(hold(folder / MANIFEST))
+        manifest = read_manifest(folder)
+        segment = Segment(ROOT, manifest.digest)
+        return Snapshot(0, [Part(folder, segment, manifest, np.zeros(0, np.int64))], held)
+    for segment in commit.segments:
+        held.append(hold(folder / segment.name / MANIFEST))  # noqa: PERF401  (known even if the next fails)
+    return Snapshot(commit.generation, [_part(folder, segment) for segment in commit.segments], held)
+
+
+def _part(folder: Path, segment: Segment) -> Part:
+    path = folder / segment.name
+    manifest = read_manifest(path)
+    if manifest.digest != segment.digest:
+        raise IndexFormatError(
+            f"{path}: expected the segment {segment.digest[:12]} of {folder / COMMIT}, found "
+            f"{manifest.digest[:12]}; put back a whole copy of the index, or build it again"
+        )
+    return Part(path, segment, manifest, _dead_rows(folder, segment, manifest))
+
+
+def _dead_rows(folder: Path, segment: Segment, manifest: Manifest) -> Rows:
+    """The dead rows of a segment, read at once: a later commit has other files."""
+    if segment.deletions is None:
+        return np.zeros(0, np.int64)
+    path = folder / segment.deletions.file
+    content = path.read_bytes()
+    if sha256(content).hexdigest() != segment.deletions.sha256:
+        raise IndexFormatError(
+            f"{path}: expected the deleted rows of {manifest.corpus['papers']} papers, found other bytes; "
+            "put back a whole copy of the index, or build it again"
+        )
+    rows: Rows = np.load(io.BytesIO(content))
+    return rows
+
+
+def _missing(folder: Path, error: OSError) -> IndexFormatError:
+    return IndexFormatError(
+        f"{error.filename or folder}: expected a file that {folder / COMMIT} names, found "
+        f"{error.strerror or 'none'}; put back a whole copy of the index, or build it again"
+    )

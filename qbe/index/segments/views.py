@@ -1,0 +1,134 @@
+"""What an index reads, over one segment or several: its papers, their layout and vectors.
+
+One segment without dead papers is read as it is. Rows run through several segments in order; dead papers keep
+their rows and are never found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qbe.errors import PaperNotFoundError
+from qbe.index.manifest import stored_as
+from qbe.index.papers import PaperLayout, PaperStore
+from qbe.index.rows import Rows, StackedRows, live_rows, sentence_rows, starts_of
+from qbe.index.segments.snapshot import Part
+from qbe.types import FacetProbabilities, Paper
+
+if TYPE_CHECKING:
+    from qbe.index.dense.stored import Vectors
+
+
+class PaperStores:
+    """The papers of several segments, found by row or by id, with or without ``predictions`` (see
+    `qbe.index.papers.PaperStore`).
+    """
+
+    def __init__(self, parts: Sequence[Part], predictions: bool = True) -> None:
+        self._stores = [PaperStore(part.path, predictions) for part in parts]
+        self._dead = [part.dead for part in parts]
+        self.starts = starts_of([part.papers for part in parts])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1]) - sum(map(len, self._dead))
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Paper ids by row, those of dead papers included."""
+        return [paper_id for store in self._stores for paper_id in store.ids]
+
+    @cached_property
+    def dead_ids(self) -> list[frozenset[str]]:
+        """Ids of the dead papers of each segment; a later segment may hold a living one of the same id."""
+        pairs = zip(self._stores, self._dead, strict=True)
+        return [frozenset(store.ids[row] for row in rows.tolist()) for store, rows in pairs]
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        ids = self.ids
+        return {ids[row]: row for row in self.live.tolist()}
+
+    @cached_property
+    def live(self) -> Rows:
+        """The rows of the papers that are not dead."""
+        dead = [rows + start for rows, start in zip(self._dead, self.starts[:-1], strict=True)]
+        return live_rows(int(self.starts[-1]), np.concatenate(dead))
+
+    def row(self, paper_id: str) -> int:
+        """The row of a paper; raises PaperNotFoundError."""
+        row = self.find(paper_id)
+        if row is None:
+            raise PaperNotFoundError(
+                f"expected the id of one of the {len(self)} papers of the index, found {paper_id!r}; check it"
+            )
+        return row
+
+    def find(self, paper_id: str) -> int | None:
+        """The row of a paper, or None where the index has none of that id, or a dead one."""
+        return self._rows.get(paper_id)
+
+    def __getitem__(self, row: int) -> Paper:
+        part = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self._stores[part][row - int(self.starts[part])]
+
+    def read_from(self, row: int) -> Iterator[Paper]:
+        """The papers that are not dead, from a row on, in order."""
+        for store, start, dead in zip(self._stores, self.starts[:-1].tolist(), self._dead, strict=True):
+            if row < start + len(store):
+                first, skipped = max(row - start, 0), set(dead.tolist())
+                papers = enumerate(store.read_from(first), first)
+                yield from (paper for place, paper in papers if place not in skipped)
+
+    def layout(self) -> PaperLayout:
+        """The layouts of all segments as one, dead papers included."""
+        return joined([store.layout() for store in self._stores])
+
+
+Papers = PaperStore | PaperStores
+
+
+def joined(layouts: Sequence[PaperLayout]) -> PaperLayout:
+    """Layouts laid end to end; sentences of those without probabilities get zeros beside those with."""
+    firsts = starts_of([len(layout.facets) for layout in layouts])[:-1]
+    pairs = zip(layouts, firsts, strict=True)
+    starts = [np.zeros(1, np.int64), *(layout.starts[1:] + first for layout, first in pairs)]
+    probabilities = None
+    if any(layout.probabilities is not None for layout in layouts):
+        probabilities = np.concatenate([_probabilities(layout) for layout in layouts])
+    facets = np.concatenate([layout.facets for layout in layouts])
+    return PaperLayout(np.concatenate(starts), facets, probabilities)
+
+
+def _probabilities(layout: PaperLayout) -> np.ndarray[tuple[int, int], np.dtype[np.float16]]:
+    if layout.probabilities is not None:
+        return layout.probabilities
+    return np.zeros((len(layout.facets), len(FacetProbabilities._fields)), np.float16)
+
+
+def take(layout: PaperLayout, papers: Rows) -> PaperLayout:
+    """The layout of some papers alone, in the order of their rows."""
+    rows = sentence_rows(layout.starts, papers)
+    probabilities = None if layout.probabilities is None else layout.probabilities[rows]
+    counts = (layout.starts[papers + 1] - layout.starts[papers]).tolist()
+    return PaperLayout(starts_of(counts), layout.facets[rows], probabilities)
+
+
+def open_papers(parts: Sequence[Part]) -> Papers:
+    """The papers of an index."""
+    if len(parts) == 1 and not len(parts[0].dead):
+        return PaperStore(parts[0].path)
+    return PaperStores(parts)
+
+
+def open_vectors(parts: Sequence[Part]) -> tuple[Vectors, Vectors]:
+    """Sentence vectors and whole-paper vectors of an index, memory-mapped, by row, dead papers included."""
+    from qbe.index.dense.vectors import read_vectors
+
+    pairs = [read_vectors(part.path, stored_as(part.manifest)) for part in parts]
+    if len(pairs) == 1:
+        return pairs[0]
+    return StackedRows([pair[0] for pair in pairs]), StackedRows([pair[1] for pair in pairs])
