@@ -13,10 +13,10 @@ from transformers import BertModel
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.models.encoder_files import resolve_encoder
-from qbe.train.facet_encoder import Sources, make_facet_encoder
+from qbe.train.facet_encoder.matching_figures import Figures, measure, significance
+from qbe.train.facet_encoder.training import Sources, make_facet_encoder
+from qbe.train.facet_encoder.trunk import encoder_weights
 from qbe.train.graded_pairs import GradedPair
-from qbe.train.matching_figures import Figures, measure, significance
-from qbe.train.trunk import encoder_weights
 from qbe.train.weights import copied
 
 SEEDS = (0, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qbe.rerank.late_interaction import FEATURES, Vectors, features, score, similarities
-from qbe.train.reranker_network import FEATURES as LEARNED
+from qbe.train.reranker.network import FEATURES as LEARNED
 
 
 def vectors(

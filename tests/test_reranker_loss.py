@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.train.reranker_loss import LOSSES, MARGIN, RELEVANT, logistic, margin, margin_mse
+from qbe.train.reranker.loss import LOSSES, MARGIN, RELEVANT, logistic, margin, margin_mse
 
 SCORES, GRADES = [1.0, 0.0, 2.0], [3.0, 1.0, 0.0]
 """The first candidate is 1 above the second and 1 below the third; the second is 2 below the third."""

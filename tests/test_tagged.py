@@ -7,7 +7,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
-from qbe.train.tagged import tagged
+from qbe.train.reranker.tagged import tagged
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from qbe.errors import ModelError
 from qbe.export.encoder import export_encoder
 from qbe.models.tagger_files import TAGGER_CARD
 from qbe.tag.tagger import Tagger
-from qbe.train import tagger_measure
-from qbe.train.csabstruct import LABELS, SPLITS, read_csabstruct
-from qbe.train.tagger_measure import admit, measure
+from qbe.train.tagger import measure as tagger_measure
+from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
+from qbe.train.tagger.measure import admit, measure
 
 
 @pytest.fixture(scope="module")

@@ -38,18 +38,19 @@ from qbe.models.convention import Convention
 from qbe.models.encoder_files import resolve_encoder
 from qbe.rerank.sinkhorn import sinkhorn
 from qbe.search.searcher import Searcher
-from qbe.train import encoder_loss, encoder_recipe
 from qbe.train.__main__ import main, parser
-from qbe.train.alignment import aligned
-from qbe.train.cocitations import Cocitation, read_citing_sentences, read_cocitations
-from qbe.train.encoder_batches import Pair, Reader, draw_negatives
-from qbe.train.encoder_data import hold_out
-from qbe.train.encoder_fit import Fit
-from qbe.train.encoder_loss import OBJECTIVES, Triplets, Vectors
-from qbe.train.encoder_network import EncoderNetwork
-from qbe.train.encoder_options import recipe
-from qbe.train.encoder_recipe import Recipe, Schedule, Settings
-from qbe.train.transport import transport
+from qbe.train.encoder import loss as encoder_loss
+from qbe.train.encoder import recipe as encoder_recipe
+from qbe.train.encoder.alignment import aligned
+from qbe.train.encoder.batches import Pair, Reader, draw_negatives
+from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
+from qbe.train.encoder.data import hold_out
+from qbe.train.encoder.fit import Fit
+from qbe.train.encoder.loss import OBJECTIVES, Triplets, Vectors
+from qbe.train.encoder.network import EncoderNetwork
+from qbe.train.encoder.options import recipe
+from qbe.train.encoder.recipe import Recipe, Schedule, Settings
+from qbe.train.encoder.transport import transport
 from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import copied
 from qbe.types import Paper, Query, Sentence

@@ -30,8 +30,7 @@ from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
 from qbe.train.__main__ import main, parser
 from qbe.train.graded_pairs import GradedPair, papers_of
-from qbe.train.reranker import Recipe, Sources, train_rerankers
-from qbe.train.reranker_fit import (
+from qbe.train.reranker.fit import (
     Papers,
     Schedule,
     correlation,
@@ -41,9 +40,10 @@ from qbe.train.reranker_fit import (
     thinned,
     with_weights,
 )
-from qbe.train.reranker_loss import LOSSES
-from qbe.train.reranker_network import FACETS, Network
-from qbe.train.reranker_reading import Reading, collect, read
+from qbe.train.reranker.loss import LOSSES
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.reading import Reading, collect, read
+from qbe.train.reranker.training import Recipe, Sources, train_rerankers
 from qbe.types import Facet, Paper, Query, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -667,7 +667,7 @@ def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights
 
 
 def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weights, tmp_path, monkeypatch):
-    from qbe.train import reranker
+    from qbe.train.reranker import training as reranker
 
     def refused(*_):
         raise ModelError("no export")
@@ -690,7 +690,7 @@ def calls(monkeypatch, trained):
         found.append((arguments, options))
         return trained[1]
 
-    monkeypatch.setattr("qbe.train.reranker.train_rerankers", called)
+    monkeypatch.setattr("qbe.train.reranker.training.train_rerankers", called)
     return found
 
 
@@ -759,7 +759,7 @@ def test_the_command_offers_every_loss():
 
 
 def test_training_without_torch_names_the_packages(monkeypatch):
-    for module in [name for name in sys.modules if name.startswith("qbe.train.reranker")]:
+    for module in [name for name in sys.modules if name.startswith("qbe.train.reranker.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "torch", None)
     paths = ["--dev", "x", "--corpus", "y", "--leave-out", "z", "--pairs", "p"]

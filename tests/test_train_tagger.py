@@ -24,16 +24,16 @@ from qbe.files import sha256
 from qbe.models.tagger_files import HEAD, TAGGER_CARD
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
-from qbe.train import tagger as training
 from qbe.train.__main__ import main
-from qbe.train.csabstruct import LABELS, LabelledAbstract, read_csabstruct
-from qbe.train.states import Tokens, record
-from qbe.train.tagger import Data, Recipe, train_students
-from qbe.train.tagger_fit import Example, Schedule, batches, fit, loss, one_hot, predict
-from qbe.train.tagger_network import Chain, Head
-from qbe.train.tagger_publish import train_tagger
-from qbe.train.tagger_scores import score
-from qbe.train.tagger_teacher import Teacher
+from qbe.train.tagger import training
+from qbe.train.tagger.csabstruct import LABELS, LabelledAbstract, read_csabstruct
+from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot, predict
+from qbe.train.tagger.network import Chain, Head
+from qbe.train.tagger.publish import train_tagger
+from qbe.train.tagger.scores import score
+from qbe.train.tagger.states import Tokens, record
+from qbe.train.tagger.teacher import Teacher
+from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import MAX_JACCARD, TitleIndex, sample_papers, title_words
 from qbe.types import Paper, Sentence
 
@@ -650,7 +650,7 @@ def test_a_head_that_does_not_survive_the_export_is_refused(planted, tmp_path, h
 
 
 def test_a_failed_export_publishes_nothing(trained, data, tmp_path, monkeypatch):
-    from qbe.train import tagger_publish
+    from qbe.train.tagger import publish as tagger_publish
 
     def refused(*_):
         raise ModelError("parity check: no")
@@ -667,7 +667,7 @@ def test_a_failed_export_publishes_nothing(trained, data, tmp_path, monkeypatch)
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, trained):
     calls = []
     monkeypatch.setattr(
-        "qbe.train.tagger_publish.train_tagger", lambda *arguments: calls.append(arguments) or trained[1]
+        "qbe.train.tagger.publish.train_tagger", lambda *arguments: calls.append(arguments) or trained[1]
     )
     arguments = ["tagger", "--output", "out", "--work", "work", "--threads", "2"]
     monkeypatch.setenv("QBE_DATA", str(tmp_path))

@@ -35,7 +35,7 @@ def export_facets(
 ) -> None:
     """Write ``<facet>.onnx`` for each facet and the file ``trunk`` of their common weights into ``folder``.
 
-    ``network`` is a `qbe.train.reranker_network.Network`. A graph reads one paper: ``input_ids`` (tokens,)
+    ``network`` is a `qbe.train.reranker.network.Network`. A graph reads one paper: ``input_ids`` (tokens,)
     int64, ``pooling`` (rows, tokens) float32 whose rows average token states, and ``past_keys`` and
     ``past_values`` (joint layers, heads, past tokens, dimension / heads) float32, those of the query where
     the paper is a candidate, and with no past tokens where it is the query itself. It gives the paper's

@@ -28,7 +28,7 @@ class Reading(NamedTuple):
 
 
 def export_head(head: Any, readings: Iterable[Reading], path: Path) -> dict[str, float]:
-    """Write a head (`qbe.train.tagger_network.Head`) as an int8 ONNX model.
+    """Write a head (`qbe.train.tagger.network.Head`) as an int8 ONNX model.
 
     Its inputs are those of `Reading`, its output ``scores`` (1, sentences, labels) float32. Returns what the
     check over the readings found: ``max_abs_difference`` of fp32 and of int8 scores, and the share of

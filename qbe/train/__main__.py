@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qbe import _cli
 from qbe.errors import MissingDependencyError, UsageError
-from qbe.train.encoder_options import add_options, recipe
+from qbe.train.encoder.options import add_options, recipe
 from qbe.types import Facet
 
 
@@ -156,8 +156,8 @@ def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads
         from qbe.models.encoder_files import packaged_weights
         from qbe.models.registry import BASE_ENCODER, ENCODERS
         from qbe.train.graded_pairs import MORE_PAIRS
-        from qbe.train.reranker import Recipe, Sources, train_rerankers
-        from qbe.train.reranker_fit import Schedule
+        from qbe.train.reranker.fit import Schedule
+        from qbe.train.reranker.training import Recipe, Sources, train_rerankers
     if not options.pairs:
         train = [*train, *MORE_PAIRS]
     card = train_rerankers(
@@ -181,7 +181,7 @@ def _train_tagger(options: argparse.Namespace, seeds: tuple[int, ...], threads: 
     unlabelled = options.unlabelled or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--unlabelled")
     leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
     with _training_packages():
-        from qbe.train.tagger_publish import train_tagger
+        from qbe.train.tagger.publish import train_tagger
     card = train_tagger(csabstruct, unlabelled, leave_out, options.output, options.work, seeds, threads)
     figures = card.training["test"]
     found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
@@ -193,8 +193,8 @@ def _train_encoder(options: argparse.Namespace, seeds: tuple[int, ...], threads:
     leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
     with _training_packages():
         from qbe.models.registry import BASE_ENCODER
-        from qbe.train.encoder import train_encoder
-        from qbe.train.encoder_data import Sources
+        from qbe.train.encoder.data import Sources
+        from qbe.train.encoder.training import train_encoder
     found = train_encoder(
         Sources(tuple(options.cocitations), options.dev, leave_out),
         options.output,
@@ -219,7 +219,7 @@ def _make_facet_encoder(options: argparse.Namespace, seeds: tuple[int, ...], thr
     with _training_packages():
         from qbe.models.encoder_files import packaged_weights
         from qbe.models.registry import BASE_ENCODER, ENCODERS
-        from qbe.train.facet_encoder import Sources, make_facet_encoder
+        from qbe.train.facet_encoder.training import Sources, make_facet_encoder
     weights = packaged_weights(ENCODERS[BASE_ENCODER])
     found = make_facet_encoder(
         Sources(dev, corpus), weights, options.rerankers, options.output, seeds, threads
@@ -231,7 +231,7 @@ def _make_facet_encoder(options: argparse.Namespace, seeds: tuple[int, ...], thr
 def _admit(options: argparse.Namespace, _none: tuple[int, ...], threads: int) -> None:
     csabstruct = options.csabstruct or _in_data("csabstruct", "--csabstruct")
     with _training_packages():
-        from qbe.train.tagger_measure import admit
+        from qbe.train.tagger.measure import admit
     found = admit(options.tagger, options.encoder, csabstruct, threads)
     for split, figures in found.items():
         print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")

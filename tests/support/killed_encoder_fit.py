@@ -10,10 +10,10 @@ import torch
 
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.train.checkpoint import Progress
-from qbe.train.encoder_batches import Reader
-from qbe.train.encoder_fit import Fit
-from qbe.train.encoder_network import EncoderNetwork
-from qbe.train.encoder_recipe import Recipe, Schedule
+from qbe.train.encoder.batches import Reader
+from qbe.train.encoder.fit import Fit
+from qbe.train.encoder.network import EncoderNetwork
+from qbe.train.encoder.recipe import Recipe, Schedule
 
 EVERY, KEPT_AT = 2, (2, 3, 4, 6, 8, 9)
 RECIPE = Recipe("ts+ot", schedule=Schedule(epochs=3, batch=3, accumulate=2, learning_rate=3e-3, patience=3))

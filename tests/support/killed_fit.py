@@ -12,8 +12,8 @@ import torch
 
 from qbe.corpus import read_jsonl
 from qbe.train.checkpoint import Progress
-from qbe.train.reranker_fit import Papers, Schedule, fit
-from qbe.train.reranker_network import Network
+from qbe.train.reranker.fit import Papers, Schedule, fit
+from qbe.train.reranker.network import Network
 
 LISTS, EVERY = 3, 2
 SCHEDULE = Schedule(epochs=3, learning_rate=3e-3, head_rate=1e-2, queries=1, memory=0.5)

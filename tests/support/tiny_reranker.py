@@ -18,8 +18,8 @@ from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersCard, write_reranker_card
 from qbe.train.graded_pairs import GradedPair
-from qbe.train.reranker_network import Network
-from qbe.train.reranker_reading import Reading, read
+from qbe.train.reranker.network import Network
+from qbe.train.reranker.reading import Reading, read
 from qbe.trec import read_topics
 from qbe.types import Facet, Paper, Sentence
 

@@ -14,10 +14,10 @@ from torch import nn
 
 from qbe.errors import ModelError
 from qbe.train.checkpoint import Progress, load, save
-from qbe.train.encoder_batches import Pair, Reader, read_triplets
-from qbe.train.encoder_loss import OBJECTIVES
-from qbe.train.encoder_network import EncoderNetwork
-from qbe.train.encoder_recipe import Recipe, Schedule
+from qbe.train.encoder.batches import Pair, Reader, read_triplets
+from qbe.train.encoder.loss import OBJECTIVES
+from qbe.train.encoder.network import EncoderNetwork
+from qbe.train.encoder.recipe import Recipe, Schedule
 from qbe.train.pace import share, tired
 from qbe.train.weights import copied, learned
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qbe.train.states import Tokens
+from qbe.train.tagger.states import Tokens
 
 LABEL_COUNT = 5
 MAX_POSITION = 32

@@ -12,8 +12,8 @@ from qbe.types import Facet
 
 
 def describe(card: EncoderCard, training: Mapping[str, Any], size: int) -> str:
-    """The card's text; ``training`` is what `qbe.train.facet_encoder.make_facet_encoder` found, ``size`` the
-    bytes of the files.
+    """The card's text; ``training`` is what `qbe.train.facet_encoder.training.make_facet_encoder` found,
+    ``size`` the bytes of the files.
     """
     ps = ", ".join(f"{name} {p:.2g}" for name, p in training["p"].items())
     seeds = ", ".join(map(str, training["seeds"]))

@@ -22,12 +22,12 @@ from qbe.models.encoder_sources import find_encoder
 from qbe.models.exports import check_source, weights_file
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.train.device import fast_kind
-from qbe.train.encoder_batches import Reader
-from qbe.train.encoder_card import describe
-from qbe.train.encoder_data import Sources, read_parts, told_pairs
-from qbe.train.encoder_fit import Fit
-from qbe.train.encoder_network import EncoderNetwork
-from qbe.train.encoder_recipe import OBJECTIVES, Recipe
+from qbe.train.encoder.batches import Reader
+from qbe.train.encoder.card import describe
+from qbe.train.encoder.data import Sources, read_parts, told_pairs
+from qbe.train.encoder.fit import Fit
+from qbe.train.encoder.network import EncoderNetwork
+from qbe.train.encoder.recipe import OBJECTIVES, Recipe
 from qbe.train.weights import Weights, copied, mean, with_weights
 from qbe.train.work import claim, record
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qbe.errors import UsageError
 from qbe.models.convention import SIMILARITIES
-from qbe.train.encoder_recipe import LAYOUTS, OBJECTIVES, Recipe, Schedule, Settings
+from qbe.train.encoder.recipe import LAYOUTS, OBJECTIVES, Recipe, Schedule, Settings
 
 
 def add_options(encoder: argparse.ArgumentParser, data: str) -> None:

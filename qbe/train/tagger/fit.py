@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.train.states import Tokens
-from qbe.train.tagger_network import LABEL_COUNT, Head
-from qbe.train.tagger_teacher import Teacher
+from qbe.train.tagger.network import LABEL_COUNT, Head
+from qbe.train.tagger.states import Tokens
+from qbe.train.tagger.teacher import Teacher
 
 Floats = NDArray[np.float32]
 

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
-from qbe.train.encoder_recipe import Settings
-from qbe.train.transport import transport
+from qbe.train.encoder.recipe import Settings
+from qbe.train.encoder.transport import transport
 
 
 class Vectors(NamedTuple):
@@ -99,7 +99,7 @@ OBJECTIVES: Mapping[str, Loss] = {
     "att": attention,
     "cosent": bi_encoder,
 }
-"""By the names of `qbe.train.encoder_recipe`."""
+"""By the names of `qbe.train.encoder.recipe`."""
 
 
 def transported(query: Vectors, candidate: Vectors, settings: Settings) -> Tensor:

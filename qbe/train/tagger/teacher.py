@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qbe.train.states import Tokens
-from qbe.train.tagger_network import Chain, Head, layout
+from qbe.train.tagger.network import Chain, Head, layout
+from qbe.train.tagger.states import Tokens
 
 TRUNK_RATE = 0.1
 """The encoder's learning rate as a part of the head's: it has learned before."""

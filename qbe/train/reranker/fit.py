@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from qbe.train.checkpoint import Progress, load, save
 from qbe.train.graded_pairs import GradedLists, GradedPair
 from qbe.train.pace import share, tired
-from qbe.train.reranker_loss import LOSSES
-from qbe.train.reranker_network import FACETS, Network
-from qbe.train.reranker_reading import Reading
+from qbe.train.reranker.loss import LOSSES
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.reading import Reading
 from qbe.train.weights import with_weights
 from qbe.types import Facet
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError
-from qbe.train.alignment import aligned
-from qbe.train.cocitations import Cocitation, read_citing_sentences, read_cocitations
-from qbe.train.encoder_batches import Pair, Reader
-from qbe.train.encoder_recipe import Objective
+from qbe.train.encoder.alignment import aligned
+from qbe.train.encoder.batches import Pair, Reader
+from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
+from qbe.train.encoder.recipe import Objective
 from qbe.train.unlabelled import TitleIndex
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def told_pairs(
     *,
     given: bool,
 ) -> list[Pair]:
-    """Pairs with the sentences that belong together, found as `qbe.train.alignment.aligned` has it.
+    """Pairs with the sentences that belong together, found as `qbe.train.encoder.alignment.aligned` has it.
 
     Without ``by`` none are told.
     """

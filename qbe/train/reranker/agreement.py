@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from qbe.rerank.reranker import Reranker
 from qbe.train.graded_pairs import GradedLists
-from qbe.train.reranker_fit import correlation
+from qbe.train.reranker.fit import correlation
 from qbe.types import Facet, Paper, Query
 
 
 def agreement(reranker: Reranker, papers: Mapping[str, Paper], lists: GradedLists) -> list[dict[str, float]]:
     """For each facet Spearman's correlation of scores and grades by query, but for queries whose grades are
-    all alike for it (see `qbe.train.reranker_fit.correlation`).
+    all alike for it (see `qbe.train.reranker.fit.correlation`).
     """
     found: list[dict[str, float]] = []
     for number, facet in enumerate(Facet):

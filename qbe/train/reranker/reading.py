@@ -17,7 +17,7 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
 from qbe.tag.tagger import Tagger
 from qbe.text.split import split_sentences
-from qbe.train.tagged import tagged
+from qbe.train.reranker.tagged import tagged
 from qbe.types import Facet, Paper, Sentence
 
 log = logging.getLogger(__name__)

@@ -28,11 +28,11 @@ from qbe.models.exports import model_file
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
 from qbe.train.checkpoint import best_weights
-from qbe.train.facet_encoder_card import describe
+from qbe.train.facet_encoder.card import describe
+from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, measure, read_vectors, significance
+from qbe.train.facet_encoder.trunk import encoder_weights
 from qbe.train.graded_pairs import papers_of, read_graded_pairs
-from qbe.train.matching_figures import FIRST_STAGE, measure, read_vectors, significance
-from qbe.train.reranker_reading import collect_papers
-from qbe.train.trunk import encoder_weights
+from qbe.train.reranker.reading import collect_papers
 from qbe.train.weights import Weights, mean
 from qbe.train.work import made_from
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qbe.encode.windows import Window
 from qbe.export.encoder import load_encoder, positions
-from qbe.train.encoder_loss import Vectors
+from qbe.train.encoder.loss import Vectors
 
 MULTIPLE = 16
 """What a batch's tokens are padded to a multiple of: oneDNN compiles its products anew for each shape."""

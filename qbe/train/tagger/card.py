@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from qbe.models.tagger_files import HEAD, TaggerCard
-from qbe.train.csabstruct import LABELS
 from qbe.train.markdown import joined, sources
-from qbe.train.tagger_scores import Scores
+from qbe.train.tagger.csabstruct import LABELS
+from qbe.train.tagger.scores import Scores
 
 
 def describe(card: TaggerCard, measured: Scores, size: int) -> str:

@@ -17,14 +17,14 @@ _PARTS = {
     "down": "output.dense",
     "last": "output.LayerNorm",
 }
-"""Parts of `qbe.train.reranker_network.Layer` by what BERT calls them."""
+"""Parts of `qbe.train.reranker.network.Layer` by what BERT calls them."""
 
 
 def encoder_weights(base: Weights, learned: Weights, share: float) -> dict[str, Tensor]:
     """Weights of a BERT encoder: ``base`` (by Hugging Face's names) but in the layers that rerankers learned,
     which are ``(1 - share) * base + share * learned``.
 
-    ``learned`` are weights of `qbe.train.reranker_network.Network`; its gates, projections and weights of
+    ``learned`` are weights of `qbe.train.reranker.network.Network`; its gates, projections and weights of
     similarities have no place in an encoder and are left out. Interpolation of a fine-tuned model with the
     one it began as: Wortsman et al., *Robust fine-tuning of zero-shot models* (CVPR 2022), section 3. Raises
     ModelError where the learned layers do not fit the base.

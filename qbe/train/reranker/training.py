@@ -26,14 +26,14 @@ from qbe.models.reranker_files import (
 )
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
-from qbe.train.agreement import agreement
 from qbe.train.checkpoint import best_weights
 from qbe.train.device import fast_kind
 from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
-from qbe.train.reranker_card import describe
-from qbe.train.reranker_fit import Papers, Schedule, fit, spearman
-from qbe.train.reranker_network import FACETS, Network
-from qbe.train.reranker_reading import Reading, collect
+from qbe.train.reranker.agreement import agreement
+from qbe.train.reranker.card import describe
+from qbe.train.reranker.fit import Papers, Schedule, fit, spearman
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.reading import Reading, collect
 from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import Weights, copied, mean, with_weights
 from qbe.train.work import claim, made_from, record

@@ -7,12 +7,12 @@ from typing import Any
 
 from qbe.models.convention import L2
 from qbe.models.encoder_files import EncoderCard
-from qbe.train.encoder_recipe import OBJECTIVES, Recipe
+from qbe.train.encoder.recipe import OBJECTIVES, Recipe
 from qbe.train.markdown import joined, sources
 
 
 def describe(card: EncoderCard, training: Mapping[str, Any], recipe: Recipe) -> str:
-    """The card's text; ``training`` is what `qbe.train.encoder.train_encoder` found."""
+    """The card's text; ``training`` is what `qbe.train.encoder.training.train_encoder` found."""
     objective = OBJECTIVES[recipe.objective]
     settings, schedule = recipe.settings, recipe.schedule
     transport = (

@@ -11,9 +11,9 @@ import torch
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window, passes
 from qbe.models.convention import TITLE_ABSTRACT
-from qbe.train.cocitations import Alignment
-from qbe.train.encoder_loss import Triplets
-from qbe.train.encoder_network import EncoderNetwork
+from qbe.train.encoder.cocitations import Alignment
+from qbe.train.encoder.loss import Triplets
+from qbe.train.encoder.network import EncoderNetwork
 from qbe.types import Paper
 
 

@@ -21,12 +21,12 @@ from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
 from qbe.tag.tagger import Tagger, inside
 from qbe.text.split import split_sentences
-from qbe.train.csabstruct import LABELS, SPLITS, read_csabstruct
-from qbe.train.states import Tokens
-from qbe.train.tagger import Data, Recipe, train_students
-from qbe.train.tagger_card import describe
-from qbe.train.tagger_measure import measure
-from qbe.train.tagger_network import Head
+from qbe.train.tagger.card import describe
+from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
+from qbe.train.tagger.measure import measure
+from qbe.train.tagger.network import Head
+from qbe.train.tagger.states import Tokens
+from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import sample_papers
 from qbe.train.work import claim, record
 

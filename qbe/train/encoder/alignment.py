@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qbe.encode.encoder import Encoder
 from qbe.encode.reader import Floats
 from qbe.errors import ModelError
-from qbe.train.cocitations import Alignment, Cocitation
+from qbe.train.encoder.cocitations import Alignment, Cocitation
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from qbe.errors import ModelError
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger, write_tagger_card
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
-from qbe.train.csabstruct import LabelledAbstract, read_csabstruct
-from qbe.train.tagger_fit import Floats
-from qbe.train.tagger_scores import Scores, score
+from qbe.train.tagger.csabstruct import LabelledAbstract, read_csabstruct
+from qbe.train.tagger.fit import Floats
+from qbe.train.tagger.scores import Scores, score
 from qbe.types import Paper, Sentence
 
 MOST_LOST = 0.5

@@ -21,12 +21,12 @@ import torch
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.files import atomic_file
-from qbe.train.csabstruct import LabelledAbstract
-from qbe.train.states import Tokens, record
-from qbe.train.tagger_fit import Example, Floats, Schedule, fit, one_hot, predict
-from qbe.train.tagger_network import Head
-from qbe.train.tagger_scores import Scores, score
-from qbe.train.tagger_teacher import Teacher
+from qbe.train.tagger.csabstruct import LabelledAbstract
+from qbe.train.tagger.fit import Example, Floats, Schedule, fit, one_hot, predict
+from qbe.train.tagger.network import Head
+from qbe.train.tagger.scores import Scores, score
+from qbe.train.tagger.states import Tokens, record
+from qbe.train.tagger.teacher import Teacher
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.reader import Floats
 from qbe.models.convention import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.train.agreement import agreement
 from qbe.train.graded_pairs import GradedLists
+from qbe.train.reranker.agreement import agreement
 from qbe.types import Paper
 
 FIRST_STAGE = "mean-max"

@@ -21,7 +21,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.rerank.late_interaction import FEATURES
-from qbe.train.reranker_reading import Reading
+from qbe.train.reranker.reading import Reading
 from qbe.train.weights import learned
 from qbe.types import Facet
 

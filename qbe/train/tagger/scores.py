@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.train.csabstruct import LABELS, LabelledAbstract
+from qbe.train.tagger.csabstruct import LABELS, LabelledAbstract
 from qbe.types import FacetProbabilities
 
 

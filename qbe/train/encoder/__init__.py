@@ -1,0 +1,1 @@
+"""Sentence encoders learned from co-citations, by ASPIRE's objectives."""

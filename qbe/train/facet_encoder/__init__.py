@@ -1,0 +1,1 @@
+"""The facet encoder: what the rerankers' training made of the sentence encoder."""

@@ -1,0 +1,1 @@
+"""The facet rerankers: cross-encoders learned from graded pairs of papers."""
