@@ -17,7 +17,8 @@ from qbe.index.__main__ import main
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers, writer
+from qbe.index.live import writer
+from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
 from qbe.index.live.writer import Written
 from qbe.index.segments.commit import COMMIT

@@ -18,7 +18,8 @@ from qbe.files import exclusively, hold
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, cleaning, delete_papers
+from qbe.index.live import cleaning
+from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
 from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
