@@ -78,7 +78,7 @@ def test_facet_rerankers_have_a_model_a_facet(facets):
         files.model(Facet.RESULT)
     with pytest.raises(UsageError, match="found none"):
         files.model()
-    with pytest.raises(UsageError, match=r"precision int8, the only one of .*facets, found fp32"):
+    with pytest.raises(UsageError, match=r"only one of .*facets, found fp32; give --rerank-precision int8$"):
         resolve_reranker(str(facets), "fp32")
 
 

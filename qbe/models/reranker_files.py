@@ -137,7 +137,10 @@ def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> R
         )
     card = read_reranker_card(folder)
     if isinstance(card, FacetRerankersCard) and precision != card.precision:
-        raise UsageError(f"expected precision {card.precision}, the only one of {folder}, found {precision}")
+        raise UsageError(
+            f"expected precision {card.precision}, the only one of {folder}, found {precision}; give "
+            f"--rerank-precision {card.precision}"
+        )
     return RerankerFiles(folder, card, precision)
 
 
