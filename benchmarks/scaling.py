@@ -8,6 +8,7 @@ faceted ones are compared, place by place, with exhaustive search over the same 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import multiprocessing
@@ -66,7 +67,7 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     with Index(folder, threads=options.threads) as index:
         faceted = faceted_queries(index, drawn(index, options.queries))
-        searcher = Searcher(index, "dense")
+        search_alone = functools.partial(Searcher(index, "dense").search, matches=False)
         runs = {
             "facet": (faceted, TOP),
             "four": (_of_four(faceted), TOP),
@@ -75,11 +76,8 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         found: dict[str, Any] = {"seconds": {}}
         for name, (queries, hits) in runs.items():
             for query in queries:
-                searcher.search(query, hits, matches=False)
-            found["seconds"][name], ranked = timed(
-                lambda query, hits: searcher.search(query, hits, matches=False),
-                [(query, hits) for query in queries],
-            )
+                search_alone(query, hits)
+            found["seconds"][name], ranked = timed(search_alone, [(query, hits) for query in queries])
             if name == "facet":
                 found["best"] = [[hit.docid for hit in each] for each in ranked]
             if name == "four":

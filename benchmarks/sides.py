@@ -93,10 +93,11 @@ class Ended(NamedTuple):
 def finished(command: Sequence[str], environment: dict[str, str] | None = None) -> Ended:
     """Run a command to its end, its output thrown away; raises SystemExit where it fails."""
     begin, peak = time.perf_counter(), 0.0
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, **(environment or {})}
-        )
+    variables = {**os.environ, **(environment or {})}
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=variables) as process,
+    ):
         # Not `getrusage`: a child's maximum begins at what its parent held.
         while process.poll() is None:
             with contextlib.suppress(OSError, KeyError):
