@@ -18,7 +18,7 @@ from qbe import _cli
 from qbe.search.batch import BLOCK
 
 if TYPE_CHECKING:
-    from qbe.search.protocols import AnySearcher
+    from qbe.search.contracts import AnySearcher
     from qbe.types import Hit, Pools, Query
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
     from qbe.index.index import Index
     from qbe.rerank.open import open_reranker
     from qbe.search.queries import queries_from_topics
-    from qbe.search.reranked import RerankingSearcher
+    from qbe.search.reranking import RerankingSearcher
     from qbe.search.searcher import FIRST_STAGES, Searcher
     from qbe.trec import read_pools
 
@@ -97,7 +97,7 @@ def _many(searcher: AnySearcher, queries: Sequence[Query], pools: Pools) -> list
     found: list[list[Hit]] = []
     for first in range(0, len(queries), BLOCK):
         block = slice(first, first + BLOCK)
-        found += searcher.search_many(queries[block], HITS, pools[block], matches=False)
+        found += searcher.batch_search(queries[block], HITS, pools[block], matches=False)
     return found
 
 

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 def write(source: Index, folder: Path, papers: int, queries: int) -> Made:
     """Make the papers, and draw the queries among those of the source."""
     from benchmarks.synthetic import papers_of
-    from qbe.index.postings import contents
+    from qbe.index.lucene import contents
     from qbe.search.bm25 import query_text
 
     made = Made(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))

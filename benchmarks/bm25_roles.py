@@ -44,7 +44,7 @@ def of_pyserini(folder: Path, k1: float, b: float) -> Search:
 
     searcher = LuceneSearcher(str(folder))
     searcher.set_bm25(k1, b)
-    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, HITS)]
+    return lambda text: [(hit.paper_id, hit.score) for hit in searcher.search(text, HITS)]
 
 
 def of_bm25s(folder: Path, k1: float, b: float) -> Search:
@@ -90,7 +90,7 @@ def main(role: str, first: str, second: str, k1: str, b: str) -> None:
     say(ready=True)
     for _ in sys.stdin:
         seconds, found = timed(search, [(query,) for query in queries])
-        say(seconds=seconds, best=[[docid for docid, _ in hits[:10]] for hits in found])
+        say(seconds=seconds, best=[[paper_id for paper_id, _ in hits[:10]] for hits in found])
 
 
 if __name__ == "__main__":

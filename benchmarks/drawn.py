@@ -44,7 +44,7 @@ def best_rows(index: Index, asked: Asked, hits: int) -> list[list[int]]:
     for query, rows in zip(faceted_queries(index, asked), scanned, strict=True):
         places = {index.papers.ids[row]: int(row) for row in rows}
         ranked = best_hits(list(places), dense.scores(dense.vectors(query), rows), hits)
-        best.append([places[hit.docid] for hit in ranked])
+        best.append([places[hit.paper_id] for hit in ranked])
     return best
 
 

@@ -127,7 +127,7 @@ def _difference(found: object, wanted: Papers) -> str:
 def lucene_ids(index: Index) -> list[str]:
     """The ids of all documents that Lucene finds."""
     every = _jvm.java_class("org.apache.lucene.search.MatchAllDocsQuery")()
-    return [docid for docid, _ in LuceneSearch(index.lucene).best(every, 100_000)]
+    return [paper_id for paper_id, _ in LuceneSearch(index.lucene).best(every, 100_000)]
 
 
 def faiss_ids(index: Index) -> set[str]:

@@ -80,7 +80,7 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
     vectors = QueryVectors(index, query)
     rows = dense.rows(pool) if pool is not None else next(dense.candidates([vectors], hits))
     found = Searcher(index, "fused").search(query, hits, pool, matches=False)
-    docids = [hit.docid for hit in found]
+    paper_ids = [hit.paper_id for hit in found]
     scores = {name: np.random.default_rng(0).random(len(rows)) for name in EQUAL_WEIGHTS}
     stages: dict[str, Stage] = {}
     if pool is None:
@@ -95,8 +95,8 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
     stages["exact scores, all and facet"] = functools.partial(dense.scores_within, vectors, rows, facets)
     stages["exact scores, whole papers"] = functools.partial(dense.whole_scores, vectors, rows)
     stages["fusion"] = functools.partial(weighted_sum, scores, EQUAL_WEIGHTS)
-    stages[f"matches of {TABLE_HITS} hits"] = functools.partial(dense.matches, query, docids[:TABLE_HITS])
-    stages["matches of all hits"] = functools.partial(dense.matches, query, docids)
+    stages[f"matches of {TABLE_HITS} hits"] = functools.partial(dense.matches, query, paper_ids[:TABLE_HITS])
+    stages["matches of all hits"] = functools.partial(dense.matches, query, paper_ids)
     for name in FIRST_STAGES:
         search = functools.partial(Searcher(index, name).search, query, hits, pool, matches=False)
         stages[f"search: {name}"] = search

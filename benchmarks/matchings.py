@@ -40,9 +40,9 @@ def ranked(index: Index, folder: Path, matching: str, threads: int) -> Scores:
     pools = read_pools(folder / "pools.tsv")
     for topic in read_topics(folder / "topics.tsv"):
         query = Query(index.paper(topic.paper_id), topic.facet)
-        pool = [docid for docid in pools[topic.query_id] if docid != topic.paper_id]
-        judged = matcher.score(query, [index.paper(docid) for docid in pool])
-        found[topic.query_id] = {docid: one.score for docid, one in zip(pool, judged, strict=True)}
+        pool = [paper_id for paper_id in pools[topic.query_id] if paper_id != topic.paper_id]
+        judged = matcher.score(query, [index.paper(paper_id) for paper_id in pool])
+        found[topic.query_id] = {paper_id: one.score for paper_id, one in zip(pool, judged, strict=True)}
     return found
 
 

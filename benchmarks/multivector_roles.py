@@ -33,11 +33,11 @@ def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
 
     index = Index(Path((folder / "index").read_text()), threads=threads)
     searcher, papers = Searcher(index, "dense"), np.load(folder / "papers.npy").tolist()
-    rows = {docid: row for row, docid in enumerate(index.papers.ids)}
+    rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
     asked = dict(zip(papers, faceted_queries(index, drawn(index, len(papers))), strict=True))
 
     def search(_: np.ndarray, paper: int) -> list[int]:
-        return [rows[hit.docid] for hit in searcher.search(asked[paper], HITS, matches=False)]
+        return [rows[hit.paper_id] for hit in searcher.search(asked[paper], HITS, matches=False)]
 
     manifest = index.manifest.files.items()
     return search, sum(entry["bytes"] for name, entry in manifest if name.startswith(("faiss", "vectors")))

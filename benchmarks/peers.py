@@ -39,7 +39,7 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
     for query in queries:
         text = query_text(query, "title+facet")
         expected = _pyserini_hits(pyserini, text, hits)
-        assert [(hit.docid, hit.score) for hit in bm25.search(query, hits)] == expected, query.query_id
+        assert [(hit.paper_id, hit.score) for hit in bm25.search(query, hits)] == expected, query.query_id
         vectors = QueryVectors(index, query)
         (best,) = dense.search_rows([vectors], TOP)
         same += set(best) == set(_scan(single, starts, vectors, hits)[:TOP])
@@ -103,4 +103,4 @@ def _pyserini(index: Index) -> Any:
 
 
 def _pyserini_hits(searcher: Any, text: str, hits: int) -> list[tuple[str, float]]:
-    return [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
+    return [(hit.paper_id, hit.score) for hit in searcher.search(text, hits)]

@@ -111,7 +111,7 @@ def first_stage(index: Index, stage: str) -> Callable[[Query, Sequence[str]], Se
 
     def score(query: Query, pool: Sequence[str]) -> Sequence[float]:
         hits = searcher.search(query, len(pool), pool, matches=False)
-        found = {hit.docid: hit.score for hit in hits}
+        found = {hit.paper_id: hit.score for hit in hits}
         return [found[name] for name in pool]
 
     return score

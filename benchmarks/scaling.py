@@ -79,7 +79,7 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 search_alone(query, hits)
             found["seconds"][name], ranked = timed(search_alone, [(query, hits) for query in queries])
             if name == "facet":
-                found["best"] = [[hit.docid for hit in each] for each in ranked]
+                found["best"] = [[hit.paper_id for hit in each] for each in ranked]
             if name == "four":
                 found |= memory()
         return found
@@ -96,8 +96,8 @@ def judge(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> f
     from qbe.index.index import Index
 
     with Index(folder) as index:
-        rows = {docid: row for row, docid in enumerate(index.papers.ids)}
-        found = [[rows[docid] for docid in ranked] for ranked in best]
+        rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
+        found = [[rows[paper_id] for paper_id in ranked] for ranked in best]
         return same_places(found, best_rows(index, drawn(index, options.queries), TOP))
 
 

@@ -50,7 +50,7 @@ folder, k1, b, text = sys.argv[1:]
 searcher = LuceneSearcher(folder)
 searcher.set_bm25(float(k1), float(b))
 for rank, hit in enumerate(searcher.search(text, {HITS}), 1):
-    print(hit.docid, rank, hit.score)
+    print(hit.paper_id, rank, hit.score)
 """
 
 

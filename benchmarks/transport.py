@@ -2,7 +2,7 @@
 
 Sentence vectors are an index's, the first of random papers. Costs and marginals are computed beforehand, as
 for a query by facet; they are the same for all sides, and so is the tolerance, 1e-9. POT solves pair by
-pair with ``ot.sinkhorn``, as its users do, and all pairs at once with ``ot.solve_batch``.
+pair with ``ot.entropic_transport``, as its users do, and all pairs at once with ``ot.solve_batch``.
 """
 
 from __future__ import annotations
@@ -90,21 +90,21 @@ def _problems(index: Index, pairs: int, size: int) -> Problems:
 def _compare(problems: Problems, threads: int, rounds: int) -> None:
     import numpy as np
 
-    from qbe.rerank.sinkhorn import sinkhorn
+    from qbe.rerank.entropic_transport import entropic_transport
 
-    solve = functools.partial(sinkhorn, *problems, REGULARIZATION, TOLERANCE)
+    solve = functools.partial(entropic_transport, *problems, REGULARIZATION, TOLERANCE)
     pairs = len(problems.costs)
     singles = min(SINGLE_PAIRS, pairs)
     actions: dict[str, Stage] = {
         OURS: functools.partial(solve, threads=threads),
         f"{OURS}, 1 thread": solve,
-        "ot.sinkhorn, pair by pair": functools.partial(_one_by_one, problems, singles),
+        "ot.entropic_transport, pair by pair": functools.partial(_one_by_one, problems, singles),
         "ot.solve_batch, log domain": functools.partial(_batched, problems, "log_sinkhorn"),
-        "ot.solve_batch": functools.partial(_batched, problems, "sinkhorn"),
+        "ot.solve_batch": functools.partial(_batched, problems, "entropic_transport"),
     }
     times = interleaved(actions, rounds)
-    times["ot.sinkhorn, pair by pair"] = [
-        seconds * pairs / singles for seconds in times["ot.sinkhorn, pair by pair"]
+    times["ot.entropic_transport, pair by pair"] = [
+        seconds * pairs / singles for seconds in times["ot.entropic_transport, pair by pair"]
     ]
     costs = (np.asarray(solve()) * problems.costs).sum(axis=(1, 2))
     rows = []
@@ -121,7 +121,7 @@ def _one_by_one(problems: Problems, count: int) -> list[Any]:
     import ot
 
     return [
-        ot.sinkhorn(row, column, cost, 1 / REGULARIZATION, stopThr=TOLERANCE, numItermax=ITERATIONS)
+        ot.entropic_transport(row, column, cost, 1 / REGULARIZATION, stopThr=TOLERANCE, numItermax=ITERATIONS)
         for cost, row, column in zip(*(array[:count] for array in problems), strict=True)
     ]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.rerank.open import open_reranker
     from qbe.rerank.vector_matching import VectorMatching
-    from qbe.search.reranked import RerankingSearcher
+    from qbe.search.reranking import RerankingSearcher
     from qbe.search.searcher import Searcher
     from qbe.types import Facet, Hit, Paper, Query, Run, Sentence
 
@@ -22,7 +22,7 @@ _HOMES = {
     "Index": "qbe.index.index",
     "Paper": "qbe.types",
     "Query": "qbe.types",
-    "RerankingSearcher": "qbe.search.reranked",
+    "RerankingSearcher": "qbe.search.reranking",
     "Run": "qbe.types",
     "Searcher": "qbe.search.searcher",
     "Sentence": "qbe.types",

@@ -143,7 +143,7 @@ def sync_tree(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def kept_if_worth(folder: Path, worth: Callable[[], bool]) -> Iterator[None]:
+def resumable_staging(folder: Path, worth: Callable[[], bool]) -> Iterator[None]:
     """Around work that goes by way of a hidden folder, in which an interrupted call leaves what is finished.
 
     At the end the folder is removed, unless ``worth`` says that it holds something to go on with. Raises
@@ -184,11 +184,11 @@ def lock(path: Path) -> Iterator[bool]:
                 path.unlink(missing_ok=True)
 
 
-def hold(path: Path) -> int:
+def shared_lock(path: Path) -> int:
     """Take a shared lock on a file that is only read; closing the descriptor returned lets go of it.
 
-    Where the file system has no locks nothing is held, and `exclusively` is refused too. Raises OSError
-    where the file is gone, or is being removed by one who holds it exclusively.
+    Where the file system has no locks nothing is held, and `try_exclusive_lock` is refused too. Raises
+    OSError where the file is gone, or is being removed by one who holds it exclusively.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -213,8 +213,8 @@ def _flock(descriptor: int, kind: int) -> None:
 
 
 @contextlib.contextmanager
-def exclusively(path: Path) -> Iterator[bool]:
-    """Whether nobody holds a file (see `hold`), nor can while the block runs."""
+def try_exclusive_lock(path: Path) -> Iterator[bool]:
+    """Whether nobody holds a file (see `shared_lock`), nor can while the block runs."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:

@@ -26,7 +26,7 @@ class Judgment(NamedTuple):
     """One line of a qrels file."""
 
     query_id: str
-    docid: str
+    paper_id: str
     relevance: int
 
 
@@ -75,7 +75,7 @@ def format_run(run: Run) -> str:
     for query_id, hits in run.rankings.items():
         scores = strictly_decreasing(hit.score for hit in hits)
         for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), start=1):
-            lines.append(f"{query_id} Q0 {hit.docid} {rank} {score:.9g} {run.tag}\n")
+            lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {score:.9g} {run.tag}\n")
     return "".join(lines)
 
 
@@ -96,20 +96,22 @@ def read_run(path: Path) -> Run:
     tag = ""
     for number, fields in _fields(path, None):
         if len(fields) != 6:
-            raise _bad(path, number, "query_id Q0 docid rank score tag", " ".join(fields))
-        query_id, _, docid, _, score, tag = fields
+            raise _bad(path, number, "query_id Q0 paper_id rank score tag", " ".join(fields))
+        query_id, _, paper_id, _, score, tag = fields
         try:
-            hit = Hit(sys.intern(docid), float(score))  # one string a document, not one a line
+            hit = Hit(sys.intern(paper_id), float(score))  # one string a document, not one a line
         except ValueError as error:
             raise _bad(path, number, "a number as score", score) from error
         if not math.isfinite(hit.score):
             raise _bad(path, number, "a finite number as score", score)
         hits = rankings.setdefault(query_id, {})
-        if docid in hits:
-            raise _bad(path, number, "each document once in a query", f"{docid} again for {query_id}")
-        hits[hit.docid] = hit
+        if paper_id in hits:
+            raise _bad(path, number, "each document once in a query", f"{paper_id} again for {query_id}")
+        hits[hit.paper_id] = hit
     ordered = {
-        query_id: tuple(sorted(hits.values(), key=lambda hit: (_single(hit.score), hit.docid), reverse=True))
+        query_id: tuple(
+            sorted(hits.values(), key=lambda hit: (_single(hit.score), hit.paper_id), reverse=True)
+        )
         for query_id, hits in rankings.items()
     }
     return Run(tag, ordered)
@@ -117,7 +119,7 @@ def read_run(path: Path) -> Run:
 
 def write_qrels(path: Path, judgments: Iterable[Judgment]) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
-    _write_lines(path, (f"{j.query_id} 0 {j.docid} {j.relevance}\n" for j in judgments))
+    _write_lines(path, (f"{j.query_id} 0 {j.paper_id} {j.relevance}\n" for j in judgments))
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
@@ -129,13 +131,15 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for number, fields in _fields(path, None):
         if len(fields) != 4:
-            raise _bad(path, number, "query_id 0 docid relevance", " ".join(fields))
-        query_id, _, docid, relevance = fields
+            raise _bad(path, number, "query_id 0 paper_id relevance", " ".join(fields))
+        query_id, _, paper_id, relevance = fields
         grades = qrels.setdefault(query_id, {})
-        if docid in grades:
-            raise _bad(path, number, "each document judged once for a query", f"{docid} again for {query_id}")
+        if paper_id in grades:
+            raise _bad(
+                path, number, "each document judged once for a query", f"{paper_id} again for {query_id}"
+            )
         try:
-            grades[sys.intern(docid)] = int(relevance)  # one string a document, not one a judgement
+            grades[sys.intern(paper_id)] = int(relevance)  # one string a document, not one a judgement
         except ValueError as error:
             raise _bad(path, number, "a whole number as relevance", relevance) from error
     return qrels
@@ -169,7 +173,7 @@ def read_topics(path: Path) -> list[Topic]:
 
 def write_pools(path: Path, pools: Mapping[str, Iterable[str]]) -> None:
     """Write a pools file with its header."""
-    rows = ((query_id, docid) for query_id, docids in pools.items() for docid in docids)
+    rows = ((query_id, paper_id) for query_id, paper_ids in pools.items() for paper_id in paper_ids)
     _write_table(path, POOLS_HEADER, rows)
 
 
@@ -178,7 +182,7 @@ def read_pools(path: Path) -> dict[str, list[str]]:
     pools: dict[str, dict[str, None]] = {}
     for _, (query_id, paper_id) in _table(path, POOLS_HEADER):
         pools.setdefault(query_id, {})[sys.intern(paper_id)] = None  # one string a paper, not one a row
-    return {query_id: list(docids) for query_id, docids in pools.items()}
+    return {query_id: list(paper_ids) for query_id, paper_ids in pools.items()}
 
 
 def _write_table(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

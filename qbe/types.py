@@ -174,7 +174,7 @@ class Match(NamedTuple):
     score: float
 
 
-class Moved(NamedTuple):
+class TransportEntry(NamedTuple):
     """What a plan of transport moves from a query sentence to a candidate's (positions from 0).
 
     All the ``mass`` of a plan sums to 1.
@@ -196,12 +196,12 @@ class Hit(NamedTuple):
     sentences were transported, largest mass first, where the reranker does so.
     """
 
-    docid: str
+    paper_id: str
     score: float
     matches: tuple[Match, ...] = ()
     parts: Mapping[str, float] | None = None
     driven_by: Match | None = None
-    plan: tuple[Moved, ...] = ()
+    plan: tuple[TransportEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

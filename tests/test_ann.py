@@ -19,7 +19,7 @@ from qbe.index.__main__ import main
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import lists, vectors
-from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, Plan, plan, usual_nlist, usual_pq
+from qbe.index.dense.ann import IN_LISTS, KINDS, AnnParams, AnnSettings, plan, usual_nlist, usual_pq
 from qbe.index.dense.neighbours import FAISS, Neighbours, nearer
 from qbe.index.dense.neighbours_build import write_neighbours
 from qbe.index.index import Index
@@ -37,7 +37,7 @@ def stored(tiny_index):
     return (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
 
 
-def planned(kind: str, stored, **settings) -> Plan:
+def planned(kind: str, stored, **settings) -> AnnParams:
     return plan(AnnSettings(kind, **settings), *stored.shape)
 
 
@@ -129,13 +129,13 @@ def test_rules():
     assert [usual_nlist(count) for count in (1, 2, 6, 800, 219_342, 5_600_000)] == [1, 1, 2, 32, 512, 2048]
     assert [usual_pq(dimension) for dimension in (384, 768, 1024, 16, 12)] == [64, 128, 128, 2, 2]
     auto = AnnSettings()
-    assert plan(auto, 200_000, 384) == Plan("flat")
-    assert plan(auto, 5_600_000, 384) == Plan("ivf-pq", 2048, 512, 64)
-    assert plan(replace(auto, nlist=7), 100, 384) == Plan("ivf-pq", 7, 4, 64)
-    assert plan(AnnSettings("ivf-sq", nlist=64, nprobe=99), 100, 5) == Plan("ivf-sq", 64, 64)
-    assert plan(AnnSettings("hnsw"), 10, 5) == Plan("hnsw")
-    assert Plan.read({}) == Plan()
-    assert Plan.read({"ann": {**plan(auto, 10**7, 384).record(), "tuned": {}}}) == plan(auto, 10**7, 384)
+    assert plan(auto, 200_000, 384) == AnnParams("flat")
+    assert plan(auto, 5_600_000, 384) == AnnParams("ivf-pq", 2048, 512, 64)
+    assert plan(replace(auto, nlist=7), 100, 384) == AnnParams("ivf-pq", 7, 4, 64)
+    assert plan(AnnSettings("ivf-sq", nlist=64, nprobe=99), 100, 5) == AnnParams("ivf-sq", 64, 64)
+    assert plan(AnnSettings("hnsw"), 10, 5) == AnnParams("hnsw")
+    assert AnnParams.read({}) == AnnParams()
+    assert AnnParams.read({"ann": {**plan(auto, 10**7, 384).record(), "tuned": {}}}) == plan(auto, 10**7, 384)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_positions_that_cannot_be_are_told(tmp_path, stored):
     with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
         Neighbours(tmp_path, 1, made)
     with pytest.raises(UsageError, match=r"--nprobe goes with an index of kind ivf-sq, .*, found flat"):
-        Neighbours(tmp_path, 1, Plan(), 4)
+        Neighbours(tmp_path, 1, AnnParams(), 4)
 
 
 def test_last_ties_are_left_out_unless_nothing_else_was_found():
@@ -210,7 +210,7 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, op
     with Index(folder) as index:
         assert index.manifest.dense["stored"] == ("int8" if options else "float16")
         assert index.manifest.settings["ann"]["nlist"] == 16
-        assert Plan.read(index.manifest.dense) == Plan(
+        assert AnnParams.read(index.manifest.dense) == AnnParams(
             "ivf-pq", 16, 16, 1 if options else 2, on_disk=bool(options)
         )
         for query in queries(index):

@@ -14,7 +14,7 @@ from qbe.corpus import read_jsonl
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.postings import contents
+from qbe.index.lucene import contents
 from qbe.search.bm25 import QUERY_FORMS, BM25Searcher, query_text
 from qbe.trec import read_pools, read_topics
 from qbe.types import Facet, Paper, Query, Sentence
@@ -79,7 +79,7 @@ def check(name: str, collections: dict, reference: dict) -> None:
     index, queries = collections[name].index, collections[name].queries
     searchers = {form: BM25Searcher(index, form) for form in QUERY_FORMS}
     for number, (form, query) in enumerate(queries):
-        found = [[hit.docid, hit.score] for hit in searchers[form].search(query, 1000)]
+        found = [[hit.paper_id, hit.score] for hit in searchers[form].search(query, 1000)]
         assert found
         assert found == reference[name]["ours"][number]
         assert found == reference[name]["pyserini"][number]
@@ -100,11 +100,11 @@ def test_scores_in_a_pool_are_those_of_the_whole_index(collections, sample):
     pools = read_pools(sample / "pools.tsv")
     for topic in read_topics(sample / "topics.tsv"):
         query = Query(index.paper(topic.paper_id), topic.facet)
-        whole = {hit.docid: hit.score for hit in searcher.search(query, len(index))}
+        whole = {hit.paper_id: hit.score for hit in searcher.search(query, len(index))}
         ranked = searcher.search(query, 1000, pools[topic.query_id])
-        assert sorted(hit.docid for hit in ranked) == sorted(pools[topic.query_id])
+        assert sorted(hit.paper_id for hit in ranked) == sorted(pools[topic.query_id])
         for hit in ranked:
-            assert hit.score == pytest.approx(whole.get(hit.docid, 0.0), abs=ROUNDING)
+            assert hit.score == pytest.approx(whole.get(hit.paper_id, 0.0), abs=ROUNDING)
             assert hit.score >= 0
 
 
@@ -154,7 +154,7 @@ def score(*terms: tuple[int, int, int, int]) -> float:
 )
 def test_scores_worked_by_hand(three, words, expected):
     found = BM25Searcher(three, "facet").search(Query(paper("q", "", words), Facet.METHOD), 10)
-    assert [hit.docid for hit in found] == list(expected)
+    assert [hit.paper_id for hit in found] == list(expected)
     assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
 
 
@@ -167,7 +167,7 @@ def test_first_value_in_figures(three):
 def test_pools_keep_papers_without_a_common_word(three):
     query = Query(paper("q", "", "dog"), Facet.METHOD)
     found = BM25Searcher(three).search(query, 10, ["d3", "d2", "d1"])
-    assert [(hit.docid, hit.score > 0) for hit in found] == [("d1", True), ("d2", False), ("d3", False)]
+    assert [(hit.paper_id, hit.score > 0) for hit in found] == [("d1", True), ("d2", False), ("d3", False)]
     assert [hit.score for hit in found[1:]] == [0.0, 0.0]
     assert BM25Searcher(three).search(query, 2, ["d3", "d2", "d1"]) == found[:2]
 

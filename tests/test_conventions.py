@@ -25,7 +25,8 @@ from qbe.export.encoder import export_encoder
 from qbe.export.loading import load_model
 from qbe.index.dense.compare import COMPARISONS
 from qbe.models import encoder_files, exports
-from qbe.models.convention import (
+from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, resolve_encoder
+from qbe.models.encoder_format import (
     CLS,
     COSINE,
     L2,
@@ -34,9 +35,8 @@ from qbe.models.convention import (
     SIMILARITIES,
     TITLE_ABSTRACT,
     TITLE_SEP_ABSTRACT,
-    Convention,
+    EncoderFormat,
 )
-from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, resolve_encoder
 from qbe.models.registry import ALONE, ENCODERS, PUBLISHED
 from qbe.models.stated import stated_convention
 from qbe.tag.tagger import Tagger
@@ -293,7 +293,7 @@ def test_what_cannot_be_exported_is_told(tmp_path, model):
     with pytest.raises(
         UsageError, match="expected --max-tokens of at most 128, the positions of the model, fo"
     ):
-        export_encoder(model, "x", "x", tmp_path / "out", Convention(max_tokens=129))
+        export_encoder(model, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=129))
     with pytest.raises(ModelError, match=r"an adapter with adapter_config\.json and .*, found none"):
         export_encoder(model, "x", "x", tmp_path / "out", adapter=tmp_path)
     (model / "model.safetensors").unlink()
@@ -323,8 +323,8 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
 
     with in_process(tmp_path):
         files = resolve_encoder(str(mpnet), "fp32")
-    assert files.card.convention == Convention(max_tokens=40)
-    alone = Convention.pooled(SENTENCES, MEAN, max_tokens=40)
+    assert files.card.convention == EncoderFormat(max_tokens=40)
+    alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
     encoder = Encoder(replace(files, card=replace(files.card, convention=alone)))
     theirs = SentenceTransformer(str(mpnet), device="cpu", local_files_only=True)
     for paper in papers[:8]:
@@ -336,7 +336,7 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
 
 def test_positions_behind_that_of_padding_are_not_counted(mpnet, tmp_path):
     with pytest.raises(UsageError, match="at most 64, the positions of the model, found 65"):
-        export_encoder(mpnet, "x", "x", tmp_path / "out", Convention(max_tokens=65))
+        export_encoder(mpnet, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=65))
 
 
 STATED = {
@@ -360,16 +360,16 @@ def state(folder: Path, files: dict[str, object]) -> Path:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ({}, Convention.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
-        ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, Convention(max_tokens=256)),
-        ({"modules.json": NORMALIZED}, Convention.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({}, EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
+        ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, EncoderFormat(max_tokens=256)),
+        ({"modules.json": NORMALIZED}, EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)),
         (
             {"config_sentence_transformers.json": {"similarity_fn_name": "euclidean"}},
-            Convention.pooled(TITLE_ABSTRACT, CLS, L2, 256),
+            EncoderFormat.pooled(TITLE_ABSTRACT, CLS, L2, 256),
         ),
         (
             {"sentence_bert_config.json": {}, "tokenizer_config.json": {"model_max_length": 10**30}},
-            Convention.pooled(TITLE_ABSTRACT, CLS),
+            EncoderFormat.pooled(TITLE_ABSTRACT, CLS),
         ),
     ],
 )
@@ -425,7 +425,7 @@ def test_what_a_folder_states_beyond_that_is_refused(tmp_path, files, message):
 )
 def test_other_conventions_are_refused(tmp_path, tiny_encoder, fields, message):
     with pytest.raises(UsageError, match=message):
-        Convention(**fields)
+        EncoderFormat(**fields)
     exported = shutil.copytree(tiny_encoder, tmp_path / "exported")
     card = json.loads((exported / CARD).read_text())
     (exported / CARD).write_text(json.dumps(card | {"convention": card["convention"] | fields}))
@@ -434,17 +434,17 @@ def test_other_conventions_are_refused(tmp_path, tiny_encoder, fields, message):
 
 
 def test_options_override_what_a_folder_states(tmp_path):
-    def read(*options: str) -> Convention:
+    def read(*options: str) -> EncoderFormat:
         arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
         return command._convention(command.parser().parse_args(arguments))
 
-    assert read() == Convention()
+    assert read() == EncoderFormat()
     state(tmp_path, STATED)
-    stated = Convention.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
+    stated = EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
     assert read() == stated
-    assert read("--layout", SENTENCES) == Convention.pooled(SENTENCES, CLS, COSINE, 256)
-    assert read("--max-tokens", "0", "--similarity", L2) == Convention.pooled(TITLE_ABSTRACT, CLS, L2)
-    for convention in (Convention(), *(entry.convention for entry in PUBLISHED.values())):
+    assert read("--layout", SENTENCES) == EncoderFormat.pooled(SENTENCES, CLS, COSINE, 256)
+    assert read("--max-tokens", "0", "--similarity", L2) == EncoderFormat.pooled(TITLE_ABSTRACT, CLS, L2)
+    for convention in (EncoderFormat(), *(entry.convention for entry in PUBLISHED.values())):
         assert read(*convention.options()) == convention
 
 
@@ -455,7 +455,7 @@ def test_readings_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_pat
     assert ENCODERS[ALONE].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     variants = [encoder_files._export_entry(entry) for entry in ENCODERS.values()]
     variants += [encoder_files._variant(entry.convention) for entry in PUBLISHED.values()]
-    variants += [encoder_files._variant(Convention(), "adapter")]
+    variants += [encoder_files._variant(EncoderFormat(), "adapter")]
     assert variants[0] == ""
     assert len(set(variants)) == len({entry.convention for entry in PUBLISHED.values()}) + 3
 
@@ -463,7 +463,7 @@ def test_readings_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_pat
 def test_a_tagger_reads_sentences_in_context_only(tiny_encoder, tiny_tagger):
     """Beside an encoder of the same weights that reads them alone, its trunk is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
-    alone = replace(files, card=replace(files.card, convention=Convention.pooled(SENTENCES, MEAN)))
+    alone = replace(files, card=replace(files.card, convention=EncoderFormat.pooled(SENTENCES, MEAN)))
     tagger = Tagger.open(str(tiny_tagger))
     assert tagger.shares(Encoder(files))
     assert not tagger.shares(Encoder(alone))

@@ -97,4 +97,4 @@ def test_candidates_of_faiss_lose_nothing(collection):
     for query in collection.queries.values():
         scores = dense.scores(QueryVectors(index, query), everything)
         expected = best_hits(index.papers.ids, scores, 100)
-        assert [hit.docid for hit in dense.search(query, 100)] == [hit.docid for hit in expected]
+        assert [hit.paper_id for hit in dense.search(query, 100)] == [hit.paper_id for hit in expected]

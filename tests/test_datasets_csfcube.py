@@ -459,13 +459,13 @@ def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
         }
         given = json.loads((source / f"test-pid2anns-csfcube-{facet}.json").read_text())
         expected = [
-            Judgment(f"{query}_{facet}", docid, grade)
+            Judgment(f"{query}_{facet}", paper_id, grade)
             for query, entry in given.items()
-            for docid, grade in zip(entry["cands"], entry["relevance_adju"], strict=True)
-            if docid != query
+            for paper_id, grade in zip(entry["cands"], entry["relevance_adju"], strict=True)
+            if paper_id != query
         ]
         assert [
-            Judgment(q, docid, grade) for q, grades in qrels.items() for docid, grade in grades.items()
+            Judgment(q, paper_id, grade) for q, grades in qrels.items() for paper_id, grade in grades.items()
         ] == expected
     assert (tmp_path / "folds.json").read_bytes() == (source / "evaluation_splits.json").read_bytes()
     # The copy at hand has the release's judgements; its abstracts may be rebuilt from the annotations.

@@ -110,7 +110,7 @@ def test_from_a_release_to_its_figures(name: str, tmp_path: Path, capsys: pytest
     search(["--index", str(index), *options, "--output", str(run)])
     found = read_run(run)
     assert found.tag == "qbe-bm25"
-    assert {query: {hit.docid for hit in hits} for query, hits in found.rankings.items()} == {
+    assert {query: {hit.paper_id for hit in hits} for query, hits in found.rankings.items()} == {
         query: set(pool) for query, pool in read_pools(pools).items()
     }
     with Index(index) as opened:

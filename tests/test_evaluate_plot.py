@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (
 from qbe.errors import MissingDependencyError, OutputError, UsageError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.plot import check_plot, gains_figure, write_plot
-from qbe.evaluate.queries import Facing
+from qbe.evaluate.queries import RunComparison
 from qbe.evaluate.results import Evaluation
 
 OURS = {"7_method": 0.5, "8_method": 0.25, "9_method": 0.75, "7_result": 0.5}
@@ -26,7 +26,7 @@ def evaluation(values):
 
 @pytest.fixture
 def pair():
-    return Facing("fused+rerank", "fused", evaluation(OURS), evaluation(THEIRS))
+    return RunComparison("fused+rerank", "fused", evaluation(OURS), evaluation(THEIRS))
 
 
 def test_a_panel_a_facet_and_a_bar_a_query_best_first(pair):
@@ -86,13 +86,13 @@ def test_the_command_draws_the_sample(sample, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pools: dict[str, list[str]] = {}
     for line in (sample / "pools.tsv").read_text().splitlines()[1:]:
-        query_id, docid = line.split("\t")
-        pools.setdefault(query_id, []).append(docid)
+        query_id, paper_id = line.split("\t")
+        pools.setdefault(query_id, []).append(paper_id)
     for name, order in (("listed", list), ("by-id", sorted)):
         lines = [
-            f"{query_id} Q0 {docid} 0 {-rank} {name}\n"
-            for query_id, docids in pools.items()
-            for rank, docid in enumerate(order(docids))
+            f"{query_id} Q0 {paper_id} 0 {-rank} {name}\n"
+            for query_id, paper_ids in pools.items()
+            for rank, paper_id in enumerate(order(paper_ids))
         ]
         Path(f"{name}.trec").write_text("".join(lines))
     qrels = [str(sample / f"sample.{facet}.qrels") for facet in ("background", "method", "result")]

@@ -20,8 +20,8 @@ QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b
 def run(**rankings: str) -> Run:
     """A run of one-letter documents, best first."""
     ranked = {
-        query: tuple(Hit(d, 10.0 - rank) for rank, d in enumerate(docids))
-        for query, docids in rankings.items()
+        query: tuple(Hit(d, 10.0 - rank) for rank, d in enumerate(paper_ids))
+        for query, paper_ids in rankings.items()
     }
     return Run("t", {query.removeprefix("q"): hits for query, hits in ranked.items()})
 
@@ -107,8 +107,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, rankings in {"good": {"7": "adbce", "8": "ab"}, "bad": {"7": "cebad", "8": "ba"}}.items():
         rows = [
             f"{query} Q0 {d} {rank} {-rank} t\n"
-            for query, docids in rankings.items()
-            for rank, d in enumerate(docids, start=1)
+            for query, paper_ids in rankings.items()
+            for rank, d in enumerate(paper_ids, start=1)
         ]
         Path(f"{name}.trec").write_text("".join(rows))
     return ["--qrels", "c.test.qrels", "--run", "good.trec", "bad.trec"]

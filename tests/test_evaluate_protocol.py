@@ -232,16 +232,16 @@ def specter(qbe_data, tmp_path):
     for facet in Facet:
         judged = json.loads((release / f"test-pid2anns-csfcube-{facet}.json").read_text())
         judgments = [
-            trec.Judgment(f"{paper_id}_{facet}", docid, grade)
-            for paper_id, pool in judged.items()
-            for docid, grade in zip(pool["cands"], pool["relevance_adju"], strict=True)
+            trec.Judgment(f"{query_paper}_{facet}", paper_id, grade)
+            for query_paper, pool in judged.items()
+            for paper_id, grade in zip(pool["cands"], pool["relevance_adju"], strict=True)
         ]
         trec.write_qrels(tmp_path / f"csfcube.{facet}.qrels", judgments)
         pools = release / "eval_scripts" / "sample_ranked_pools"
         ranked = json.loads((pools / f"test-pid2pool-csfcube-specter-{facet}-ranked.json").read_text())
         rankings = {
-            f"{paper_id}_{facet}": tuple(Hit(docid, -distance) for docid, distance in pool)
-            for paper_id, pool in ranked.items()
+            f"{query_paper}_{facet}": tuple(Hit(paper_id, -distance) for paper_id, distance in pool)
+            for query_paper, pool in ranked.items()
         }
         trec.write_run(tmp_path / f"specter.{facet}.trec", Run("specter", rankings))
     (tmp_path / "folds.json").write_bytes((release / "evaluation_splits.json").read_bytes())

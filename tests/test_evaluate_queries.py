@@ -44,12 +44,12 @@ def write(folder, rankings=RANKINGS):
         folds[facet] |= {"fold1_test": ids[:1], "fold2_test": ids[1:]}
         for column, name in enumerate(("run+rerank", "run")):
             lines = [
-                f"{q} Q0 {docid} {rank} {-rank} {name}\n"
+                f"{q} Q0 {paper_id} {rank} {-rank} {name}\n"
                 for q in ids
-                for rank, docid in enumerate(rankings[q][column], start=1)
+                for rank, paper_id in enumerate(rankings[q][column], start=1)
             ]
             (folder / f"{name}.{facet}.trec").write_text("".join(lines))
-    judged = [f"{q} 0 {docid} {grade}\n" for q in rankings for docid, grade in GRADES.items()]
+    judged = [f"{q} 0 {paper_id} {grade}\n" for q in rankings for paper_id, grade in GRADES.items()]
     (folder / "all.qrels").write_text("".join(judged))
     (folder / "folds.json").write_text(json.dumps(folds))
     papers = [{"paper_id": i, "title": f"Title  of\n{i}", "abstract": []} for i in ("1", "2", *GRADES)]
@@ -136,7 +136,7 @@ def test_a_paper_is_missed_unless_no_worse_one_stands_above_it(grades):
     high = wrongly_high(list(pool), pool)
     assert high or ndcg_percent(grades, grades) in (0.0, pytest.approx(1.0))
     assert [placed.rank for placed in high] == sorted({placed.rank for placed in high})
-    assert all(pool[placed.docid] == placed.grade < max(grades) for placed in high)
+    assert all(pool[placed.paper_id] == placed.grade < max(grades) for placed in high)
 
 
 def test_a_facet_that_one_side_lacks_is_left_out(collection):

@@ -23,7 +23,7 @@ from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
-from qbe.index.dense.ann import Plan
+from qbe.index.dense.ann import AnnParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
@@ -74,7 +74,7 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
         "dimension": 16,
         "similarity": "inner product",
         "stored": "float16",
-        "ann": Plan().record(),
+        "ann": AnnParams().record(),
     }
     files = [path for path in tiny_index.rglob("*") if path.is_file() and path.name != "manifest.json"]
     assert record["files"].keys() == {path.relative_to(tiny_index).as_posix() for path in files}
@@ -267,7 +267,7 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
         for stage in ("bm25", "dense", "fused"):
             for pool in (None, ids):
                 found = Searcher(index, stage).search(Query(index.paper("1")), 20, pool)
-                assert [hit.docid for hit in found] == sorted(ids[1:])  # all score alike
+                assert [hit.paper_id for hit in found] == sorted(ids[1:])  # all score alike
 
 
 def test_command_line_sums_up(tmp_path, small, capsys):

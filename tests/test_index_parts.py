@@ -21,7 +21,7 @@ from qbe.index.index import Index
 from qbe.index.labels import without_labels
 from qbe.index.parts.build import build_part
 from qbe.index.parts.merge import merge_parts
-from qbe.index.parts.part import Part, PartCard
+from qbe.index.parts.part import BuildShard, PartMetadata
 from qbe.index.parts.source import PartsSource
 from qbe.search.searcher import Searcher
 from qbe.types import Query
@@ -64,7 +64,7 @@ def built(folder: Path, settings: BuildSettings, count: int) -> list[Path]:
     """All parts of a corpus."""
     folders = [folder / f"part{number}" for number in range(1, count + 1)]
     for number, path in enumerate(folders, start=1):
-        build_part(path, settings, Part(number, count))
+        build_part(path, settings, BuildShard(number, count))
     return folders
 
 
@@ -72,7 +72,7 @@ def changed(part: Path, folder: Path, **values) -> Path:
     """A copy of a part whose card says something else, and says so consistently."""
     copy = Path(shutil.copytree(part, folder / part.name))
     record = json.loads((copy / "part.json").read_text()) | values
-    card = PartCard(**{**record, "part": Part(**record["part"])}).sealed()
+    card = PartMetadata(**{**record, "part": BuildShard(**record["part"])}).sealed()
     (copy / "part.json").write_text(json.dumps({**record, "digest": card.digest}))
     return copy
 
@@ -144,13 +144,13 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
     monkeypatch.setattr(Encoder, "encode_paper", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        build_part(tmp_path / "part", settings, Part(2, 2))
+        build_part(tmp_path / "part", settings, BuildShard(2, 2))
     assert not (tmp_path / "part").exists()
     with pytest.raises(IndexBuildError, match=r"holds an unfinished build"):
-        build_part(tmp_path / "part", settings, Part(2, 2))
+        build_part(tmp_path / "part", settings, BuildShard(2, 2))
     with pytest.raises(IndexBuildError, match=r"found other part;"):
-        build_part(tmp_path / "part", settings, Part(1, 2), resume=True)
-    build_part(tmp_path / "part", settings, Part(2, 2), resume=True)
+        build_part(tmp_path / "part", settings, BuildShard(1, 2), resume=True)
+    build_part(tmp_path / "part", settings, BuildShard(2, 2), resume=True)
     assert len(encoded) == SHARD_PAPERS + 6 + 56 - SHARD_PAPERS  # the finished shard is not encoded again
     assert contents(tmp_path / "part") == contents(halves[1])
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
@@ -184,7 +184,7 @@ def test_parts_must_be_all_and_each_once(halves, tmp_path, settings):
     with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 1/2 more than once"):
         PartsSource([*halves, halves[0]])
     third = tmp_path / "third"
-    build_part(third, settings, Part(3, 3))
+    build_part(third, settings, BuildShard(3, 3))
     with pytest.raises(IndexBuildError, match=r"with a count of parts of 2 and .*third with 3; build one"):
         PartsSource([*halves, third])
 

@@ -14,15 +14,15 @@ from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.compare import nearness
 from qbe.index.index import Index
-from qbe.models.convention import CLS, L2, TITLE_SEP_ABSTRACT, Convention
 from qbe.models.encoder_files import CARD, resolve_encoder
+from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.dense import DenseSearcher, QueryVectors
 from qbe.search.searcher import Searcher
 from qbe.types import Facet, Paper, Query, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))
-CONVENTION = Convention.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 64)
+CONVENTION = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 64)
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,10 @@ def test_dense_search_is_by_distance(index, encoded, queries, match, reduce):
         scores = expected(query, encoded, reduce)
         for pool in (None, list(scores)):
             found = Searcher(index, "dense", match=match).search(query, 1000, pool)
-            assert {hit.docid for hit in found} == set(scores)
+            assert {hit.paper_id for hit in found} == set(scores)
             for hit in found:
-                assert hit.score == pytest.approx(scores[hit.docid], rel=1e-6)
-            assert found == sorted(found, key=lambda hit: (-hit.score, hit.docid))
+                assert hit.score == pytest.approx(scores[hit.paper_id], rel=1e-6)
+            assert found == sorted(found, key=lambda hit: (-hit.score, hit.paper_id))
             pairs = [pair.score for pair in found[0].matches]
             assert -reduce(np.negative(pairs)) == pytest.approx(found[0].score, rel=1e-6)
 
@@ -121,8 +121,8 @@ def test_whole_papers_are_compared_by_distance(index, encoded, queries):
         scores = {name: -np.linalg.norm(asked - encoded[name][1]) for name in pool}
         found = whole.search(query, 1000, pool, explain=True)
         for hit in found:
-            assert hit.parts["whole"] == pytest.approx(scores[hit.docid], rel=1e-6)
-        assert [hit.docid for hit in found] == sorted(pool, key=lambda name: (-scores[name], name))
+            assert hit.parts["whole"] == pytest.approx(scores[hit.paper_id], rel=1e-6)
+        assert [hit.paper_id for hit in found] == sorted(pool, key=lambda name: (-scores[name], name))
 
 
 @pytest.mark.parametrize("name", MATCHINGS)

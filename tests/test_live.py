@@ -133,8 +133,8 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
     build_index(whole, replace(settings, corpus=(corpus(tmp_path, "kept", kept),)))
     assert rankings(index, kept, ["dense"]) == rankings(whole, kept, ["dense"])
     for hits in rankings(index, kept, ["bm25", "fused"]):
-        assert not gone & {hit.docid for hit in hits}
-        assert len(hits) == len({hit.docid for hit in hits})
+        assert not gone & {hit.paper_id for hit in hits}
+        assert len(hits) == len({hit.paper_id for hit in hits})
     with Index(index) as opened, Index(whole) as other:
         assert len(opened) == 121
         assert list(opened.papers.read_from(0)) == kept
@@ -147,7 +147,7 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
             searcher.search(Query(kept[5]), 200)
             for searcher in (Searcher(one, "bm25") for one in (opened, other))
         ]
-        assert {hit.docid for hit in lexical[0]} == {hit.docid for hit in lexical[1]}
+        assert {hit.paper_id for hit in lexical[0]} == {hit.paper_id for hit in lexical[1]}
         assert opened.manifest.lucene["documents"] == 128  # the dead count in the statistics
         assert {**opened.manifest.corpus, "sha256": 0} == {**other.manifest.corpus, "sha256": 0}
         digest = other.manifest.digest
@@ -172,10 +172,12 @@ def test_papers_are_replaced_and_come_back(index, papers, tmp_path):
         assert opened.papers.row("s001") == 128
         query = Query(Paper("outside", "", words, labelled=True))
         found = {stage: Searcher(opened, stage).search(query, 200) for stage in ("bm25", "dense", "fused")}
-        assert {hit.docid for hit in found["bm25"]} == {"s001", "s100", "n001"}
+        assert {hit.paper_id for hit in found["bm25"]} == {"s001", "s100", "n001"}
         for stage in ("dense", "fused"):
-            assert sorted(hit.docid for hit in found[stage]) == sorted(paper.paper_id for paper in expected)
-        pool = [hit.docid for hit in Searcher(opened, "bm25").search(query, 9, ["s100", "s001", "s002"])]
+            assert sorted(hit.paper_id for hit in found[stage]) == sorted(
+                paper.paper_id for paper in expected
+            )
+        pool = [hit.paper_id for hit in Searcher(opened, "bm25").search(query, 9, ["s100", "s001", "s002"])]
         assert sorted(pool[:2]) == ["s001", "s100"]
         assert pool[2:] == ["s002"]
         rows = [opened.papers.row(paper.paper_id) for paper in changed]

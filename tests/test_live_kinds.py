@@ -20,7 +20,7 @@ from qbe.index.live.compaction import compact
 from qbe.index.manifest import read_manifest
 from qbe.index.parts.build import build_part
 from qbe.index.parts.merge import merge_parts
-from qbe.index.parts.part import Part
+from qbe.index.parts.part import BuildShard
 from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.nearest import NeighbourParts
@@ -86,7 +86,7 @@ def kinds(folder: Path) -> list[tuple[str, str]]:
 
 def scores(folder: Path, query: Query, pool: list[str] | None) -> dict[str, float]:
     with Index(folder, nprobe=16 if pool is None else None) as opened:
-        return {hit.docid: hit.score for hit in Searcher(opened, "dense").search(query, 200, pool)}
+        return {hit.paper_id: hit.score for hit in Searcher(opened, "dense").search(query, 200, pool)}
 
 
 def test_each_segment_is_scored_by_what_it_stores(mixed, whole, halves, papers):
@@ -148,8 +148,8 @@ def test_many_queries_find_what_each_finds_alone(index, papers):
         with Index(index) as alone, Index(index, threads=2) as together:
             single = Searcher(alone, stage)
             found = [single.search(query, 30, pool) for query, pool in zip(queries, pools, strict=True)]
-            assert Searcher(together, stage).search_many(queries, 30, pools) == found
-        assert not {hit.docid for hits in found for hit in hits} & set(gone)
+            assert Searcher(together, stage).batch_search(queries, 30, pools) == found
+        assert not {hit.paper_id for hits in found for hit in hits} & set(gone)
         assert all(len(hits) == 30 for hits in found if stage != "bm25")
 
 
@@ -216,7 +216,7 @@ def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
 def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path):
     folders = [tmp_path / "part1", tmp_path / "part2"]
     for number, folder in enumerate(folders, start=1):
-        build_part(folder, settings, Part(number, 2))
+        build_part(folder, settings, BuildShard(number, 2))
     manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings)
     assert kinds(tmp_path / "index") == [LARGE]
     assert replace(manifest, qbe_version="") == replace(read_manifest(whole), qbe_version="")

@@ -14,7 +14,7 @@ from support.live import corpus, files
 
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
-from qbe.files import exclusively, hold
+from qbe.files import shared_lock, try_exclusive_lock
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
@@ -140,17 +140,17 @@ def test_readers_need_no_right_to_write(index):
 def test_locks(tmp_path):
     path = tmp_path / "manifest.json"
     path.write_text("")
-    first, second = hold(path), hold(path)
+    first, second = shared_lock(path), shared_lock(path)
     for descriptor in (first, second):
-        with exclusively(path) as alone:
+        with try_exclusive_lock(path) as alone:
             assert not alone
         os.close(descriptor)
-    with exclusively(path) as alone:
+    with try_exclusive_lock(path) as alone:
         assert alone
         with pytest.raises(BlockingIOError):
-            hold(path)
+            shared_lock(path)
     with pytest.raises(FileNotFoundError):
-        hold(tmp_path / "absent")
+        shared_lock(tmp_path / "absent")
 
 
 def test_debris_of_a_killed_writer_is_removed(index, papers):

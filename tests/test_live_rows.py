@@ -11,7 +11,7 @@ from qbe.index.rows import StackedRows, live_rows, sentence_rows, shares, starts
 from qbe.index.segments.combined import minus
 from qbe.index.segments.commit import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
 from qbe.index.segments.views import joined, take
-from qbe.search.lucene import apart
+from qbe.search.lucene import break_ties
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
@@ -95,8 +95,8 @@ def test_ties_are_told_apart_by_millionths():
     """Rounded to four places; in single precision 3 - .000001 and 3 - .000002 are these."""
     scores = [3.00004, 3.0, 2.99998, 2.9, 1.00005]
     expected = np.array([3, 2.999999, 2.999998, 2.9, 1.0001], np.float32)
-    assert np.allclose(apart(scores), expected, rtol=0, atol=2.4e-7)
-    assert apart([]) == []
+    assert np.allclose(break_ties(scores), expected, rtol=0, atol=2.4e-7)
+    assert break_ties([]) == []
 
 
 NAMES = st.one_of(st.just("."), st.integers(1, 10**7).map("segments/{:06d}".format))

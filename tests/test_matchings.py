@@ -11,7 +11,7 @@ from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.rerank.matchings import attention, marginals, mean_max, single_match, transport
-from qbe.rerank.reranker import Judged
+from qbe.rerank.reranker import RerankScore
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.dense import DenseSearcher
 from qbe.types import Facet, Match, Paper, Query, Sentence
@@ -82,7 +82,7 @@ def test_only_the_query_is_selected_from():
     judged = by_hand("single-match").score(query, [A, B])
     assert judged[0].score == pytest.approx(-math.sqrt(0.6**2 + 0.2**2))
     assert judged[0].match == pytest.approx(Match(1, 1, 0.8))
-    assert judged[1] == Judged(0.0, Match(1, 0, 1.0))
+    assert judged[1] == RerankScore(0.0, Match(1, 0, 1.0))
     assert [one.score for one in by_hand("mean-max").score(query, [A, B])] == [1.0, 1.0]
     assert [one.match for one in by_hand("mean-max").score(query, [A, B])] == [Match(1, 0, 1), Match(1, 0, 1)]
 
@@ -158,7 +158,7 @@ def test_mean_max_is_that_of_the_first_stage(index, papers):
     hits = DenseSearcher(index).search(query, 1000, [paper.paper_id for paper in candidates])
     scores = {paper.paper_id: one.score for paper, one in zip(candidates, judged, strict=True)}
     # Stored vectors are rounded to half precision, and so not quite of unit length.
-    assert [scores[hit.docid] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
+    assert [scores[hit.paper_id] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
 
 
 @pytest.mark.parametrize("name", MATCHINGS)
@@ -169,4 +169,4 @@ def test_a_paper_is_most_like_itself(index, papers, name):
             paper.paper_id: one.score
             for paper, one in zip(papers, reranker.score(query, papers), strict=True)
         }
-        assert max(scores, key=lambda docid: scores[docid]) == "s024"
+        assert max(scores, key=lambda paper_id: scores[paper_id]) == "s024"

@@ -113,10 +113,10 @@ def test_many_queries_are_judged_as_each_alone(opened, reranker, queries, papers
     ]
     asked += [(queries[0], []), (queries[1], [papers[3], papers[3]])]
     steps = []
-    found = opened(threads).score_many(asked, steps.append)
+    found = opened(threads).batch_score(asked, steps.append)
     assert found == [reranker.score(query, candidates) for query, candidates in asked]
     assert sum(steps) == 44
-    assert reranker.score_many([]) == []
+    assert reranker.batch_score([]) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2])

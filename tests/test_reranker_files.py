@@ -17,8 +17,8 @@ from qbe.models.reranker_files import (
     RERANKER_CARD,
     RERANKER_FORMAT,
     TRUNK,
-    CrossEncoderCard,
-    FacetRerankersCard,
+    CrossEncoderMetadata,
+    FacetRerankersMetadata,
     read_reranker_card,
     resolve_reranker,
     write_reranker_card,
@@ -40,7 +40,7 @@ def facets(tmp_path) -> Path:
     names = ("background.onnx", "method.onnx", TRUNK, "tokenizer.json")
     for name in names:
         (folder / name).write_text(name)
-    card = FacetRerankersCard(
+    card = FacetRerankersMetadata(
         name="two-facets",
         precision="int8",
         max_tokens=256,
@@ -57,7 +57,7 @@ def test_a_folder_is_found_in_each_precision(tiny_cross_encoder):
         files = resolve_reranker(str(tiny_cross_encoder), precision)
         assert files.model() == files.model(Facet.METHOD) == tiny_cross_encoder / f"model.{precision}.onnx"
         assert files.tokenizer == tiny_cross_encoder / "tokenizer.json"
-        assert isinstance(files.card, CrossEncoderCard)
+        assert isinstance(files.card, CrossEncoderMetadata)
         files.verify()
         files.verify(Facet.RESULT)
 

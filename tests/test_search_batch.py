@@ -59,13 +59,13 @@ def part(output) -> Path:
 def searched(monkeypatch) -> list[int]:
     """How many queries each call of the searcher got."""
     calls: list[int] = []
-    search_many = Searcher.search_many
+    batch_search = Searcher.batch_search
 
     def counted(self, queries, *rest, **options):
         calls.append(len(queries))
-        return search_many(self, queries, *rest, **options)
+        return batch_search(self, queries, *rest, **options)
 
-    monkeypatch.setattr(Searcher, "search_many", counted)
+    monkeypatch.setattr(Searcher, "batch_search", counted)
     return calls
 
 
@@ -90,7 +90,7 @@ def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, 
         searcher = Searcher(index, "dense")
         for topic in read_topics(arguments[1]):
             hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 9)
-            lines += [(topic.query_id, hit.docid) for hit in hits]
+            lines += [(topic.query_id, hit.paper_id) for hit in hits]
     assert [(line.split()[0], line.split()[2]) for line in output.read_text().splitlines()] == lines
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
@@ -215,12 +215,12 @@ def test_faiss_may_be_asked_in_several_calls(tiny_index, monkeypatch):
             "nearest",
             lambda asked, count: calls.append(len(asked)) or nearest(asked, count),
         )
-        expected = searcher.search_many(queries, 5)
+        expected = searcher.batch_search(queries, 5)
         rows = [len(query.paper.sentences) for query in queries]
         assert calls == [sum(rows)]
         del calls[:]
         monkeypatch.setattr(dense, "MOST_POSITIONS", 20 * len(index.sentence_vectors))
-        assert searcher.search_many(queries, 5) == expected
+        assert searcher.batch_search(queries, 5) == expected
         assert sum(calls) == sum(rows)
         assert 3 <= len(calls) < 12
         assert max(calls) <= 20
@@ -262,7 +262,7 @@ def test_scores_of_a_pool_are_asked_for_in_one_text(tiny_index):
         searcher = Searcher(index, "bm25")
         query = Query(index.paper("s024"))
         found = searcher.search(query, 200)
-        pool = [hit.docid for hit in found[::3]]
+        pool = [hit.paper_id for hit in found[::3]]
         within = searcher.search(query, 200, pool)
-        assert [hit.docid for hit in within] == pool
+        assert [hit.paper_id for hit in within] == pool
         np.testing.assert_allclose([h.score for h in within], [h.score for h in found[::3]], atol=1e-4)

@@ -64,7 +64,7 @@ def test_topics_make_a_run(search, sample, tmp_path, stage, tiny_index):
         searcher = Searcher(index, stage)
         for topic in topics:
             hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 20)
-            assert [hit.docid for hit in run.rankings[topic.query_id]] == [hit.docid for hit in hits]
+            assert [hit.paper_id for hit in run.rankings[topic.query_id]] == [hit.paper_id for hit in hits]
     written = output.read_bytes()
     assert search(*arguments).encode() == written
     search(*arguments, "--threads", 3, "--output", output)
@@ -81,7 +81,7 @@ def test_topics_of_one_facet_with_pools_and_a_tag(search, sample, tmp_path):
     run = read_run(tmp_path / "run")
     assert run.tag == "mine"
     assert list(run.rankings) == [query_id for query_id in pools if query_id.endswith("_method")]
-    assert {query_id: {hit.docid for hit in hits} for query_id, hits in run.rankings.items()} == {
+    assert {query_id: {hit.paper_id for hit in hits} for query_id, hits in run.rankings.items()} == {
         query_id: pools[query_id] for query_id in run.rankings
     }
 
@@ -105,8 +105,8 @@ def test_json_tells_of_matched_sentences(search, tiny_index):
     with Index(tiny_index) as index:
         found = Searcher(index).search(Query(index.paper("s024"), Facet.METHOD), 3)
         for hit, expected in zip(record["hits"], found, strict=True):
-            paper = index.paper(expected.docid)
-            assert (hit["docid"], hit["score"]) == (expected.docid, expected.score)
+            paper = index.paper(expected.paper_id)
+            assert (hit["paper_id"], hit["score"]) == (expected.paper_id, expected.score)
             assert (hit["title"], hit["year"]) == (paper.title, paper.year)
             for match, pair in zip(hit["matches"], expected.matches, strict=True):
                 assert match["sentence"] == paper.sentences[pair.position].text

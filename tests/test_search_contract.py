@@ -9,7 +9,7 @@ from support.rerankers import Overlap
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.rerank.open import open_reranker
-from qbe.search.reranked import RerankingSearcher
+from qbe.search.reranking import RerankingSearcher
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools
 from qbe.types import Facet, Paper, Query, Sentence
@@ -90,9 +90,9 @@ def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
             found = searcher.search(query, hits)
             assert 0 < len(found) <= min(hits, 128)
             assert all(math.isfinite(hit.score) for hit in found)
-            assert sorted(found, key=lambda hit: (-hit.score, hit.docid)) == found
-            assert len({hit.docid for hit in found}) == len(found)
-            assert query.paper.paper_id not in {hit.docid for hit in found}
+            assert sorted(found, key=lambda hit: (-hit.score, hit.paper_id)) == found
+            assert len({hit.paper_id for hit in found}) == len(found)
+            assert query.paper.paper_id not in {hit.paper_id for hit in found}
 
 
 def test_fewer_hits_are_the_first_of_more(searcher, stage, queries):
@@ -105,9 +105,9 @@ def test_a_pool_is_ranked_whole(searcher, index, queries):
     pool = [f"s{number:03}" for number in range(20, 60)]
     for query in queries:
         found = searcher.search(query, 1000, [*pool, *pool])
-        assert {hit.docid for hit in found} == set(pool) - {query.paper.paper_id}
+        assert {hit.paper_id for hit in found} == set(pool) - {query.paper.paper_id}
         assert len(found) == len(set(pool) - {query.paper.paper_id})
-        assert sorted(found, key=lambda hit: (-hit.score, hit.docid)) == found
+        assert sorted(found, key=lambda hit: (-hit.score, hit.paper_id)) == found
         assert searcher.search(query, 1000, pool[::-1]) == found
         assert searcher.search(query, 3, pool) == found[:3]
         assert searcher.search(query, 3, [query.paper.paper_id, "s001"]) == searcher.search(
@@ -125,7 +125,7 @@ def test_the_sample_pools_are_ranked_whole(searcher, index, sample):
     for query_id, pool in list(pools.items())[::4]:
         paper_id, _, facet = query_id.rpartition("_")
         found = searcher.search(Query(index.paper(paper_id), Facet(facet)), 1000, pool, matches=False)
-        assert sorted(hit.docid for hit in found) == sorted(pool)
+        assert sorted(hit.paper_id for hit in found) == sorted(pool)
 
 
 def test_the_same_twice_and_with_other_threads(searcher, open_searcher, tiny_index, queries):
@@ -147,26 +147,26 @@ def test_many_queries_find_what_each_finds_alone(searcher, open_searcher, tiny_i
     for threads in (1, 3):
         with Index(tiny_index, threads=threads) as threaded:
             together = open_searcher(threaded)
-            assert together.search_many(more, 30, pools, explain=True) == alone
+            assert together.batch_search(more, 30, pools, explain=True) == alone
             plain = [[hit._replace(matches=()) for hit in searcher.search(query, 9)] for query in more]
-            assert together.search_many(more[::-1], 9, matches=False) == plain[::-1]
-    assert searcher.search_many([], 5) == []
+            assert together.batch_search(more[::-1], 9, matches=False) == plain[::-1]
+    assert searcher.batch_search([], 5) == []
 
 
 def test_as_many_pools_as_queries_are_wanted(searcher, queries):
     with pytest.raises(UsageError, match="expected a pool for each of 2 queries, found 1 pools"):
-        searcher.search_many(queries[:2], 5, [None])
+        searcher.batch_search(queries[:2], 5, [None])
 
 
 def test_one_bad_query_among_many_is_refused(searcher, queries):
     with pytest.raises(PaperNotFoundError, match=r"such as nowhere"):
-        searcher.search_many(queries[:2], 5, [None, ["nowhere"]])
+        searcher.batch_search(queries[:2], 5, [None, ["nowhere"]])
 
 
 def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, index):
     paper = index.paper("s024")
     found = searcher.search(Query(replace(paper, paper_id="copy"), Facet.METHOD), 5)
-    assert found[0].docid == "s024"
+    assert found[0].paper_id == "s024"
 
 
 def test_matches_name_the_closest_sentences(searcher, index, queries):
@@ -175,7 +175,7 @@ def test_matches_name_the_closest_sentences(searcher, index, queries):
             positions = query.positions or query.paper.positions(query.facet)
             assert sorted(match.query_position for match in hit.matches) == sorted(positions)
             assert [m.score for m in hit.matches] == sorted((m.score for m in hit.matches), reverse=True)
-            count = len(index.paper(hit.docid).sentences)
+            count = len(index.paper(hit.paper_id).sentences)
             assert all(0 <= match.position < count for match in hit.matches)
         plain = searcher.search(query, 5, matches=False)
         assert plain == [hit._replace(matches=()) for hit in searcher.search(query, 5)]
@@ -257,7 +257,7 @@ def test_any_text_can_be_asked(searcher, text):
     pool = ["s001", "s003", "s002"]
     for found in (searcher.search(query, 5), searcher.search(query, 5, pool)):
         assert all(math.isfinite(hit.score) for hit in found)
-    assert sorted(hit.docid for hit in found) == sorted(pool)
+    assert sorted(hit.paper_id for hit in found) == sorted(pool)
 
 
 @pytest.mark.parametrize(
@@ -297,6 +297,6 @@ def test_a_query_from_outside_is_encoded_once(searcher, index, queries, monkeypa
     assert searcher.search(query, 3)[0].matches
     assert encoded == [query.paper]
     others = [Query(replace(query.paper, title=title)) for title in ("Ranking code", "Code")]
-    found = searcher.search_many([others[0], queries[0], others[1]], 3)
+    found = searcher.batch_search([others[0], queries[0], others[1]], 3)
     assert all(hit.matches for hits in found for hit in hits)
     assert encoded == [query.paper, *(other.paper for other in others)]

@@ -143,13 +143,13 @@ def test_candidates_without_the_facet_count_by_their_best_guess(index):
     (position,), guess = query.paper.facet_positions(Facet.RESULT)
     vectors = index.sentence_vectors[index.layout.starts[index.papers.row("s024")] + position]
 
-    def score(docid: str) -> float:
-        positions, _ = index.paper(docid).facet_positions(Facet.RESULT)
-        start = index.layout.starts[index.papers.row(docid)]
+    def score(paper_id: str) -> float:
+        positions, _ = index.paper(paper_id).facet_positions(Facet.RESULT)
+        start = index.layout.starts[index.papers.row(paper_id)]
         return max(float(vectors.astype(float) @ index.sentence_vectors[start + p]) for p in positions)
 
     assert guess
-    assert [hit.docid for hit in found] == sorted(pool, key=lambda docid: -score(docid))
+    assert [hit.paper_id for hit in found] == sorted(pool, key=lambda paper_id: -score(paper_id))
 
 
 # Reading a query's paper.
@@ -158,15 +158,15 @@ def test_candidates_without_the_facet_count_by_their_best_guess(index):
 def test_papers_without_labels_are_tagged_and_labels_are_kept(index, papers, tag):
     given = papers[23]
     bare = Paper("query", given.title, tuple(Sentence(s.text) for s in given.sentences))
-    assert index.read(bare) == tag(bare)
-    assert index.read(given) is given
-    assert index.read(given, "predicted") == tag(given)
+    assert index.label_facets(bare) == tag(bare)
+    assert index.label_facets(given) is given
+    assert index.label_facets(given, "predicted") == tag(given)
     stored = index.paper("s024")
     assert stored.predicted
-    assert index.read(stored, "given") is index.read(stored, "predicted") is stored
+    assert index.label_facets(stored, "given") is index.label_facets(stored, "predicted") is stored
     assert [s.facet for s in stored.sentences] == [s.facet for s in tag(given).sentences]
     with pytest.raises(UsageError, match="expected facets given or predicted, found 'own'"):
-        index.read(bare, "own")
+        index.label_facets(bare, "own")
 
 
 def test_another_tagger_and_none(raw_index, tiny_encoder, tmp_path, papers):
@@ -188,10 +188,10 @@ def test_a_tagged_query_passes_through_the_encoder_once(index, papers, monkeypat
         index.encoder, "encode_paper", lambda paper, *reader: passes.append(paper) or encode(paper, *reader)
     )
     bare = Paper("query", papers[23].title, tuple(Sentence(s.text) for s in papers[23].sentences))
-    query = Query(index.read(bare), Facet.METHOD)
+    query = Query(index.label_facets(bare), Facet.METHOD)
     assert Searcher(index, stage).search(query, 3)[0].matches
     assert passes == [bare]
-    index.read(Paper("next", "T", (Sentence("Other words."),)))
+    index.label_facets(Paper("next", "T", (Sentence("Other words."),)))
     Searcher(index, stage).search(query, 3)  # its vectors are no longer the last
     assert len(passes) == 3
 
@@ -199,7 +199,7 @@ def test_a_tagged_query_passes_through_the_encoder_once(index, papers, monkeypat
 def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tiny_tagger, monkeypatch):
     with Index(tiny_index, tagger=str(tiny_tagger)) as index:
         given = index.paper("s024")
-        predicted = index.read(given, "predicted")
+        predicted = index.label_facets(given, "predicted")
         monkeypatch.setattr(index, "encode", None)
         one, two = (QueryVectors(index, Query(paper, positions=(0, 2))) for paper in (given, predicted))
         assert (one.sentences == two.sentences).all()
@@ -227,7 +227,7 @@ def test_every_source_is_tagged_alike(search, raw_index, unlabelled_index, untag
         )
         found = [search(index, *source, *options, "--first-stage", stage) for source in sources]
         assert [facets(output) for output in found] == [expected] * 4
-        hits = [[hit["docid"] for hit in json.loads(output)["hits"]] for output in found]
+        hits = [[hit["paper_id"] for hit in json.loads(output)["hits"]] for output in found]
         assert hits[0] == hits[1]
         assert hits[2] == hits[3] == ["s024", *hits[0]][:4]
 
@@ -268,7 +268,7 @@ def test_json_explains(search, raw_index, papers, tag, index):
     ]
     for hit in record["hits"]:
         for match in hit["matches"]:
-            one = index.paper(hit["docid"]).sentences[match["position"]]
+            one = index.paper(hit["paper_id"]).sentences[match["position"]]
             found = one.probabilities.of(one.facet) if one.facet else one.probabilities.other
             assert match["probability"] == round(found, 4)
     plain = json.loads(

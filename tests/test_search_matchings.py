@@ -15,7 +15,7 @@ from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.__main__ import main
 from qbe.search.present import to_json, to_table
 from qbe.trec import read_pools, read_run, read_topics
-from qbe.types import Facet, Hit, Match, Moved, Paper, Query, Sentence
+from qbe.types import Facet, Hit, Match, Paper, Query, Sentence, TransportEntry
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +32,13 @@ def test_a_pool_is_ranked_by_the_matching_alone(search, index, sample, name, tmp
     run = read_run(tmp_path / "run")
     assert run.tag == f"qbe-bm25+{name}"
     reranker = VectorMatching(name, lambda paper: index.vectors(paper).sentences)
-    for query_id, paper_id, facet in read_topics(topics):
+    for query_id, query_paper, facet in read_topics(topics):
         if facet is Facet.METHOD:
-            pool = [docid for docid in read_pools(pools)[query_id] if docid != paper_id]
-            judged = reranker.score(Query(index.paper(paper_id), facet), list(map(index.paper, pool)))
-            scores = {docid: one.score for docid, one in zip(pool, judged, strict=True)}
-            ranked = sorted(pool, key=lambda docid: (-scores[docid], docid))
-            assert [hit.docid for hit in run.rankings[query_id]] == ranked
+            pool = [paper_id for paper_id in read_pools(pools)[query_id] if paper_id != query_paper]
+            judged = reranker.score(Query(index.paper(query_paper), facet), list(map(index.paper, pool)))
+            scores = {paper_id: one.score for paper_id, one in zip(pool, judged, strict=True)}
+            ranked = sorted(pool, key=lambda paper_id: (-scores[paper_id], paper_id))
+            assert [hit.paper_id for hit in run.rankings[query_id]] == ranked
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_temperature_and_regularization_count(search):
 
 ASKED = Paper("asked", "A question", (Sentence("We ask."), Sentence("We know.")))
 ANSWER = Paper("answer", "An answer", (Sentence("They tell."), Sentence("They do.")))
-PLAN = (Moved(1, 0, 0.75), Moved(0, 1, 0.2456789), Moved(0, 0, 0.004))
+PLAN = (TransportEntry(1, 0, 0.75), TransportEntry(0, 1, 0.2456789), TransportEntry(0, 0, 0.004))
 HIT = Hit("answer", 1.5, (), {"bm25": 12.5, "first": 0.75, "reranker": -2.0}, Match(1, 0, 0.25), PLAN)
 
 

@@ -20,7 +20,7 @@ from qbe.index.index import Index
 from qbe.rerank.open import open_reranker
 from qbe.search.__main__ import main
 from qbe.search.present import to_json, to_table
-from qbe.search.reranked import RerankingSearcher, interpolate
+from qbe.search.reranking import RerankingSearcher, interpolate
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools, read_run, read_topics
 from qbe.types import Facet, Hit, Match, Paper, Query, Sentence
@@ -53,11 +53,11 @@ def first(searcher, query) -> list[Hit]:
 
 def upside_down(first: list[Hit]) -> ByHand:
     """A reranker of the opposite opinion: 0 for the first, 1 for the next, ..."""
-    return ByHand({hit.docid: float(rank) for rank, hit in enumerate(first)})
+    return ByHand({hit.paper_id: float(rank) for rank, hit in enumerate(first)})
 
 
 def ids(hits: list[Hit]) -> list[str]:
-    return [hit.docid for hit in hits]
+    return [hit.paper_id for hit in hits]
 
 
 # The mixture of scores.
@@ -111,7 +111,7 @@ def test_final_scores_by_hand(searcher, index, query, first):
     z = (scores - scores.mean()) / scores.std()
     ranks = (np.arange(4) - 1.5) / math.sqrt(1.25)
     mixed = dict(zip(ids(first), 0.25 * z + 0.75 * ranks, strict=False))
-    assert ids(found[:4]) == sorted(mixed, key=lambda docid: -mixed[docid])
+    assert ids(found[:4]) == sorted(mixed, key=lambda paper_id: -mixed[paper_id])
     assert [hit.score for hit in found[:4]] == pytest.approx(sorted(mixed.values(), reverse=True))
     # The rest lies 1 below, at the distances that the first stage gave it.
     assert ids(found[4:]) == ids(first[4:9])
@@ -133,20 +133,20 @@ def test_the_best_of_the_first_stage_are_reranked(searcher, index, query, first,
 
 def test_a_pool_is_reranked(searcher, index, query, first):
     pool = [f"s{number:03}" for number in range(20, 60)]
-    inside = [docid for docid in ids(first) if docid in pool]
+    inside = [paper_id for paper_id in ids(first) if paper_id in pool]
     found = RerankingSearcher(searcher, index, upside_down(first), 10, 1).search(query, 1000, pool)
     firsts = ids(searcher.search(query, 1000, pool))
     assert sorted(firsts) == sorted(inside) == sorted(ids(found))
     assert ids(found[10:]) == firsts[10:]
-    assert ids(found[:10]) == sorted(firsts[:10], key=lambda docid: -ids(first).index(docid))
+    assert ids(found[:10]) == sorted(firsts[:10], key=lambda paper_id: -ids(first).index(paper_id))
 
 
 def test_a_cross_encoder_alone_ranks_as_it_scores(index, searcher, query, first, tiny_cross_encoder):
     reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **BUDGETS)
     found = RerankingSearcher(searcher, index, reranker, 1000, 1).search(query, 1000)
-    judged = reranker.score(query, [index.paper(hit.docid) for hit in first])
-    scores = {hit.docid: one.score for hit, one in zip(first, judged, strict=True)}
-    assert ids(found) == sorted(scores, key=lambda docid: (-scores[docid], docid))
+    judged = reranker.score(query, [index.paper(hit.paper_id) for hit in first])
+    scores = {hit.paper_id: one.score for hit, one in zip(first, judged, strict=True)}
+    assert ids(found) == sorted(scores, key=lambda paper_id: (-scores[paper_id], paper_id))
     assert all(hit.driven_by is None and hit.matches for hit in found)
 
 
@@ -166,8 +166,8 @@ def test_options_out_of_range_are_refused(searcher, index, first, options, messa
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, score):
-    reranker = ByHand({hit.docid: score if rank == 7 else 0.0 for rank, hit in enumerate(first)})
-    message = f"expected finite scores of the reranker by-hand, found {score} for paper {first[7].docid};"
+    reranker = ByHand({hit.paper_id: score if rank == 7 else 0.0 for rank, hit in enumerate(first)})
+    message = f"expected finite scores of the reranker by-hand, found {score} for paper {first[7].paper_id};"
     assert RerankingSearcher(searcher, index, reranker, depth=7).search(query)
     with pytest.raises(ModelError, match=message):
         RerankingSearcher(searcher, index, reranker, depth=8).search(query)
@@ -190,7 +190,7 @@ def test_a_reranked_hit_tells_of_both_stages(searcher, index, query, first):
     found = reranking.search(query, 5, explain=True)
     for hit, rank in zip(found, (2, 1, 0, 3, 4), strict=True):
         expected = {**stage[rank].parts, "first": first[rank].score}
-        last = len(index.paper(hit.docid).sentences) - 1
+        last = len(index.paper(hit.paper_id).sentences) - 1
         if rank < 3:
             assert (hit.parts, hit.driven_by) == ({**expected, "reranker": rank}, Match(0, last, rank))
         else:
@@ -275,7 +275,7 @@ def test_json_explains_reranking():
     assert one["plan"] == two["plan"] == []
     assert (two["parts"], two["driven_by"]) == ({"bm25": 3.0, "whole": 0.0, "first": -1.25}, None)
     for hit in json.loads(to_json(*arguments))["hits"]:
-        assert set(hit) == {"rank", "docid", "score", "title", "year", "matches"}
+        assert set(hit) == {"rank", "paper_id", "score", "title", "year", "matches"}
 
 
 # The command.

@@ -3,8 +3,8 @@
 import numpy as np
 
 from qbe.encode.encoder import Encoder
-from qbe.models.convention import DEFAULT_CONVENTION
 from qbe.models.encoder_files import resolve_encoder
+from qbe.models.encoder_format import DEFAULT_FORMAT
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
 from qbe.types import Paper, Sentence
@@ -17,7 +17,7 @@ def test_it_is_small_and_whole_and_needs_no_export(cache):
     files = resolve_encoder()
     files.verify()
     assert files.card.name == DEFAULT_ENCODER
-    assert files.card.convention == DEFAULT_CONVENTION
+    assert files.card.convention == DEFAULT_FORMAT
     assert (files.folder / "README.md").read_text().startswith(f"# {DEFAULT_ENCODER}\n")
     assert sum(path.stat().st_size for path in files.folder.iterdir()) <= SIZE
     assert not cache.exists()
@@ -26,7 +26,7 @@ def test_it_is_small_and_whole_and_needs_no_export(cache):
 def test_the_tagger_reads_it_and_what_it_began_as():
     tagger = Tagger.open()
     assert tagger.card.trunks[0]["name"] == DEFAULT_ENCODER
-    assert all(tagger.shares(Encoder.open(name)) for name in (DEFAULT_ENCODER, BASE_ENCODER))
+    assert all(tagger.supports(Encoder.open(name)) for name in (DEFAULT_ENCODER, BASE_ENCODER))
 
 
 def test_what_shares_an_aspect_is_nearer():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import UsageError
-from qbe.rerank.sinkhorn import sinkhorn
+from qbe.rerank.entropic_transport import entropic_transport
 
 os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it
 import ot
@@ -36,7 +36,7 @@ def padded(problems: list, m: int = 20, n: int = 20) -> tuple[np.ndarray, ...]:
 
 def solve(problems: list, **options) -> list[np.ndarray]:
     """The plans of problems of any sizes, solved together."""
-    plans = sinkhorn(*padded(problems), **options)
+    plans = entropic_transport(*padded(problems), **options)
     return [plan[: len(row), : len(column)] for plan, (_, row, column) in zip(plans, problems, strict=True)]
 
 
@@ -57,7 +57,9 @@ def cost(plan: np.ndarray, costs: np.ndarray) -> float:
 
 def test_plans_cost_what_pot_says(problems, plans):
     for (costs, rows, columns), plan in zip(problems, plans, strict=True):
-        peer = ot.sinkhorn(rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False)
+        peer = ot.entropic_transport(
+            rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False
+        )
         assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
 
 
@@ -66,7 +68,7 @@ def test_plans_cost_what_pot_says_in_the_log_domain(problems):
     ended = 0
     for (costs, rows, columns), plan in zip(few, solve(few), strict=True):
         options = {"method": "sinkhorn_log", "stopThr": 1e-12, "numItermax": 300, "warn": False, "log": True}
-        peer, log = ot.sinkhorn(rows, columns, costs, 1 / 20, **options)
+        peer, log = ot.entropic_transport(rows, columns, costs, 1 / 20, **options)
         if log["err"][-1] <= 1e-12:
             ended += 1
             assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
@@ -98,21 +100,21 @@ def test_large_costs_neither_overflow_nor_stall(spread):
     rows, columns = (np.exp(-random.uniform(0, spread, (40, size))) for size in (9, 7))
     rows, columns = (side / side.sum(axis=1, keepdims=True) for side in (rows, columns))
     with np.errstate(all="raise", under="ignore"):
-        plans = sinkhorn(costs, rows, columns)
+        plans = entropic_transport(costs, rows, columns)
     assert np.abs(plans.sum(axis=2) - rows).sum(axis=1).max() <= 1.1e-9
     assert np.abs(plans.sum(axis=1) - columns).sum(axis=1).max() <= 1e-14
 
 
 def test_one_sentence_takes_all():
-    assert sinkhorn([[[3.5]]], [[1]], [[1]]).tolist() == [[[1.0]]]
-    assert sinkhorn([[[1.0, 9.0]]], [[1]], [[0.25, 0.75]]).tolist() == [[[0.25, 0.75]]]
+    assert entropic_transport([[[3.5]]], [[1]], [[1]]).tolist() == [[[1.0]]]
+    assert entropic_transport([[[1.0, 9.0]]], [[1]], [[0.25, 0.75]]).tolist() == [[[0.25, 0.75]]]
 
 
 def test_two_by_two_by_hand():
     """With even masses and 0 on the diagonal, p on it solves p / (1/2 - p) = exp(lambda * c)."""
     for lam, c in ((20.0, 0.125), (3.0, 1.0), (20.0, 30.0)):
         on = 0.5 / (1 + math.exp(-lam * c))
-        (plan,) = sinkhorn([[[0, c], [c, 0]]], [[0.5, 0.5]], [[0.5, 0.5]], lam)
+        (plan,) = entropic_transport([[[0, c], [c, 0]]], [[0.5, 0.5]], [[0.5, 0.5]], lam)
         assert plan == pytest.approx(np.array([[on, 0.5 - on], [0.5 - on, on]]), abs=1e-9)
 
 
@@ -122,7 +124,7 @@ def test_what_changes_nothing(seed, m, n, scale):
     random = np.random.default_rng(seed)
     one, other = ((scale * costs, *sides) for costs, *sides in (problem(random, m, n, 5) for _ in range(2)))
     costs, rows, columns = one
-    alone = sinkhorn(costs[None], rows[None], columns[None])[0]
+    alone = entropic_transport(costs[None], rows[None], columns[None])[0]
     # Neither other pairs, nor padding, nor threads change a bit.
     for options in ({}, {"threads": 3}):
         again = solve([other, one, other, other], **options)
@@ -130,12 +132,12 @@ def test_what_changes_nothing(seed, m, n, scale):
         assert (again[0] == again[2]).all()
     gaps = padded([one])
     gaps = np.roll(gaps[0], (2, 5), (1, 2)), np.roll(gaps[1], 2, 1), np.roll(gaps[2], 5, 1)
-    found = np.roll(sinkhorn(*gaps), (-2, -5), (1, 2))[0]
+    found = np.roll(entropic_transport(*gaps), (-2, -5), (1, 2))[0]
     assert found[:m, :n] == pytest.approx(alone, abs=2e-9)
     assert found.sum() == pytest.approx(1)
     # Sentences in another order are moved in that order.
     first, second = random.permutation(m), random.permutation(n)
-    moved = sinkhorn(costs[first][:, second][None], rows[None, first], columns[None, second])[0]
+    moved = entropic_transport(costs[first][:, second][None], rows[None, first], columns[None, second])[0]
     assert moved == pytest.approx(alone[first][:, second], abs=1e-8)
 
 
@@ -150,7 +152,7 @@ def test_what_it_cannot_solve_is_refused():
         ([[[]]], [[1]], [[]], r"found \[\]"),
     ):
         with pytest.raises(UsageError, match=message):
-            sinkhorn(costs, rows, columns)
+            entropic_transport(costs, rows, columns)
     for options in (
         {"regularization": 0},
         {"tolerance": math.nan},
@@ -158,5 +160,5 @@ def test_what_it_cannot_solve_is_refused():
         {"threads": 0},
     ):
         with pytest.raises(UsageError, match="expected a"):
-            sinkhorn([[[1]]], [[1]], [[1]], **options)
-    assert sinkhorn(np.zeros((0, 2, 3)), np.zeros((0, 2)), np.zeros((0, 3))).shape == (0, 2, 3)
+            entropic_transport([[[1]]], [[1]], [[1]], **options)
+    assert entropic_transport(np.zeros((0, 2, 3)), np.zeros((0, 2)), np.zeros((0, 3))).shape == (0, 2, 3)

@@ -181,9 +181,9 @@ def test_choices_of_an_index_are_those_of_its_modules():
 
 def test_defaults_of_reranking_are_those_of_its_modules():
     from qbe.models.reranker_files import resolve_reranker
+    from qbe.rerank.entropic_transport import REGULARIZATION
     from qbe.rerank.open import open_reranker
     from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
-    from qbe.rerank.sinkhorn import REGULARIZATION
     from qbe.rerank.vector_matching import PART_TEMPERATURE, WHOLE_TEMPERATURE
     from qbe.search.options import parser
 

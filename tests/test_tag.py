@@ -265,8 +265,8 @@ def other(tmp_path_factory, papers) -> Encoder:
 
 def test_another_encoder_gives_the_vectors_and_the_trunk_the_labels(other, tagger, mixed, tiny_encoder):
     trunk = Encoder.open(str(tiny_encoder))
-    assert tagger.shares(trunk)
-    assert not tagger.shares(other)
+    assert tagger.supports(trunk)
+    assert not tagger.supports(other)
     results = TaggingEncoder(other, tagger).encode(mixed)
     shared = TaggingEncoder(trunk, tagger)
     for paper, (tagged, vectors) in zip(mixed, results, strict=True):

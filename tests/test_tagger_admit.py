@@ -51,12 +51,12 @@ def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
 ):
     folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
     encoder = Encoder.open(str(near_encoder))
-    assert not Tagger.open(str(folder)).shares(encoder)
+    assert not Tagger.open(str(folder)).supports(encoder)
     for _ in range(2):  # the second time it takes the place of the first
         found = admit(folder, str(near_encoder), csabstruct, 1)
     tagger = Tagger.open(str(folder))
-    assert tagger.shares(encoder)
-    assert tagger.shares(Encoder.open(str(tiny_encoder)))
+    assert tagger.supports(encoder)
+    assert tagger.supports(Encoder.open(str(tiny_encoder)))
     (noted,) = tagger.card.also_reads
     assert noted["measured"] == found
     assert found["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures

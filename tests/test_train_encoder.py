@@ -34,9 +34,9 @@ from qbe.files import sha256
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.models.convention import Convention
 from qbe.models.encoder_files import resolve_encoder
-from qbe.rerank.sinkhorn import sinkhorn
+from qbe.models.encoder_format import EncoderFormat
+from qbe.rerank.entropic_transport import entropic_transport
 from qbe.search.searcher import Searcher
 from qbe.train.__main__ import main, parser
 from qbe.train.encoder import loss as encoder_loss
@@ -226,7 +226,9 @@ def test_the_gradient_of_transport_is_its_plan(extent):
     costs.requires_grad_()
     value = transport(costs, rows, columns, 20, 1e-12, 20000)
     (plan,) = torch.autograd.grad(value.sum(), costs)
-    expected = sinkhorn(costs.detach().numpy(), rows.exp().numpy(), columns.exp().numpy(), 20, 1e-12, 20000)
+    expected = entropic_transport(
+        costs.detach().numpy(), rows.exp().numpy(), columns.exp().numpy(), 20, 1e-12, 20000
+    )
     np.testing.assert_allclose(plan.numpy(), expected, atol=1e-9)
     np.testing.assert_allclose(plan.sum(2), rows.exp(), atol=1e-9)
     np.testing.assert_allclose(plan.sum(1), columns.exp(), atol=1e-9)
@@ -555,7 +557,7 @@ def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files
     assert names(files / "work") == work
     card = resolve_encoder(str(trained)).card
     assert card.weights_sha256 == sha256(trained / "model.safetensors")
-    assert card.convention == Convention(layout="title-sep-abstract", similarity="l2")
+    assert card.convention == EncoderFormat(layout="title-sep-abstract", similarity="l2")
     assert (trained / "tokenizer.json").read_bytes() == (bert / "tokenizer.json").read_bytes()
     kept = [torch.load(files / "work" / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
     text = " ".join((trained / "README.md").read_text().split())

@@ -30,12 +30,12 @@ from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
 from qbe.train.__main__ import main, parser
 from qbe.train.graded_pairs import GradedPair, papers_of
+from qbe.train.pace import lr_factor
 from qbe.train.reranker.fit import (
     Papers,
     Schedule,
     correlation,
     fit,
-    share,
     spearman,
     thinned,
     with_weights,
@@ -226,9 +226,9 @@ def test_what_learns_and_what_does_not(tiny_reranker_weights):
 
 
 def test_the_learning_rate_goes_up_and_down():
-    assert [share(step, 20) for step in (0, 1, 2, 11, 19)] == pytest.approx([0.5, 1, 1, 0.5, 1 / 18])
-    assert [share(step, 1) for step in (0, 1)] == [1, 0]
-    rates = [share(step, 97) for step in range(97)]
+    assert [lr_factor(step, 20) for step in (0, 1, 2, 11, 19)] == pytest.approx([0.5, 1, 1, 0.5, 1 / 18])
+    assert [lr_factor(step, 1) for step in (0, 1)] == [1, 0]
+    rates = [lr_factor(step, 97) for step in range(97)]
     assert 0 < min(rates) <= max(rates) == 1
     assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
 

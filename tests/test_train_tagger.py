@@ -465,7 +465,7 @@ def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
     folder, card, _ = trained
     assert {path.name for path in folder.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
     tagger, encoder = Tagger.open(str(folder)), Encoder.open(str(tiny_encoder))
-    assert tagger.shares(encoder)
+    assert tagger.supports(encoder)
     assert tagger.layers == TINY.layers
     assert tagger.card.training == json.loads(json.dumps(card.training))
     tagging = TaggingEncoder(encoder, tagger, "predicted")

@@ -62,12 +62,14 @@ def test_strictly_decreasing_in_single_precision_as_printed(scores: list[float])
 
 
 @given(st.dictionaries(WORD, st.lists(WORD, unique=True, min_size=1, max_size=5), max_size=4), st.data())
-def test_run_round_trip(tmp_path_factory: pytest.TempPathFactory, docids: dict, data: st.DataObject) -> None:
+def test_run_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, paper_ids: dict, data: st.DataObject
+) -> None:
     rankings = {}
-    for query_id, ids in docids.items():
+    for query_id, ids in paper_ids.items():
         scores = data.draw(st.lists(FINITE, min_size=len(ids), max_size=len(ids)).map(sorted))
         exact = trec.strictly_decreasing(reversed(scores))
-        rankings[query_id] = tuple(Hit(docid, score) for docid, score in zip(ids, exact, strict=True))
+        rankings[query_id] = tuple(Hit(paper_id, score) for paper_id, score in zip(ids, exact, strict=True))
     path = tmp_path_factory.getbasetemp() / "round-trip.trec"
     path.write_text(trec.format_run(Run("t", rankings)))
     again = trec.read_run(path).rankings
@@ -81,7 +83,7 @@ def test_read_run_orders_as_trec_eval_does(tmp_path: Path) -> None:
     path = tmp_path / "x.trec"
     # The ranks say otherwise; 2 and 2.0000000001 are one number in single precision.
     path.write_text("q Q0 a 1 2.0000000001 t\nq Q0 b 2 2 t\nq Q0 c 3 3 t\n\n")
-    assert [hit.docid for hit in trec.read_run(path).rankings["q"]] == ["c", "b", "a"]
+    assert [hit.paper_id for hit in trec.read_run(path).rankings["q"]] == ["c", "b", "a"]
 
 
 def test_read_run_orders_as_pytrec_eval_does() -> None:
@@ -93,7 +95,7 @@ def test_read_run_orders_as_pytrec_eval_does() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q Q0 a 1 2\n", "line 1: expected query_id Q0 docid rank score tag"),
+        ("q Q0 a 1 2\n", "line 1: expected query_id Q0 paper_id rank score tag"),
         ("q Q0 a 1 2 t\nq Q0 b 2 x t\n", "line 2: expected a number as score, found 'x'"),
         ("q Q0 a 1 nan t\n", "line 1: expected a finite number as score"),
         ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", "line 2: expected each document once in a query"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qbe.index.__main__ import main
-from qbe.index.dense.ann import AnnSettings, Plan
+from qbe.index.dense.ann import AnnParams, AnnSettings
 from qbe.index.dense.exhaustive import Asked, best_papers, draw_queries
 from qbe.index.dense.neighbours import Neighbours
 from qbe.index.dense.neighbours_build import save
@@ -141,7 +141,7 @@ def test_a_tuned_index_states_its_trials(tmp_path, sample, tiny_encoder, capsys)
         tuned = record.pop("tuned")
         assert (tuned["target"], tuned["top"], tuned["queries"]) == (0.8, 20, 60)
         assert tuned["columns"] == list(Trial._fields)
-        plan = Plan(**record)
+        plan = AnnParams(**record)
         assert plan.kind == kind
         (row,) = [t for t in tuned["trials"] if t[:4] == [plan.nlist, plan.pq, plan.nprobe, plan.depth]]
         assert row[5] >= 0.8

@@ -96,8 +96,8 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> Summary:
 
 def _judgments(topics: list[Topic], pools: Pools) -> Iterator[Judgment]:
     for topic in topics:
-        for docid, grade in pools[topic.paper_id].items():
-            yield Judgment(topic.query_id, docid, grade)
+        for paper_id, grade in pools[topic.paper_id].items():
+            yield Judgment(topic.query_id, paper_id, grade)
 
 
 def _read_folds(path: Path, query_ids: set[str]) -> bytes:

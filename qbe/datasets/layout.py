@@ -94,9 +94,9 @@ def pools(layout: Layout, topics: Iterable[Topic]) -> dict[str, list[str]]:
 def judgments(layout: Layout, topics: Iterable[Topic]) -> list[Judgment]:
     """The grade of every pool member, in the order of topics and pools."""
     return [
-        Judgment(topic.query_id, docid, grade(layout, topic.paper_id, docid, _facet(topic)))
+        Judgment(topic.query_id, paper_id, grade(layout, topic.paper_id, paper_id, _facet(topic)))
         for topic in topics
-        for docid in pool(layout, topic.paper_id, _facet(topic))
+        for paper_id in pool(layout, topic.paper_id, _facet(topic))
     ]
 
 

@@ -137,7 +137,9 @@ def convert(
                 stream.write(dump_record(raw_record(complete) if raw else complete))
     for (split, pools), _ in kept:
         write_topics(output / f"topics.{split}.tsv", (Topic(query, query) for query in pools))
-        found = {query: (docid for docid in pool if docid in papers.ids) for query, pool in pools.items()}
+        found = {
+            query: (paper_id for paper_id in pool if paper_id in papers.ids) for query, pool in pools.items()
+        }
         write_pools(output / f"pools.{split}.tsv", found)
         write_qrels(output / f"{name}.{split}.qrels", _judgments(pools))
     return [counts for _, counts in kept]
@@ -150,7 +152,7 @@ def _searchable(split: Split, ids: frozenset[str]) -> tuple[Split, SplitCounts]:
         split.name,
         queries=len(pools),
         judgments=sum(len(pool) - (query in pool) for query, pool in pools.items()),
-        unsearchable=sum(docid not in ids for pool in pools.values() for docid in pool),
+        unsearchable=sum(paper_id not in ids for pool in pools.values() for paper_id in pool),
         dropped=tuple(query for query in split.pools if query not in pools),
         own_pool=tuple(query for query, pool in pools.items() if query in pool),
     )
@@ -159,5 +161,5 @@ def _searchable(split: Split, ids: frozenset[str]) -> tuple[Split, SplitCounts]:
 
 def _judgments(pools: Pools) -> Iterator[Judgment]:
     for query, pool in pools.items():
-        for docid, grade in pool.items():
-            yield Judgment(query, docid, grade)
+        for paper_id, grade in pool.items():
+            yield Judgment(query, paper_id, grade)

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qbe.encode.parallel import ordered_map
 from qbe.encode.pooling import WholeVector, pooled, stored
 from qbe.encode.reader import Floats, TokenReader
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window, passes, sentence_room, title_room
 from qbe.errors import ModelError, UsageError
-from qbe.models.convention import SENTENCES
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder, state_output
+from qbe.models.encoder_format import SENTENCES
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.models.session import CPU, CUDA, open_session
+from qbe.parallel import ordered_map
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class PaperVectors(NamedTuple):
 
 
 class Encoder:
-    """Turns papers into vectors, read as the encoder's convention says (`qbe.models.convention`).
+    """Turns papers into vectors, read as the encoder's convention says (`qbe.models.encoder_format`).
 
     By default title and abstract pass through the model once, together; a sentence's vector is the mean of
     its tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length

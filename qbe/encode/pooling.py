@@ -6,7 +6,7 @@ import numpy as np
 
 from qbe.encode.reader import Floats
 from qbe.errors import ModelError
-from qbe.models.convention import CLS, COSINE, TITLE_ABSTRACT, Convention
+from qbe.models.encoder_format import CLS, COSINE, TITLE_ABSTRACT, EncoderFormat
 
 GRID = 2.0**16
 """Vectors that are compared by distance are multiples of 1 / GRID."""
@@ -25,7 +25,7 @@ class WholeVector:
     the layout ``title-abstract`` is that of all passes.
     """
 
-    def __init__(self, convention: Convention, dimension: int) -> None:
+    def __init__(self, convention: EncoderFormat, dimension: int) -> None:
         self._cls = convention.whole == CLS
         self._all = convention.layout == TITLE_ABSTRACT and not self._cls
         self._unit = convention.similarity == COSINE

@@ -48,8 +48,8 @@ def _missing(paper: Paper, facet: Facet) -> str:
     if not paper.labelled:
         return (
             f"expected paper {paper.paper_id} to have sentences labelled {facet}, found no facet labels; "
-            "have them predicted (Index.read), search with its whole abstract (no facet), or pick sentences "
-            "by position"
+            "have them predicted (`Index.label_facets`), search with its whole abstract (no facet), or pick "
+            "sentences by position"
         )
     present = [str(other) for other in Facet if paper.positions(other)]
     return (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from qbe.models.convention import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
+from qbe.models.encoder_format import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 
 
 class Window(NamedTuple):
@@ -48,7 +48,7 @@ def passes(
     max_tokens: int,
     layout: str,
 ) -> Iterator[Window]:
-    """The passes of one of `qbe.models.convention.LAYOUTS`."""
+    """The passes of one of `qbe.models.encoder_format.LAYOUTS`."""
     if layout == SENTENCES:
         return alone(title, sentences, special, max_tokens)
     return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)

@@ -13,7 +13,7 @@ from qbe.evaluate.plot import write_plot
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
 from qbe.evaluate.protocol import csfcube_protocol
 from qbe.evaluate.published import PublishedRow, published_rows
-from qbe.evaluate.queries import Facing, Outcome, facing, outcomes
+from qbe.evaluate.queries import Outcome, RunComparison, facing, outcomes
 from qbe.evaluate.report import Report, build_report
 from qbe.evaluate.results import Evaluation, ProtocolResult
 from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
@@ -22,12 +22,12 @@ __all__ = [
     "POOL_PROTOCOLS",
     "Comparison",
     "Evaluation",
-    "Facing",
     "Folds",
     "Outcome",
     "ProtocolResult",
     "PublishedRow",
     "Report",
+    "RunComparison",
     "build_report",
     "compare",
     "csfcube_protocol",

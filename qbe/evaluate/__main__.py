@@ -11,7 +11,7 @@ from qbe import _cli
 from qbe.errors import UsageError
 
 if TYPE_CHECKING:
-    from qbe.evaluate.queries import Facing
+    from qbe.evaluate.queries import RunComparison
     from qbe.evaluate.report import Report
 
 EPILOG = """\
@@ -130,7 +130,7 @@ def main(argv: list[str]) -> None:
         print(f"\n{worst}", end="")
 
 
-def _worst(report: Report, pair: Facing, options: argparse.Namespace) -> str:
+def _worst(report: Report, pair: RunComparison, options: argparse.Namespace) -> str:
     from qbe.evaluate.inputs import read_titles
     from qbe.evaluate.queries import outcomes
     from qbe.evaluate.worst import worst_to_text

@@ -136,13 +136,13 @@ def judged_ranking(
     itself, and the release's own rankings leave it out. Documents outside the pool are passed over.
     """
     pool = pool_of(query_id, grades)
-    return [pool[docid] for docid in trec_order(scores) if docid in pool], list(pool.values())
+    return [pool[paper_id] for paper_id in trec_order(scores) if paper_id in pool], list(pool.values())
 
 
 def pool_of(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
     """The judged documents of a query and their grades, without the query paper itself."""
-    paper_id, _ = split_query_id(query_id)
-    return {docid: grade for docid, grade in grades.items() if docid != paper_id}
+    query_paper, _ = split_query_id(query_id)
+    return {paper_id: grade for paper_id, grade in grades.items() if paper_id != query_paper}
 
 
 def trec_order(scores: Mapping[str, float]) -> list[str]:
@@ -151,4 +151,4 @@ def trec_order(scores: Mapping[str, float]) -> list[str]:
     The rank column of a run counts for nothing there, nor here, so that all measures see one ranking.
     """
     single = array("f", scores.values())
-    return [docid for _, docid in sorted(zip(single, scores, strict=True), reverse=True)]
+    return [paper_id for _, paper_id in sorted(zip(single, scores, strict=True), reverse=True)]

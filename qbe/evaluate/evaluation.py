@@ -83,7 +83,7 @@ def coverage(
 def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:
     """Scores by query id and document id, of the documents of each query's pool."""
     return {
-        query_id: {docid: score for docid, score in documents.items() if docid in pools[query_id]}
+        query_id: {paper_id: score for paper_id, score in documents.items() if paper_id in pools[query_id]}
         for query_id, documents in scores_of(run).items()
         if query_id in pools
     }
@@ -106,7 +106,7 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
 
 def scores_of(run: Run) -> dict[str, dict[str, float]]:
     """Scores by query id and document id."""
-    return {query_id: {hit.docid: hit.score for hit in hits} for query_id, hits in run.rankings.items()}
+    return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.rankings.items()}
 
 
 def _some(query_ids: Collection[str]) -> str:

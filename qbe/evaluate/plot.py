@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from qbe.errors import MissingDependencyError, UsageError
-from qbe.evaluate.queries import MEASURE, Facing
+from qbe.evaluate.queries import MEASURE, RunComparison
 from qbe.evaluate.results import split_query_id
 from qbe.files import atomic_file
 
@@ -46,7 +46,7 @@ def check_plot(path: Path) -> None:
         )
 
 
-def write_plot(path: Path, pair: Facing) -> None:
+def write_plot(path: Path, pair: RunComparison) -> None:
     """Draw ``gains_figure`` into a file, whole or not at all; the same figures give the same bytes.
 
     Raises what ``check_plot`` raises, and OutputError when the file cannot be written.
@@ -63,7 +63,7 @@ def write_plot(path: Path, pair: Facing) -> None:
             figure.savefig(stream, format=form, dpi=150, metadata=_METADATA[form])
 
 
-def gains_figure(pair: Facing) -> Figure:
+def gains_figure(pair: RunComparison) -> Figure:
     """A panel a facet, a bar a query: NDCG%20 points gained or lost against the baseline, best at the top.
 
     Points are hundredths. All panels share one scale. A panel's title gives the mean over its queries and

@@ -55,7 +55,8 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
     Raises FileFormatError when no query is in both qrels and run, UsageError for an unknown measure.
     """
     pools = {
-        q: {docid: grade for docid, grade in grades.items() if docid != q} for q, grades in qrels.items()
+        q: {paper_id: grade for paper_id, grade in grades.items() if paper_id != q}
+        for q, grades in qrels.items()
     }
     scopes = {ALL: tuple(pools)}
     _, warnings = coverage(scopes, pools, run)

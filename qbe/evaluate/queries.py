@@ -23,7 +23,7 @@ WRONGLY_HIGH = 3
 """Papers shown of those that took a better one's place."""
 
 
-class Facing(NamedTuple):
+class RunComparison(NamedTuple):
     """Two systems of a report, by name and with their evaluations: the one looked at, and its baseline."""
 
     system: str
@@ -50,7 +50,7 @@ class Facing(NamedTuple):
 class Placed(NamedTuple):
     """A judged paper in a ranked pool. ``rank`` counts from 1; None when the run did not retrieve it."""
 
-    docid: str
+    paper_id: str
     grade: int
     rank: int | None
 
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
         return self.score - self.baseline
 
 
-def facing(report: Report) -> Facing:
+def facing(report: Report) -> RunComparison:
     """The first run of a report and its baseline.
 
     Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or no
@@ -95,7 +95,7 @@ def facing(report: Report) -> Facing:
         raise UsageError(
             f"expected a run to look at before the baseline, found {system} as both; give another --run first"
         )
-    pair = Facing(system, baseline, report.rows[system], report.rows[baseline])
+    pair = RunComparison(system, baseline, report.rows[system], report.rows[baseline])
     if not pair.differences():
         raise UsageError(
             f"expected a facet that {system} and {baseline} both ran, found none; give both for one facet"
@@ -103,7 +103,7 @@ def facing(report: Report) -> Facing:
     return pair
 
 
-def outcomes(report: Report, pair: Facing, qrels_files: Sequence[Path]) -> list[Outcome]:
+def outcomes(report: Report, pair: RunComparison, qrels_files: Sequence[Path]) -> list[Outcome]:
     """Every query of the facets that both systems ran, facet by facet, from the files of the report.
 
     Raises FileFormatError when a file cannot be read any more.
@@ -114,8 +114,8 @@ def outcomes(report: Report, pair: Facing, qrels_files: Sequence[Path]) -> list[
     for of_facet in pair.differences().values():
         for query_id, _ in of_facet:
             pool = pool_of(query_id, qrels[query_id])
-            order = trec_order({hit.docid: hit.score for hit in rankings.get(query_id, ())})
-            ranked = [docid for docid in order if docid in pool]
+            order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query_id, ())})
+            ranked = [paper_id for paper_id in order if paper_id in pool]
             found.append(
                 Outcome(
                     query_id,
@@ -141,12 +141,12 @@ def wrongly_high(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[Placed
     """
     ideal = sorted(pool.values(), reverse=True)
     costs = []
-    for rank, docid in enumerate(ranked[: ndcg_cutoff(len(pool))], start=1):
-        cost = (max(ideal[rank - 1], 0) - max(pool[docid], 0)) / discount(rank)
+    for rank, paper_id in enumerate(ranked[: ndcg_cutoff(len(pool))], start=1):
+        cost = (max(ideal[rank - 1], 0) - max(pool[paper_id], 0)) / discount(rank)
         if cost > 0:
-            costs.append((-cost, rank, docid))
-    dearest = sorted((rank, docid) for _, rank, docid in sorted(costs)[:WRONGLY_HIGH])
-    return tuple(Placed(docid, pool[docid], rank) for rank, docid in dearest)
+            costs.append((-cost, rank, paper_id))
+    dearest = sorted((rank, paper_id) for _, rank, paper_id in sorted(costs)[:WRONGLY_HIGH])
+    return tuple(Placed(paper_id, pool[paper_id], rank) for rank, paper_id in dearest)
 
 
 def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> Placed | None:
@@ -155,16 +155,16 @@ def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> Placed | None
     A paper is below its place when its rank exceeds the number of papers of its grade or a higher one:
     no ideal ranking has it there. Papers graded 0 cannot be missed. Arguments as in ``wrongly_high``.
     """
-    ranks = {docid: rank for rank, docid in enumerate(ranked, start=1)}
+    ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [
-        (-grade, -ranks.get(docid, math.inf), docid)
-        for docid, grade in pool.items()
-        if grade > 0 and ranks.get(docid, math.inf) > sum(other >= grade for other in pool.values())
+        (-grade, -ranks.get(paper_id, math.inf), paper_id)
+        for paper_id, grade in pool.items()
+        if grade > 0 and ranks.get(paper_id, math.inf) > sum(other >= grade for other in pool.values())
     ]
     if not missed:
         return None
-    _, _, docid = min(missed)
-    return Placed(docid, pool[docid], ranks.get(docid))
+    _, _, paper_id = min(missed)
+    return Placed(paper_id, pool[paper_id], ranks.get(paper_id))
 
 
 def largest_losses(found: Collection[Outcome], count: int) -> list[Outcome]:

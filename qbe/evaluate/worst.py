@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from qbe.evaluate.queries import MEASURE, Facing, Outcome, Placed, largest_losses, lowest_scores
+from qbe.evaluate.queries import MEASURE, Outcome, Placed, RunComparison, largest_losses, lowest_scores
 from qbe.evaluate.results import split_query_id
 
 
-def worst_to_text(pair: Facing, found: Sequence[Outcome], count: int, titles: Mapping[str, str]) -> str:
+def worst_to_text(
+    pair: RunComparison, found: Sequence[Outcome], count: int, titles: Mapping[str, str]
+) -> str:
     """The queries with the largest loss, then those with the lowest score, ``count`` of each.
 
     Each with both scores in per cent, the query paper's title, the papers that stand wrongly high and
@@ -34,4 +36,4 @@ def _outcome(outcome: Outcome, titles: Mapping[str, str]) -> list[str]:
 
 def _placed(placed: Placed, pool: int, titles: Mapping[str, str]) -> str:
     rank = f"rank {placed.rank} of {pool}" if placed.rank else "not retrieved"
-    return f"{rank}, grade {placed.grade}: {placed.docid}  {titles.get(placed.docid, '')}".rstrip()
+    return f"{rank}, grade {placed.grade}: {placed.paper_id}  {titles.get(placed.paper_id, '')}".rstrip()

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from qbe import _cli
-from qbe.models.convention import DEFAULT_CONVENTION, LAYOUTS, POOLINGS, SIMILARITIES, Convention
+from qbe.models.encoder_format import DEFAULT_FORMAT, LAYOUTS, POOLINGS, SIMILARITIES, EncoderFormat
 
 
 def parser() -> argparse.ArgumentParser:
@@ -90,16 +90,16 @@ def _encoder(options: argparse.Namespace) -> None:
         )
 
 
-def _convention(options: argparse.Namespace) -> Convention:
+def _convention(options: argparse.Namespace) -> EncoderFormat:
     """The options given, for the rest what the folder states, else the default."""
     base = None
     if None in (options.layout, options.pooling, options.similarity, options.max_tokens):
         from qbe.models.stated import stated_convention
 
         base = stated_convention(options.model)
-    base = base or DEFAULT_CONVENTION
+    base = base or DEFAULT_FORMAT
     limit = base.max_tokens if options.max_tokens is None else options.max_tokens
-    return Convention.pooled(
+    return EncoderFormat.pooled(
         options.layout or base.layout,
         options.pooling or base.whole,
         options.similarity or base.similarity,

@@ -20,12 +20,12 @@ from qbe.models.reranker_files import (
     RERANKER_PRECISIONS,
     SCORE,
     TOKENIZER,
-    CrossEncoderCard,
+    CrossEncoderMetadata,
     write_reranker_card,
 )
 
 
-def export_cross_encoder(folder: Path, name: str, source: str, destination: Path) -> CrossEncoderCard:
+def export_cross_encoder(folder: Path, name: str, source: str, destination: Path) -> CrossEncoderMetadata:
     """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
     Writes fp32, fp16 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids``,
@@ -49,7 +49,7 @@ def export_cross_encoder(folder: Path, name: str, source: str, destination: Path
             lambda batch: _original_scores(model, batch), staged, model.config.max_position_embeddings
         )
         files = [TOKENIZER, *(model_file(precision) for precision in RERANKER_PRECISIONS)]
-        card = CrossEncoderCard(
+        card = CrossEncoderMetadata(
             name=name,
             source=source,
             weights_sha256=sha256(folder / "model.safetensors"),

@@ -15,8 +15,15 @@ from qbe.export.loading import load_model, load_tokenizer, write_tokenizer
 from qbe.export.onnx_files import to_int8, to_onnx
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.convention import CLS, DEFAULT_CONVENTION, Convention
-from qbe.models.encoder_files import ENCODER, EXPORT_FORMAT, PRECISIONS, EncoderCard, state_output, write_card
+from qbe.models.encoder_files import (
+    ENCODER,
+    EXPORT_FORMAT,
+    PRECISIONS,
+    EncoderMetadata,
+    state_output,
+    write_card,
+)
+from qbe.models.encoder_format import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.encoder_sources import adapter_weights
 from qbe.models.exports import check_source, model_file, weights_file
 from qbe.models.session import open_session
@@ -41,9 +48,9 @@ def export_encoder(
     name: str,
     source: str,
     destination: Path,
-    convention: Convention = DEFAULT_CONVENTION,
+    convention: EncoderFormat = DEFAULT_FORMAT,
     adapter: Path | None = None,
-) -> EncoderCard:
+) -> EncoderMetadata:
     """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
     vocab.txt), with the adapter in the folder ``adapter`` on it, to be read by ``convention``.
 
@@ -67,7 +74,7 @@ def export_encoder(
         to_int8(fp32, staged / model_file("int8"))
         parity = _parity(model, staged, convention)
         files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
-        card = EncoderCard(
+        card = EncoderMetadata(
             format=EXPORT_FORMAT,
             name=name,
             source=source,
@@ -102,7 +109,7 @@ def positions(model: Any) -> int:
     return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
 
 
-def _limited(convention: Convention, most: int) -> tuple[Convention, int]:
+def _limited(convention: EncoderFormat, most: int) -> tuple[EncoderFormat, int]:
     """The convention, without a limit where that is the model's own, and how many tokens a pass may hold."""
     limit = convention.max_tokens
     if limit is not None and limit > most:
@@ -143,7 +150,7 @@ def _to_onnx(model: Any, path: Path) -> None:
     to_onnx(HiddenStates(), inputs, outputs, axes, path)
 
 
-def _parity(model: Any, folder: Path, convention: Convention) -> Mapping[str, Mapping[str, float]]:
+def _parity(model: Any, folder: Path, convention: EncoderFormat) -> Mapping[str, Mapping[str, float]]:
     """Compare both ONNX models with the original: all layers' states, and the last one's first where it is
     the paper's vector, on texts of different length, alone and batched.
     """

@@ -47,8 +47,8 @@ def pair_parity(
     """Compare the scores of the ONNX models in ``folder`` with the original's, over built-in pairs of texts.
 
     ``original`` gives scores (batch,) for inputs by name, each (batch, tokens) int64. Returns, for each
-    precision, what `qbe.models.reranker_files.CrossEncoderCard` calls ``parity``. Raises ModelError where a
-    model is too far from the original, or the original tells no pairs apart.
+    precision, what `qbe.models.reranker_files.CrossEncoderMetadata` calls ``parity``. Raises ModelError where
+    a model is too far from the original, or the original tells no pairs apart.
     """
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(max_tokens)

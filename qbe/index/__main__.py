@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qbe.index.building.settings import BuildSettings
     from qbe.index.building.timings import Timings
     from qbe.index.manifest import Manifest
-    from qbe.index.parts.part import PartCard
+    from qbe.index.parts.part import PartMetadata
     from qbe.index.parts.source import PartsSource
 
 
@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
 
 def _build(
     options: argparse.Namespace, threads: int, timings: Timings
-) -> tuple[Mapping[str, Any], Manifest | PartCard]:
+) -> tuple[Mapping[str, Any], Manifest | PartMetadata]:
     """Build what the options ask for: what it holds, and what it states of itself."""
     conduct = {
         "overwrite": options.overwrite,
@@ -86,9 +86,9 @@ def _build(
     settings = _settings(options, threads)
     if options.part:
         from qbe.index.parts.build import build_part
-        from qbe.index.parts.part import Part
+        from qbe.index.parts.part import BuildShard
 
-        card = build_part(options.output, settings, Part(*part_numbers(options.part)), **conduct)
+        card = build_part(options.output, settings, BuildShard(*part_numbers(options.part)), **conduct)
         return card.counts, card
     from qbe.index.building.build import build_index
 

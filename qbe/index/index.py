@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qbe.index.dense.neighbours import Neighbours
     from qbe.index.dense.stored import Vectors
     from qbe.index.labels import Mask
-    from qbe.index.segments.lexical import Postings
+    from qbe.index.segments.lucene import Postings
     from qbe.index.segments.nearest import NeighbourParts
     from qbe.models.encoder_files import EncoderFiles
     from qbe.tag.tagging import TaggingEncoder
@@ -49,8 +49,8 @@ class Index:
 
         ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
         that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe``
-        takes the place of the index's own (see `qbe.index.dense.ann.Plan`). Raises IndexFormatError for a
-        folder that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError
+        takes the place of the index's own (see `qbe.index.dense.ann.AnnParams`). Raises IndexFormatError for
+        a folder that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError
         for a tagger that cannot be found.
         """
         self.folder = Path(folder)
@@ -119,7 +119,7 @@ class Index:
 
     @property
     def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.convention.SIMILARITIES`.
+        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
 
         Raises IndexFormatError where the index has no vectors.
         """
@@ -166,7 +166,7 @@ class Index:
         encoder = open_trunk(tagger) if self.manifest.dense is None else self.encoder
         return TaggingEncoder(encoder, tagger, "predicted")
 
-    def read(self, paper: Paper, facets: str = "given") -> Paper:
+    def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
         """A query's paper, its sentences labelled.
 
         With ``facets`` "given" labels it has are kept, with "predicted" they are predicted anew; those that
@@ -216,7 +216,7 @@ class Index:
     def lucene(self) -> Postings:
         """The postings, opened for `qbe.search.lucene.LuceneSearch`."""
         if self._lucene is None:
-            from qbe.index.segments.lexical import open_postings
+            from qbe.index.segments.lucene import open_postings
 
             self._need("lucene")
             assert self.manifest.lucene is not None

@@ -12,8 +12,8 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sha256, write_text
-from qbe.index.dense.ann import FLOAT16, KINDS, STORED, Plan
-from qbe.models.convention import COSINE, L2
+from qbe.index.dense.ann import FLOAT16, KINDS, STORED, AnnParams
+from qbe.models.encoder_format import COSINE, L2
 
 FORMAT_VERSION = 4
 READABLE = (2, 3, 4)
@@ -35,7 +35,7 @@ class Manifest:
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
     encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
-    the plan of the FAISS index, ``ann`` (a `qbe.index.dense.ann.Plan`, with the trials of a tuned one);
+    the plan of the FAISS index, ``ann`` (a `qbe.index.dense.ann.AnnParams`, with the trials of a tuned one);
     ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences have
     each label, and how many predicted papers lack each facet. ``files`` gives the size of every file, and
     its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
@@ -54,7 +54,7 @@ class Manifest:
 
 
 def similarity_of(manifest: Manifest) -> str:
-    """How an index with vectors compares them, one of `qbe.models.convention.SIMILARITIES`."""
+    """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
     assert manifest.dense is not None
     stored = manifest.dense["similarity"]
     return next(similarity for similarity, name in STORED_AS.items() if name == stored)
@@ -119,8 +119,8 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError(f"the similarity {manifest.dense['similarity']}")
         if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
             raise ValueError(f"vectors stored as {manifest.dense['stored']}")
-        if manifest.dense is not None and Plan.read(manifest.dense).kind not in KINDS:
-            raise ValueError(f"a FAISS index of kind {Plan.read(manifest.dense).kind}")
+        if manifest.dense is not None and AnnParams.read(manifest.dense).kind not in KINDS:
+            raise ValueError(f"a FAISS index of kind {AnnParams.read(manifest.dense).kind}")
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "

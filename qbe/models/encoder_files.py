@@ -13,7 +13,7 @@ from typing import Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
-from qbe.models.convention import DEFAULT_CONVENTION, Convention
+from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.encoder_sources import EncoderSource, adapter_weights, find_encoder
 from qbe.models.exports import (
     ExportKind,
@@ -35,7 +35,7 @@ PRECISIONS = ("int8", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderCard:
+class EncoderMetadata:
     """What an export records: its format, origin, shape, reading, and the digests of its files.
 
     ``layers`` counts the transformer layers. ``convention`` is how the encoder is read, and ``max_tokens``
@@ -53,7 +53,7 @@ class EncoderCard:
     dimension: int
     layers: int
     max_tokens: int
-    convention: Convention
+    convention: EncoderFormat
     adapter: str | None
     files: Mapping[str, str]
     parity: Mapping[str, Mapping[str, float]]
@@ -64,7 +64,7 @@ class EncoderFiles:
     """An exported encoder on disk, in one precision."""
 
     folder: Path
-    card: EncoderCard
+    card: EncoderMetadata
     precision: str
 
     @property
@@ -87,7 +87,7 @@ class EncoderFiles:
             "precision": self.precision,
             "weights_sha256": self.card.weights_sha256,
         }
-        if self.card.convention != DEFAULT_CONVENTION:
+        if self.card.convention != DEFAULT_FORMAT:
             identity["convention"] = dataclasses.asdict(self.card.convention)
         if self.card.adapter is not None:
             identity["adapter"] = self.card.adapter
@@ -139,7 +139,7 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     return EncoderFiles(folder, card, precision)
 
 
-def read_card(folder: Path) -> EncoderCard:
+def read_card(folder: Path) -> EncoderMetadata:
     """Read an export's card; raises ModelError when it is damaged or of another format."""
     path = folder / CARD
     try:
@@ -150,7 +150,7 @@ def read_card(folder: Path) -> EncoderCard:
                 f"{folder}: expected an export of format {EXPORT_FORMAT}, found format {found}; export its "
                 "encoder again with: python -m qbe.export encoder"
             )
-        return EncoderCard(**{**record, "convention": Convention(**record["convention"])})
+        return EncoderMetadata(**{**record, "convention": EncoderFormat(**record["convention"])})
     except (AttributeError, OSError, ValueError, TypeError, KeyError, UsageError) as error:
         raise ModelError(
             f"{path}: expected the card of an exported encoder, found {error}; delete the folder {folder} "
@@ -158,7 +158,7 @@ def read_card(folder: Path) -> EncoderCard:
         ) from error
 
 
-def write_card(folder: Path, card: EncoderCard) -> None:
+def write_card(folder: Path, card: EncoderMetadata) -> None:
     """Write a card into an export that is being made."""
     (folder / CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
 
@@ -181,9 +181,9 @@ def _export(source: EncoderSource) -> Path:
     return export_once(ENCODER, folder, name, origin, options, _variant(convention, digest))
 
 
-def _variant(convention: Convention, adapter: str = "") -> str:
+def _variant(convention: EncoderFormat, adapter: str = "") -> str:
     """Tells exports of the same weights apart: by how they are read, and by an adapter's digest."""
-    if convention == DEFAULT_CONVENTION and not adapter:
+    if convention == DEFAULT_FORMAT and not adapter:
         return ""
     text = " ".join([*convention.options(), adapter])
     return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

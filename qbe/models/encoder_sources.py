@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import ModelError
-from qbe.models.convention import DEFAULT_CONVENTION, Convention
+from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import HUB_NAME, download
 from qbe.models.registry import PUBLISHED, PublishedEncoder
 from qbe.models.stated import STATED_FILES, stated_convention
@@ -24,7 +24,7 @@ class EncoderSource(NamedTuple):
     folder: Path
     name: str
     source: str
-    convention: Convention
+    convention: EncoderFormat
     adapter: Path | None = None
 
 
@@ -37,7 +37,7 @@ def find_encoder(name: str) -> EncoderSource | None:
     """
     folder = Path(name)
     if folder.is_dir():
-        convention = stated_convention(folder) or DEFAULT_CONVENTION
+        convention = stated_convention(folder) or DEFAULT_FORMAT
         return EncoderSource(folder, folder.resolve().name, name, convention)
     if not HUB_NAME.fullmatch(name):
         return None
@@ -45,7 +45,7 @@ def find_encoder(name: str) -> EncoderSource | None:
     if name in PUBLISHED:
         return _published(PUBLISHED[name], short, name)
     folder = _download(name)
-    return EncoderSource(folder, short, name, stated_convention(folder) or DEFAULT_CONVENTION)
+    return EncoderSource(folder, short, name, stated_convention(folder) or DEFAULT_FORMAT)
 
 
 def adapter_weights(folder: Path) -> Path:

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from qbe.models.convention import CLS, DEFAULT_CONVENTION, L2, MEAN, SENTENCES, TITLE_SEP_ABSTRACT, Convention
+from qbe.models.encoder_format import (
+    CLS,
+    DEFAULT_FORMAT,
+    L2,
+    MEAN,
+    SENTENCES,
+    TITLE_SEP_ABSTRACT,
+    EncoderFormat,
+)
 
 DEFAULT_ENCODER = "facet-encoder"
 
@@ -32,7 +40,7 @@ class EncoderEntry:
     package: str
     folder: str
     digests: Mapping[str, str]
-    convention: Convention = DEFAULT_CONVENTION
+    convention: EncoderFormat = DEFAULT_FORMAT
 
 
 _MINILM = EncoderEntry(
@@ -54,7 +62,7 @@ ALONE = f"{BASE_ENCODER}-sentences"
 ENCODERS: Mapping[str, EncoderEntry] = {
     BASE_ENCODER: _MINILM,
     # As its authors read it: texts alone, of at most 256 tokens (its sentence_bert_config.json).
-    ALONE: replace(_MINILM, name=ALONE, convention=Convention.pooled(SENTENCES, MEAN, max_tokens=256)),
+    ALONE: replace(_MINILM, name=ALONE, convention=EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)),
 }
 """Encoders that come with an installed package."""
 
@@ -65,18 +73,18 @@ class PublishedEncoder(NamedTuple):
     """
 
     weights: str
-    convention: Convention
+    convention: EncoderFormat
     adapter: str | None = None
 
 
-_CLS_512 = Convention.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
+_CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
 """[CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training.
 
 So do the model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release
 mixed layers; the one on the hub does not: https://github.com/allenai/specter.)
 """
 
-_ASPIRE = Convention.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
+_ASPIRE = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
 """Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens beside [CLS] and [SEP]:
 ``examples/ex_aspire_consent.py`` of https://github.com/allenai/aspire.
 """
@@ -96,7 +104,7 @@ PUBLISHED: Mapping[str, PublishedEncoder] = {
     },
     # A sentence's vector is its [CLS], by the model card and by SentBERTWrapper in ASPIRE's repository.
     "allenai/aspire-sentence-embedder": PublishedEncoder(
-        "allenai/aspire-sentence-embedder", Convention.pooled(SENTENCES, CLS, L2, 502)
+        "allenai/aspire-sentence-embedder", EncoderFormat.pooled(SENTENCES, CLS, L2, 502)
     ),
 }
 """Encoders on the hub by name. Of ASPIRE's, aspire-biencoder-* are missing: their vectors mix the layers by

@@ -32,7 +32,7 @@ FACET_OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrossEncoderCard:
+class CrossEncoderMetadata:
     """What the export of a pair cross-encoder records.
 
     ``labels`` counts the logits of the original, ``token_types`` tells whether the model takes
@@ -54,7 +54,7 @@ class CrossEncoderCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FacetRerankersCard:
+class FacetRerankersMetadata:
     """What a folder of facet rerankers states of itself.
 
     It holds a model ``{facet}.onnx`` of one ``precision`` for each facet of ``heads``, which gives the
@@ -72,8 +72,8 @@ class FacetRerankersCard:
     training: Mapping[str, Any]
 
 
-RerankerCard = CrossEncoderCard | FacetRerankersCard
-CARDS: Mapping[str, type[RerankerCard]] = {"pair": CrossEncoderCard, "facet": FacetRerankersCard}
+RerankerMetadata = CrossEncoderMetadata | FacetRerankersMetadata
+CARDS: Mapping[str, type[RerankerMetadata]] = {"pair": CrossEncoderMetadata, "facet": FacetRerankersMetadata}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class RerankerFiles:
     """A reranker on disk, in one precision."""
 
     folder: Path
-    card: RerankerCard
+    card: RerankerMetadata
     precision: str
 
     @property
@@ -94,7 +94,7 @@ class RerankerFiles:
 
         Raises UsageError where facet rerankers have none for that facet.
         """
-        if isinstance(self.card, CrossEncoderCard):
+        if isinstance(self.card, CrossEncoderMetadata):
             return self.folder / model_file(self.precision)
         if facet is None or str(facet) not in self.card.heads:
             raise UsageError(
@@ -108,7 +108,7 @@ class RerankerFiles:
 
         None means what every query needs of a pair cross-encoder, and all files of facet rerankers.
         """
-        if isinstance(self.card, CrossEncoderCard):
+        if isinstance(self.card, CrossEncoderMetadata):
             names: Iterable[str] = (self.model().name, TOKENIZER)
             remedy = f"delete the folder {self.folder}, and export the reranker again"
         else:
@@ -136,7 +136,7 @@ def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> R
             f"owner/model, found {name!r}; check --reranker"
         )
     card = read_reranker_card(folder)
-    if isinstance(card, FacetRerankersCard) and precision != card.precision:
+    if isinstance(card, FacetRerankersMetadata) and precision != card.precision:
         raise UsageError(
             f"expected precision {card.precision}, the only one of {folder}, found {precision}; give "
             f"--rerank-precision {card.precision}"
@@ -144,7 +144,7 @@ def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> R
     return RerankerFiles(folder, card, precision)
 
 
-def read_reranker_card(folder: Path) -> RerankerCard:
+def read_reranker_card(folder: Path) -> RerankerMetadata:
     """Read the card of either kind; raises ModelError when it is damaged, or of another kind or format."""
     path = folder / RERANKER_CARD
     try:
@@ -162,7 +162,7 @@ def read_reranker_card(folder: Path) -> RerankerCard:
         ) from error
 
 
-def write_reranker_card(folder: Path, card: RerankerCard) -> None:
+def write_reranker_card(folder: Path, card: RerankerMetadata) -> None:
     """Write the card of a reranker that is being made."""
     (folder / RERANKER_CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
 

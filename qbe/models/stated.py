@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import ModelError
-from qbe.models.convention import CLS, COSINE, L2, LEAST_TOKENS, MEAN, TITLE_ABSTRACT, Convention
+from qbe.models.encoder_format import CLS, COSINE, L2, LEAST_TOKENS, MEAN, TITLE_ABSTRACT, EncoderFormat
 
 MODULES = "modules.json"
 STATED_FILES = (
@@ -26,7 +26,7 @@ _UNLIMITED = 10**6
 """Tokenizers without a limit state a number beyond all lengths."""
 
 
-def stated_convention(folder: Path) -> Convention | None:
+def stated_convention(folder: Path) -> EncoderFormat | None:
     """How a folder of sentence-transformers is to be read; None where it is none (without ``modules.json``).
 
     Pooling, normalization, similarity and length are stated there; the layout is not: texts are single ones,
@@ -50,7 +50,7 @@ def stated_convention(folder: Path) -> Convention | None:
     reading = _read(folder / "sentence_bert_config.json", {})
     if reading.get("do_lower_case"):
         raise _beyond(folder, "texts lowercased by the tokenizer or not at all", "do_lower_case")
-    return Convention.pooled(
+    return EncoderFormat.pooled(
         TITLE_ABSTRACT,
         _pooling(folder, _read(folder / paths[1] / "config.json")),
         _similarity(folder, settings.get("similarity_fn_name"), normalized="Normalize" in kinds),

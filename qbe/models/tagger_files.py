@@ -18,7 +18,7 @@ HEAD = "head.int8.onnx"
 
 
 @dataclass(frozen=True, slots=True)
-class TaggerCard:
+class TaggerMetadata:
     """What a tagger states of itself.
 
     ``trunk`` names the encoder whose token states it reads (``name``, ``weights_sha256``) and
@@ -51,7 +51,7 @@ class TaggerFiles:
     """A tagger on disk."""
 
     folder: Path
-    card: TaggerCard
+    card: TaggerMetadata
 
     @property
     def head(self) -> Path:
@@ -81,7 +81,7 @@ def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
             f"found {name!r}; check --tagger"
         )
     try:
-        card = TaggerCard(**json.loads((folder / TAGGER_CARD).read_text()))
+        card = TaggerMetadata(**json.loads((folder / TAGGER_CARD).read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(
             f"{folder / TAGGER_CARD}: expected the card of a tagger, found {error}; install qbe again, or "
@@ -90,6 +90,6 @@ def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
     return TaggerFiles(folder, card)
 
 
-def write_tagger_card(folder: Path, card: TaggerCard) -> None:
+def write_tagger_card(folder: Path, card: TaggerMetadata) -> None:
     """Write the card of a tagger that is being made."""
     (folder / TAGGER_CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")

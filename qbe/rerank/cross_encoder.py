@@ -7,17 +7,17 @@ from itertools import islice
 
 import numpy as np
 
-from qbe.encode.parallel import Memo, ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import ModelError
 from qbe.models.reranker_files import (
     PAIR_INPUTS,
     SCORE,
-    CrossEncoderCard,
+    CrossEncoderMetadata,
     RerankerFiles,
     open_reranker_session,
 )
+from qbe.parallel import Memo, ordered_map
 from qbe.rerank.pairs import (
     CANDIDATE_TOKENS,
     QUERY_TOKENS,
@@ -28,7 +28,7 @@ from qbe.rerank.pairs import (
     query_room,
     side,
 )
-from qbe.rerank.reranker import Asked, Judged
+from qbe.rerank.reranker import Asked, RerankScore
 from qbe.types import Paper, Query
 
 
@@ -53,7 +53,7 @@ class CrossEncoder:
         the model cannot read.
         """
         card = files.card
-        if not isinstance(card, CrossEncoderCard):
+        if not isinstance(card, CrossEncoderMetadata):
             raise ModelError(f"{files.folder}: expected a pair cross-encoder, found {card.kind} rerankers")
         check_budgets(query_tokens, candidate_tokens, card.max_tokens)
         files.verify()
@@ -66,11 +66,13 @@ class CrossEncoder:
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         """See `qbe.rerank.reranker.Reranker`."""
-        return self.score_many([(query, papers)], progress)[0]
+        return self.batch_score([(query, papers)], progress)[0]
 
-    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+    def batch_score(
+        self, asked: Asked, progress: Callable[[int], None] | None = None
+    ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker`."""
         queries = [self._query(query) for query, _ in asked]
         pairs = [(number, paper) for number, (_, papers) in enumerate(asked) for paper in papers]
@@ -85,7 +87,7 @@ class CrossEncoder:
             scores[i] = score
             if progress:
                 progress(1)
-        judged = (Judged(score) for score in scores)
+        judged = (RerankScore(score) for score in scores)
         return [list(islice(judged, len(papers))) for _, papers in asked]
 
     def _query(self, query: Query) -> list[int]:

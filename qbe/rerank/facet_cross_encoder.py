@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.parallel import Memo, ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window
 from qbe.errors import ModelError
-from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersCard, RerankerFiles
+from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersMetadata, RerankerFiles
 from qbe.models.session import open_session
+from qbe.parallel import Memo, ordered_map
 from qbe.rerank.late_interaction import Floats, Vectors, score, similarities
-from qbe.rerank.reranker import Asked, Judged
+from qbe.rerank.reranker import Asked, RerankScore
 from qbe.types import Facet, Match, Paper, Query
 
 
@@ -55,7 +55,7 @@ class FacetCrossEncoder:
         Of each side at most so many tokens are read, [CLS] and [SEP] included: the title and as many
         sentences as fit. Raises ModelError when a file is missing or damaged.
         """
-        if not isinstance(files.card, FacetRerankersCard):
+        if not isinstance(files.card, FacetRerankersMetadata):
             raise ModelError(f"{files.folder}: expected facet rerankers, found a pair cross-encoder")
         self._files, self._card, self._threads = files, files.card, threads
         self._limits = min(query_tokens, self._card.max_tokens), min(candidate_tokens, self._card.max_tokens)
@@ -87,17 +87,19 @@ class FacetCrossEncoder:
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         """See `qbe.rerank.reranker.Reranker.score`. The pair of sentences is the most similar one."""
-        return self.score_many([(query, papers)], progress)[0]
+        return self.batch_score([(query, papers)], progress)[0]
 
-    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
-        """See `qbe.rerank.reranker.Reranker.score_many`."""
+    def batch_score(
+        self, asked: Asked, progress: Callable[[int], None] | None = None
+    ) -> list[list[RerankScore]]:
+        """See `qbe.rerank.reranker.Reranker.batch_score`."""
         windows: Memo[Paper, Window] = Memo(
             lambda paper: self._tokenizer.first_window(paper, self._limits[1])
         )
 
-        def tasks() -> Iterator[tuple[Callable[[Paper], Judged], Paper]]:
+        def tasks() -> Iterator[tuple[Callable[[Paper], RerankScore], Paper]]:
             for query, papers in asked:
                 for facet in _facets(query):
                     # A query is read while the threads judge the candidates of the one before.
@@ -108,7 +110,7 @@ class FacetCrossEncoder:
         together = []
         for query, papers in asked:
             before = [list(islice(found, len(papers))) for _ in _facets(query)[:-1]]
-            judgements: list[Judged] = []
+            judgements: list[RerankScore] = []
             for i, last in enumerate(islice(found, len(papers))):
                 judgements.append(_averaged([*(judged[i] for judged in before), last]))
                 if progress:
@@ -118,20 +120,20 @@ class FacetCrossEncoder:
 
     def _judge(
         self, query: Query, facet: Facet, windows: Callable[[Paper], Window]
-    ) -> Callable[[Paper], Judged]:
+    ) -> Callable[[Paper], RerankScore]:
         """What judges a candidate by a facet's model, with the query before its eyes."""
         reader = self.reader(facet)
         window = self._tokenizer.first_window(query.paper, self._limits[0])
         selected = _selected(window, selected_positions(query))
         asked = self._read(reader, selected, None)
 
-        def judge(paper: Paper) -> Judged:
+        def judge(paper: Paper) -> RerankScore:
             own = _selected(windows(paper), paper.facet_positions(facet)[0])
             found = self._read(reader, own, asked).vectors
             cosines = similarities(asked.vectors, found)
             row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
             pair = Match(int(selected.selected[row]), int(column), float(cosines[row, column]))
-            return Judged(score(asked.vectors, found, reader.weights), pair)
+            return RerankScore(score(asked.vectors, found, reader.weights), pair)
 
         return judge
 
@@ -177,10 +179,10 @@ def _facets(query: Query) -> list[Facet]:
     return [query.facet] if query.facet else list(Facet)
 
 
-def _averaged(row: Sequence[Judged]) -> Judged:
+def _averaged(row: Sequence[RerankScore]) -> RerankScore:
     """The judgements of several models as one: the mean score, and the closest pair of sentences."""
     closest = max(row, key=lambda judged: judged.match.score if judged.match else 0.0)
-    return Judged(sum(judged.score for judged in row) / len(row), closest.match)
+    return RerankScore(sum(judged.score for judged in row) / len(row), closest.match)
 
 
 def _shares(logits: Floats, inside: NDArray[np.bool_]) -> Floats:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qbe.rerank.entropic_transport import REGULARIZATION, entropic_transport
 from qbe.rerank.semidual import Bools, Doubles, total
-from qbe.rerank.sinkhorn import REGULARIZATION, sinkhorn
 
 
 def single_match(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
@@ -50,11 +50,11 @@ def transport(
 ) -> Transported:
     """Minus the cost of moving one paper's sentences to the other's, ``-sum D * P``: OTASPIRE.
 
-    P is the entropy-regularized optimal plan (see `qbe.rerank.sinkhorn.sinkhorn`, and its errors) between
+    P is the entropy-regularized optimal plan (see `qbe.rerank.entropic_transport`, and its errors) between
     the marginals of `marginals`.
     """
     sources, targets = marginals(distances, rows, columns, temperature)
-    plans = sinkhorn(distances, sources, targets, regularization, threads=threads)
+    plans = entropic_transport(distances, sources, targets, regularization, threads=threads)
     return Transported(-_over_all(plans * np.where(plans > 0, distances, 0)), plans)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.reranker_files import CrossEncoderCard, resolve_reranker
+from qbe.models.reranker_files import CrossEncoderMetadata, resolve_reranker
 from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def open_reranker(
     cannot be found, verified or loaded.
     """
     files = resolve_reranker(name, precision)
-    if isinstance(files.card, CrossEncoderCard):
+    if isinstance(files.card, CrossEncoderMetadata):
         from qbe.rerank.cross_encoder import CrossEncoder
 
         return CrossEncoder(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from qbe.types import Match, Moved, Paper, Query
+from qbe.types import Match, Paper, Query, TransportEntry
 
 
-class Judged(NamedTuple):
+class RerankScore(NamedTuple):
     """A reranker's score of one candidate, and the pair of sentences that drove it.
 
     Scores compare within one query only; more is better. ``match`` is None where a reranker knows no
@@ -18,7 +18,7 @@ class Judged(NamedTuple):
 
     score: float
     match: Match | None = None
-    plan: tuple[Moved, ...] = ()
+    plan: tuple[TransportEntry, ...] = ()
 
 
 Asked = Sequence[tuple[Query, Sequence[Paper]]]
@@ -34,7 +34,7 @@ class Reranker(Protocol):
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         """One judgement for each paper, in the order given.
 
         A paper's judgement depends neither on the other papers nor on their order nor on the number of
@@ -42,7 +42,9 @@ class Reranker(Protocol):
         since the last call. Raises what `qbe.encode.selection.selected_positions` raises for the query.
         """
 
-    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+    def batch_score(
+        self, asked: Asked, progress: Callable[[int], None] | None = None
+    ) -> list[list[RerankScore]]:
         """What `score` gives for each query and its papers, bit by bit.
 
         No thread waits for the end of a query, and what concerns a candidate alone is done once for all.

@@ -65,7 +65,7 @@ def solve(
     tolerance: float,
     max_iterations: int,
 ) -> Doubles:
-    """The plans of a block of problems, all laid out as in `sinkhorn`.
+    """The plans of a block of problems, all laid out as in `entropic_transport`.
 
     Rows come in the order of their masses, the greatest first: the first is the ground of the elimination.
     """

@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.parallel import Memo
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
-from qbe.models.convention import COSINE, L2, SIMILARITIES
+from qbe.models.encoder_format import COSINE, L2, SIMILARITIES
+from qbe.parallel import Memo
+from qbe.rerank.entropic_transport import REGULARIZATION
 from qbe.rerank.matchings import attention, cells, mean_max, single_match, transport
-from qbe.rerank.reranker import Asked, Judged
+from qbe.rerank.reranker import Asked, RerankScore
 from qbe.rerank.semidual import Bools, Doubles
-from qbe.rerank.sinkhorn import REGULARIZATION
-from qbe.types import Match, Moved, Paper, Query
+from qbe.types import Match, Paper, Query, TransportEntry
 
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 """Names of the matchings; see `qbe.rerank.matchings`."""
@@ -72,12 +72,14 @@ class VectorMatching:
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         """See `qbe.rerank.reranker.Reranker.score`."""
-        return self.score_many([(query, papers)], progress)[0]
+        return self.batch_score([(query, papers)], progress)[0]
 
-    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
-        """See `qbe.rerank.reranker.Reranker.score_many`."""
+    def batch_score(
+        self, asked: Asked, progress: Callable[[int], None] | None = None
+    ) -> list[list[RerankScore]]:
+        """See `qbe.rerank.reranker.Reranker.batch_score`."""
         vectors = Memo(self._vectors)
         return [self._judge(query, papers, vectors, progress) for query, papers in asked]
 
@@ -87,7 +89,7 @@ class VectorMatching:
         papers: Sequence[Paper],
         vectors: VectorSource,
         progress: Callable[[int], None] | None,
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         positions = selected_positions(query)
         if not papers:
             return []
@@ -100,7 +102,7 @@ class VectorMatching:
             cosine = float(compared.cosines[pair, row, column])
             match = Match(positions[row], int(column), cosine)
             plan = () if scored.plans is None else _plan(scored.plans[pair], positions)
-            judgements.append(Judged(score, match, plan))
+            judgements.append(RerankScore(score, match, plan))
             if progress:
                 progress(1)
         return judgements
@@ -174,10 +176,10 @@ def _inside(values: Doubles, rows: Bools, columns: Bools) -> Doubles:
     return found
 
 
-def _plan(plan: Doubles, positions: Sequence[int]) -> tuple[Moved, ...]:
+def _plan(plan: Doubles, positions: Sequence[int]) -> tuple[TransportEntry, ...]:
     """What a plan (m, n) moves, the largest mass first."""
     moved = [
-        Moved(positions[row], column, mass)
+        TransportEntry(positions[row], column, mass)
         for row, masses in enumerate(plan.tolist())
         for column, mass in enumerate(masses)
         if mass >= NEGLIGIBLE

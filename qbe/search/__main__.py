@@ -16,13 +16,13 @@ from qbe.search.checks import check, rerank_weight, settle_topics
 from qbe.search.opening import open_searcher, open_second_stage
 from qbe.search.options import RUN_HITS, TABLE_HITS, parser
 from qbe.search.output import open_output
-from qbe.search.reranked import RERANK_DEPTH, RerankingSearcher
+from qbe.search.reranking import RERANK_DEPTH, RerankingSearcher
 from qbe.types import Facet, Query, Topic
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.rerank.reranker import Reranker
-    from qbe.search.protocols import AnySearcher
+    from qbe.search.contracts import AnySearcher
 
 Pools = Mapping[str, Sequence[str]]
 
@@ -75,7 +75,7 @@ def _asked(options: argparse.Namespace, index: Index) -> Sequence[Topic | Query]
     else:
         paper = paper_from_text(options.text, options.title or "")
     if facet or options.explain:
-        paper = index.read(paper, options.facets)
+        paper = index.label_facets(paper, options.facets)
     return [Query(paper, facet, positions)]
 
 

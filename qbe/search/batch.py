@@ -14,7 +14,7 @@ from qbe.types import Hit, Query, Run, Topic
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
-    from qbe.search.protocols import AnySearcher
+    from qbe.search.contracts import AnySearcher
     from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -57,7 +57,7 @@ def search_block(
 
     queries = read_queries(index, asked, options.facets, explain=options.explain)
     own = None if pools is None else [pools[one.query_id] for one in asked]
-    found = searcher.search_many(
+    found = searcher.batch_search(
         queries, options.hits, own, matches=form.name != "trec", explain=options.explain
     )
     triples = zip(asked, queries, found, strict=True)

@@ -8,7 +8,7 @@ from qbe import _jvm
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
-from qbe.index.postings import contents
+from qbe.index.lucene import contents
 from qbe.search.lucene import LuceneSearch
 from qbe.types import Hit, Pools, Query
 
@@ -42,10 +42,10 @@ class BM25Searcher:
         """The best hits, ties by id; of a pool every paper, the ones without a common word with score 0."""
         found = self._lucene.search(query_text(query, self._form), hits if pool is None else len(pool), pool)
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
-        best = [Hit(docid, max(score, 0.0)) for docid, score in found[:hits]]
+        best = [Hit(paper_id, max(score, 0.0)) for paper_id, score in found[:hits]]
         return [hit._replace(parts={"bm25": hit.score}) for hit in best] if explain else best
 
-    def search_many(
+    def batch_search(
         self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
         """What `search` finds for each query and its pool, as many at a time as the index has threads."""

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from qbe.errors import UsageError
-from qbe.search.reranked import MATCHING_WEIGHT, RERANK_WEIGHT
+from qbe.search.reranking import MATCHING_WEIGHT, RERANK_WEIGHT
 from qbe.types import Query, Topic
 
 CROSS_ENCODER = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")

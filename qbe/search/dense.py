@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.parallel import ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.dense.compare import COMPARISONS
 from qbe.index.index import Index
+from qbe.parallel import ordered_map
 from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
 from qbe.types import Facet, Hit, Match, Pools, Query
 
@@ -70,9 +70,9 @@ class DenseSearcher:
         self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
     ) -> list[Hit]:
         """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
-        return self.search_many([query], hits, [pool], explain=explain)[0]
+        return self.batch_search([query], hits, [pool], explain=explain)[0]
 
-    def search_many(
+    def batch_search(
         self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
         """What `search` finds for each query and its pool."""
@@ -81,8 +81,8 @@ class DenseSearcher:
         rows = [next(near) if pool is None else np.unique(self.rows(pool)) for pool in pools]
 
         def best(query: int) -> list[Hit]:
-            docids = [self._index.papers.ids[row] for row in rows[query]]
-            found = best_hits(docids, self.scores(vectors[query], rows[query]), hits)
+            paper_ids = [self._index.papers.ids[row] for row in rows[query]]
+            found = best_hits(paper_ids, self.scores(vectors[query], rows[query]), hits)
             return [hit._replace(parts={"dense": hit.score}) for hit in found] if explain else found
 
         return list(ordered_map(best, range(len(queries)), min(len(queries), self._index.threads)))
@@ -98,9 +98,9 @@ class DenseSearcher:
 
         return list(ordered_map(best, range(len(near)), min(len(near), self._index.threads)))
 
-    def rows(self, docids: Sequence[str]) -> Ints:
+    def rows(self, paper_ids: Sequence[str]) -> Ints:
         """Rows of papers given by id."""
-        return np.array([self._index.papers.row(docid) for docid in docids], dtype=np.int64)
+        return np.array([self._index.papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
     def candidates(self, vectors: Sequence[QueryVectors], papers: int) -> Iterator[Ints]:
         """Rows, ascending, of the papers that hold the sentences nearest to each query's sentences.
@@ -145,12 +145,12 @@ class DenseSearcher:
         scores: Floats = self._compare(vectors.whole[None], self._index.whole_vectors[rows])[0]
         return scores
 
-    def matches(self, query: Query, docids: Sequence[str]) -> list[tuple[Match, ...]]:
+    def matches(self, query: Query, paper_ids: Sequence[str]) -> list[tuple[Match, ...]]:
         """For each paper and each query sentence the paper's closest sentence, best pair first."""
         vectors = self.vectors(query)
         positions = selected_positions(query)
         found = []
-        for row in self.rows(docids):
+        for row in self.rows(paper_ids):
             first, last = self._index.layout.starts[row : row + 2]
             products = self._compare(vectors.sentences, self._index.sentence_vectors[first:last])
             closest = products.argmax(axis=1)
@@ -174,10 +174,12 @@ def _groups(arrays: Sequence[Floats], most: int) -> Iterator[list[Floats]]:
         yield group
 
 
-def best_hits(docids: Sequence[str], scores: NDArray[np.floating], hits: int) -> list[Hit]:
+def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], hits: int) -> list[Hit]:
     """The best papers by score, ties by id."""
     chosen = np.arange(len(scores))
     if hits < len(scores):  # only those that reach the last place are worth sorting, ties with it included
         chosen = np.flatnonzero(scores >= np.partition(scores, -hits)[-hits])
-    found = [Hit(docids[i], score) for i, score in zip(chosen.tolist(), scores[chosen].tolist(), strict=True)]
-    return sorted(found, key=lambda hit: (-hit.score, hit.docid))[:hits]
+    found = [
+        Hit(paper_ids[i], score) for i, score in zip(chosen.tolist(), scores[chosen].tolist(), strict=True)
+    ]
+    return sorted(found, key=lambda hit: (-hit.score, hit.paper_id))[:hits]

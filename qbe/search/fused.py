@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
 from qbe.index.index import Index
+from qbe.parallel import ordered_map
 from qbe.search.bm25 import BM25Searcher
 from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
 from qbe.search.fusion import EQUAL_WEIGHTS, FUSIONS
@@ -21,11 +21,11 @@ from qbe.types import Hit, Pools, Query
 Floats = NDArray[np.float64]
 
 
-class _Gathered(NamedTuple):
+class Candidates(NamedTuple):
     """Candidates of a query: rows, ascending, their ids, and the BM25 scores by id that are known."""
 
     rows: Ints
-    docids: list[str]
+    paper_ids: list[str]
     lexical: dict[str, float]
 
 
@@ -60,7 +60,7 @@ class FusedSearcher:
         self._index, self._bm25, self._dense = index, bm25, dense
         self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
 
-    def search_many(
+    def batch_search(
         self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
         """The best hits of each query, ties by id, out of its pool or of both sides' candidates.
@@ -75,46 +75,48 @@ class FusedSearcher:
         self._complete(queries, gathered)
 
         def best(number: int) -> list[Hit]:
-            rows, docids, lexical = gathered[number]
-            found = np.array([lexical[docid] for docid in docids])
+            rows, paper_ids, lexical = gathered[number]
+            found = np.array([lexical[paper_id] for paper_id in paper_ids])
             components = self._components(queries[number], vectors[number], rows, found)
             fused = self._fuse(components, self._weights).astype(np.float32)
-            best = best_hits(docids, fused, hits)
-            return _explained(best, docids, components) if explain else best
+            best = best_hits(paper_ids, fused, hits)
+            return _explained(best, paper_ids, components) if explain else best
 
         return list(ordered_map(best, range(len(queries)), min(len(queries), self._index.threads)))
 
     def _gather(
         self, queries: Sequence[Query], vectors: Sequence[QueryVectors], hits: int, pools: Pools
-    ) -> list[_Gathered]:
+    ) -> list[Candidates]:
         """The candidates of each query, with the BM25 scores that finding them brought."""
         # One more than asked for: the query paper is among them, and left out in the end.
         depth = min(max(hits, self._depth + 1), len(self._index))
         whole = [number for number, pool in enumerate(pools) if pool is None]
         near = iter(self._dense.search_rows([vectors[number] for number in whole], depth))
         found = iter(
-            self._bm25.search_many([queries[number] for number in whole], depth, [None] * len(whole))
+            self._bm25.batch_search([queries[number] for number in whole], depth, [None] * len(whole))
         )
         gathered = []
         for pool in pools:
             lexical: dict[str, float] = {}
             if pool is None:
-                lexical = {hit.docid: hit.score for hit in next(found)}
+                lexical = {hit.paper_id: hit.score for hit in next(found)}
                 rows = np.union1d(next(near), self._dense.rows(list(lexical)))
             else:
                 rows = np.unique(self._dense.rows(pool))
-            gathered.append(_Gathered(rows, [self._index.papers.ids[row] for row in rows], lexical))
+            gathered.append(Candidates(rows, [self._index.papers.ids[row] for row in rows], lexical))
         return gathered
 
-    def _complete(self, queries: Sequence[Query], gathered: Sequence[_Gathered]) -> None:
+    def _complete(self, queries: Sequence[Query], gathered: Sequence[Candidates]) -> None:
         """Add the BM25 scores of those candidates that have none yet."""
-        missing = [[docid for docid in one.docids if docid not in one.lexical] for one in gathered]
-        lacking = [number for number, docids in enumerate(missing) if docids]
+        missing = [
+            [paper_id for paper_id in one.paper_ids if paper_id not in one.lexical] for one in gathered
+        ]
+        lacking = [number for number, paper_ids in enumerate(missing) if paper_ids]
         pools = [missing[number] for number in lacking]
         most = max(map(len, pools), default=0)
-        found = self._bm25.search_many([queries[number] for number in lacking], most, pools)
+        found = self._bm25.batch_search([queries[number] for number in lacking], most, pools)
         for number, hits in zip(lacking, found, strict=True):
-            gathered[number].lexical.update((hit.docid, hit.score) for hit in hits)
+            gathered[number].lexical.update((hit.paper_id, hit.score) for hit in hits)
 
     def _components(
         self, query: Query, vectors: QueryVectors, rows: Ints, lexical: Floats
@@ -130,10 +132,10 @@ class FusedSearcher:
         return {name: score.astype(np.float64) for name, score in zip(names, scores, strict=False)}
 
 
-def _explained(hits: list[Hit], docids: list[str], components: Mapping[str, Floats]) -> list[Hit]:
+def _explained(hits: list[Hit], paper_ids: list[str], components: Mapping[str, Floats]) -> list[Hit]:
     """Hits with their parts: what each component, as it is before fusion, gave the paper."""
-    place = {docid: i for i, docid in enumerate(docids)}
+    place = {paper_id: i for i, paper_id in enumerate(paper_ids)}
     return [
-        hit._replace(parts={name: float(score[place[hit.docid]]) for name, score in components.items()})
+        hit._replace(parts={name: float(score[place[hit.paper_id]]) for name, score in components.items()})
         for hit in hits
     ]

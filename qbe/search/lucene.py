@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qbe import _jvm
-from qbe.index.segments.lexical import Postings
+from qbe.index.segments.lucene import Postings
 
 _BUILDING = threading.Lock()
 """pyjnius binds a method to the object on which it was last looked up, in whatever thread. So methods of a
@@ -67,7 +67,7 @@ class LuceneSearch:
         if self._share:
             return self._alive(query, min(hits, self._live))
         adjusted = self._ties.rerank(self._top(query, hits), None)
-        return list(zip(adjusted.docids, adjusted.scores, strict=True))
+        return list(zip(adjusted.paper_ids, adjusted.scores, strict=True))
 
     def _top(self, query: Any, hits: int) -> Any:
         return self._documents.fromTopDocs(
@@ -79,18 +79,20 @@ class LuceneSearch:
         wanted = int(hits * (1 + self._share)) + _SPARE
         while True:
             found = self._top(query, wanted)
-            ids, scores = list(found.docids), list(found.scores)
+            ids, scores = list(found.paper_ids), list(found.scores)
             segments = np.searchsorted(self._begins, list(found.lucene_docids), side="right").tolist()
             pairs = enumerate(zip(ids, segments, strict=True))
-            live = [place for place, (docid, segment) in pairs if docid not in self._dead[segment]][:hits]
+            live = [place for place, (paper_id, segment) in pairs if paper_id not in self._dead[segment]][
+                :hits
+            ]
             if len(live) == hits or len(ids) < wanted:
-                kept = apart([scores[place] for place in live])
+                kept = break_ties([scores[place] for place in live])
                 return [(ids[place], score) for place, score in zip(live, kept, strict=True)]
             wanted *= 2
 
     def _within(self, bag: Any, pool: Sequence[str]) -> Any:
         """The query, restricted to the papers of a pool; being in the pool adds nothing to a score."""
-        ids = self._ids.readValue(json.dumps([_bytes_ref(docid) for docid in pool]))
+        ids = self._ids.readValue(json.dumps([_bytes_ref(paper_id) for paper_id in pool]))
         java = _jvm.java_class
         occur = java("org.apache.lucene.search.BooleanClause$Occur")
         among = java("org.apache.lucene.search.TermInSetQuery")("id", ids)
@@ -107,7 +109,7 @@ def _bytes_ref(text: str) -> dict[str, Any]:
     return {"bytes": base64.b64encode(encoded).decode(), "offset": 0, "length": len(encoded)}
 
 
-def apart(scores: Sequence[float]) -> list[float]:
+def break_ties(scores: Sequence[float]) -> list[float]:
     """Descending scores to four decimals, a run of equal ones lowered by a millionth, two millionths and so
     on: single-precision arithmetic as in Anserini's ``ScoreTiesAdjusterReranker``, which can be given only
     what Lucene found, dead papers included.

@@ -61,4 +61,4 @@ def single_max(best: Floats) -> Floats:
     return maximum
 
 
-MATCHES: Mapping[str, Callable[[Floats], Floats]] = {"mean-max": mean_max, "max": single_max}
+MATCHES: Mapping[str, Callable[[Floats], Floats]] = {"mean-max": mean_max, "single-match": single_max}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from qbe.search.reranked import MATCHING_WEIGHT, RERANK_DEPTH, RERANK_WEIGHT
+from qbe.search.reranking import MATCHING_WEIGHT, RERANK_DEPTH, RERANK_WEIGHT
 from qbe.types import Facet
 
 TABLE_HITS = 10
@@ -115,7 +115,7 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--match",
-        choices=("mean-max", "max"),
+        choices=("mean-max", "single-match"),
         default="mean-max",
         help="dense: mean of each query sentence's best match, or the best pair alone (default: %(default)s)",
     )

@@ -41,7 +41,7 @@ class Printed:
         """Nothing is left to do."""
 
 
-class Gathered:
+class BufferedOutput:
     """A file that is written in the end: one query's, or one that is no regular file, such as a pipe."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ def open_output(options: argparse.Namespace, describe: Callable[[], Inputs]) -> 
     if path is None:
         yield Printed()
     elif not options.topics or (path.exists() and not path.is_file()):
-        yield Gathered(path)
+        yield BufferedOutput(path)
     else:
         with block_file(path, describe(), overwrite=options.overwrite, resume=options.resume) as file:
             try:

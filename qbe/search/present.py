@@ -10,7 +10,7 @@ from typing import Any
 from qbe.encode.selection import is_guess
 from qbe.index.index import Index
 from qbe.search.explain import describe, explain_query, facet_probability, stands_in
-from qbe.types import Facet, Hit, Match, Moved, Paper, Query
+from qbe.types import Facet, Hit, Match, Paper, Query, TransportEntry
 
 INDENT = 14
 
@@ -36,8 +36,14 @@ def to_json(index: Index, query_id: str, query: Query, hits: Sequence[Hit], *, e
 
 
 def _hit(index: Index, query: Query, rank: int, hit: Hit, explain: bool) -> Mapping[str, Any]:
-    paper = index.paper(hit.docid)
-    place = {"rank": rank, "docid": hit.docid, "score": hit.score, "title": paper.title, "year": paper.year}
+    paper = index.paper(hit.paper_id)
+    place = {
+        "rank": rank,
+        "paper_id": hit.paper_id,
+        "score": hit.score,
+        "title": paper.title,
+        "year": paper.year,
+    }
     matches = [_match(query, paper, match, explain) for match in hit.matches]
     if not explain:
         return {**place, "matches": matches}
@@ -78,11 +84,11 @@ def to_table(index: Index, query: Query, hits: Sequence[Hit], width: int, *, exp
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
     for rank, hit in enumerate(hits, start=1):
-        paper = index.paper(hit.docid)
+        paper = index.paper(hit.paper_id)
         year = f" ({paper.year})" if paper.year else ""
         lines.append("")
         lines += _indented(
-            f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.docid}{year}  [{hit.docid}]", width
+            f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
         )
         if explain:
             lines += _explained_lines(paper, hit, query.facet, width)
@@ -127,7 +133,7 @@ def _parts_in_words(parts: Mapping[str, float]) -> str:
     return ", ".join([*words, "not reranked"] if below else words)
 
 
-def _plan_in_words(plan: Sequence[Moved]) -> str:
+def _plan_in_words(plan: Sequence[TransportEntry]) -> str:
     """The masses of a plan that show in two places, such as ``transport 3→0 0.20, 1→4 0.05``, where the
     spaces before masses are such as keep a line from being broken there.
     """

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qbe.corpus import parse_paper, read_paper_file
-from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
 from qbe.index.index import Index
+from qbe.parallel import ordered_map
 from qbe.text.split import split_sentences
 from qbe.trec import read_topics
 from qbe.types import Facet, Paper, Query, Topic
@@ -19,8 +19,8 @@ def queries_from_topics(
 ) -> Iterator[tuple[str, Query]]:
     """Query ids and queries of a topics file, in its order, of one facet where one is given.
 
-    ``facets`` tells whose labels count (see `qbe.index.index.Index.read`). A topic without a facet is about
-    its paper's whole abstract, whose labels are read only for those who want them explained.
+    ``facets`` tells whose labels count (see `qbe.index.index.Index.label_facets`). A topic without a facet is
+    about its paper's whole abstract, whose labels are read only for those who want them explained.
 
     Raises FileFormatError for a malformed file, UsageError when no topic has the facet, and
     PaperNotFoundError for a paper that the index lacks.
@@ -52,7 +52,7 @@ def read_queries(
         if isinstance(one, Query):
             return one
         paper = index.paper(one.paper_id)
-        return Query(index.read(paper, facets) if one.facet or explain else paper, one.facet)
+        return Query(index.label_facets(paper, facets) if one.facet or explain else paper, one.facet)
 
     return list(ordered_map(read, asked, min(len(asked), index.threads)))
 

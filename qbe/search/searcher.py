@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qbe.encode.parallel import ordered_map
 from qbe.encode.selection import selected_positions
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.parallel import ordered_map
+from qbe.search.contracts import AnySearcher, FirstStage
 from qbe.search.fusion import EQUAL_WEIGHTS
-from qbe.search.protocols import AnySearcher, FirstStage
 from qbe.types import Hit, Pools, Query
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Searcher(AnySearcher):
         self._dense = _open_dense(index, first_stage, match)
         self._stage = _open(index, first_stage, self._dense, bm25_query, fusion, weights, depth)
 
-    def search_many(
+    def batch_search(
         self,
         queries: Sequence[Query],
         hits: int = 10,
@@ -65,7 +65,7 @@ class Searcher(AnySearcher):
         hits = min(hits, len(self._index))
         asked = [self._asked(query, pool) for query, pool in zip(queries, pools, strict=True)]
         wanted = [number for number, pool in enumerate(asked) if pool is None or pool]
-        found = self._stage.search_many(
+        found = self._stage.batch_search(
             [queries[number] for number in wanted],
             hits + 1,
             [asked[number] for number in wanted],
@@ -74,7 +74,7 @@ class Searcher(AnySearcher):
         best: list[list[Hit]] = [[] for _ in queries]
         for number, ranked in zip(wanted, found, strict=True):
             own = queries[number].paper.paper_id
-            best[number] = [hit for hit in ranked if hit.docid != own][:hits]
+            best[number] = [hit for hit in ranked if hit.paper_id != own][:hits]
         return self.with_matches_many(queries, best) if matches else best
 
     def _asked(self, query: Query, pool: Sequence[str] | None) -> list[str] | None:
@@ -82,7 +82,7 @@ class Searcher(AnySearcher):
         selected_positions(query)  # a query without sentences is refused, whatever the stage reads of it
         if pool is None:
             return None
-        asked = [docid for docid in dict.fromkeys(pool) if docid != query.paper.paper_id]
+        asked = [paper_id for paper_id in dict.fromkeys(pool) if paper_id != query.paper.paper_id]
         _check_pool(self._index, query, asked)
         return asked
 
@@ -98,7 +98,7 @@ class Searcher(AnySearcher):
         """The hits with their pairs of closest sentences; as they are where the index has no vectors."""
         if self._dense is None or not hits:
             return list(hits)
-        pairs = self._dense.matches(query, [hit.docid for hit in hits])
+        pairs = self._dense.matches(query, [hit.paper_id for hit in hits])
         return [hit._replace(matches=pair) for hit, pair in zip(hits, pairs, strict=True)]
 
 
@@ -155,7 +155,7 @@ def _open(
 
 
 def _check_pool(index: Index, query: Query, pool: Sequence[str]) -> None:
-    missing = [docid for docid in pool if index.papers.find(docid) is None]
+    missing = [paper_id for paper_id in pool if index.papers.find(paper_id) is None]
     if missing:
         raise PaperNotFoundError(
             f"expected the pool of {query.query_id} to name papers of the index, found {len(missing)} of "

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import RunError
-from qbe.files import atomic_file, kept_if_worth, lock, write_text
+from qbe.files import atomic_file, lock, resumable_staging, write_text
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
             raise RunError(f"{output} is being written by another process; wait until it ends")
         _settle(folder, inputs, overwrite=overwrite, resume=resume)
         file = BlockFile(output, folder, inputs)
-        with kept_if_worth(folder, file.kept):
+        with resumable_staging(folder, file.kept):
             yield file
 
 

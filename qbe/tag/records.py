@@ -11,9 +11,9 @@ from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.jsonl import dump_record
-from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
 from qbe.files import atomic_file, output_error
+from qbe.parallel import ordered_map
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from qbe.encode.encoder import Encoder
 from qbe.encode.reader import Floats
 from qbe.errors import ModelError
-from qbe.models.convention import TITLE_ABSTRACT
+from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.models.registry import DEFAULT_TAGGER
 from qbe.models.session import open_session
 from qbe.models.tagger_files import TaggerFiles, resolve_tagger
@@ -55,7 +55,7 @@ class Tagger:
         head = next(iter(self.card.files.values()))
         return {"name": self.card.name, "sha256": head, "trunk": self.card.trunk["weights_sha256"]}
 
-    def shares(self, encoder: Encoder) -> bool:
+    def supports(self, encoder: Encoder) -> bool:
         """Whether it reads this encoder's states: of weights it knows, and of sentences in their context."""
         card = encoder.files.card
         in_context = card.convention.layout == TITLE_ABSTRACT and card.adapter is None

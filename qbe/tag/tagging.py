@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from qbe.encode.encoder import Encoder, PaperVectors
-from qbe.encode.parallel import ordered_map
 from qbe.encode.reader import Floats
 from qbe.errors import ModelError, UsageError
+from qbe.parallel import ordered_map
 from qbe.tag.tagger import Tagger, labelled
 from qbe.types import Paper
 
@@ -33,7 +33,7 @@ class TaggingEncoder:
         if facets not in FACETS:
             raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
         self.encoder, self.tagger, self._facets = encoder, tagger, facets
-        self._trunk = encoder if tagger is None or tagger.shares(encoder) else open_trunk(tagger)
+        self._trunk = encoder if tagger is None or tagger.supports(encoder) else open_trunk(tagger)
         self.tagging_seconds = 0.0
         self._clock = threading.Lock()
 
@@ -68,7 +68,7 @@ def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
     """
     trunk = tagger.card.trunks[0]
     encoder = Encoder.open(trunk["name"], threads=threads)
-    if not tagger.shares(encoder):
+    if not tagger.supports(encoder):
         raise ModelError(
             f"expected the encoder {trunk['name']} with weights {trunk['weights_sha256'][:12]} for the "
             f"tagger {tagger.card.name}, found {encoder.files.card.weights_sha256[:12]}; give another tagger"

@@ -2,7 +2,7 @@
 
 The request maps a collection's name to ``ours`` (a Lucene index), ``documents`` (a folder of JSON lines
 for Pyserini's own command line), ``index`` (where that one goes) and ``queries`` (texts). The answer maps
-it to ``ours`` and ``pyserini``: for each query the list of (docid, score).
+it to ``ours`` and ``pyserini``: for each query the list of (paper_id, score).
 
 It is a process of its own because LuceneSearcher imports torch, transformers and an OpenAI client, and
 because our way of starting Java must not depend on Pyserini's.
@@ -31,7 +31,7 @@ def rankings(folder: str, queries: list[str]) -> list[list[tuple[str, float]]]:
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(folder)
-    found = [[(hit.docid, hit.score) for hit in searcher.search(query, k=1000)] for query in queries]
+    found = [[(hit.paper_id, hit.score) for hit in searcher.search(query, k=1000)] for query in queries]
     searcher.close()
     return found
 

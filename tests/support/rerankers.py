@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from qbe.rerank.reranker import Asked, Judged
+from qbe.rerank.reranker import Asked, RerankScore
 from qbe.types import Match, Paper, Query
 
 
 class OneByOne:
     """Scores many queries one after the other."""
 
-    def score_many(self, asked: Asked, progress: Callable[[int], None] | None = None) -> list[list[Judged]]:
+    def batch_score(
+        self, asked: Asked, progress: Callable[[int], None] | None = None
+    ) -> list[list[RerankScore]]:
         return [self.score(query, papers, progress) for query, papers in asked]
 
 
@@ -24,15 +26,15 @@ class ByHand(OneByOne):
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         self.asked.append([paper.paper_id for paper in papers])
         if progress:
             progress(len(papers))
         return [self._judged(paper) for paper in papers]
 
-    def _judged(self, paper: Paper) -> Judged:
+    def _judged(self, paper: Paper) -> RerankScore:
         score = self._scores[paper.paper_id]
-        return Judged(score, Match(0, len(paper.sentences) - 1, score))
+        return RerankScore(score, Match(0, len(paper.sentences) - 1, score))
 
 
 class Overlap(OneByOne):
@@ -42,11 +44,11 @@ class Overlap(OneByOne):
 
     def score(
         self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[Judged]:
+    ) -> list[RerankScore]:
         asked = words(query.paper)
         if progress:
             progress(len(papers))
-        return [Judged(len(asked & words(paper)) / len(asked | words(paper))) for paper in papers]
+        return [RerankScore(len(asked & words(paper)) / len(asked | words(paper))) for paper in papers]
 
 
 def words(paper: Paper) -> set[str]:

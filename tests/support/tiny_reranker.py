@@ -16,7 +16,7 @@ from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.files import sha256
 from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersCard, write_reranker_card
+from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersMetadata, write_reranker_card
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.reading import Reading, read
@@ -138,7 +138,7 @@ def export(found: Network, folder: Path, model: Path, precision: str) -> None:
         found, folder, TRUNK, example_inputs(example.ids.numpy(), example.pooling.numpy(), shape), precision
     )
     names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in Facet)]
-    card = FacetRerankersCard(
+    card = FacetRerankersMetadata(
         name="tiny-facets",
         precision=precision,
         max_tokens=MAX_TOKENS,

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbe.files import sha256
 from qbe.models.encoder_files import read_card
-from qbe.models.tagger_files import HEAD, TaggerCard, write_tagger_card
+from qbe.models.tagger_files import HEAD, TaggerMetadata, write_tagger_card
 from qbe.types import FacetProbabilities
 
 LAYERS = (1, 2)
@@ -47,7 +47,7 @@ def write_tagger(folder: Path, encoder: Path, seed: int = 0) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, folder / HEAD)
-    card = TaggerCard(
+    card = TaggerMetadata(
         name="tiny-tagger",
         labels=labels,
         trunk={"name": str(encoder), "weights_sha256": trunk.weights_sha256},

@@ -27,7 +27,7 @@ def words(query: str, place: int) -> str:
 def papers(pools: Grades) -> dict[str, dict[str, Any]]:
     """A record for each query and each candidate ``{query}c{place}``, by id, abstracts as sentences."""
     found = {}
-    for paper_id in dict.fromkeys(docid for query, pool in pools.items() for docid in (query, *pool)):
+    for paper_id in dict.fromkeys(name for query, pool in pools.items() for name in (query, *pool)):
         query, _, place = paper_id.partition("c")
         found[paper_id] = {
             "paper_id": paper_id,

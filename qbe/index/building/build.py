@@ -21,9 +21,9 @@ from qbe.index.building.unfinished import STATE, read_state, save_state
 from qbe.index.dense.ann import AnnSettings, checked, fitting, settled_stored
 from qbe.index.dense.candidates import write_candidates
 from qbe.index.dense.vectors import SHARDS, WHOLE, read_vectors, write_vectors
+from qbe.index.lucene import write_postings
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
 from qbe.index.papers import PaperStore, write_papers
-from qbe.index.postings import write_postings
 from qbe.index.segments.commit import read_commit
 from qbe.models.encoder_files import resolve_encoder
 from qbe.text.split import split_sentences

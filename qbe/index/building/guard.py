@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from qbe.errors import IndexBuildError
-from qbe.files import kept_if_worth, lock
+from qbe.files import lock, resumable_staging
 from qbe.index.building.unfinished import STATE, discard_stale
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def guarded(output: Path, ended: Step[T | None], build: Step[T], *, overwrite: b
     with lock(output.parent / f".{output.name}.lock") as alone:
         if not alone:
             raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
-        with kept_if_worth(staging, (staging / STATE).exists):
+        with resumable_staging(staging, (staging / STATE).exists):
             finished = ended(output, staging)
             if finished is None:
                 discard_stale(staging, overwrite, resume)

@@ -27,7 +27,7 @@ AUTO_SENTENCES = 200_000
 DEPTH = 2000
 """Sentences brought for each sentence of a query, at the least."""
 
-PROBED = 4
+PROBE_FRACTION = 4
 """One of so many lists is read by default."""
 
 
@@ -78,7 +78,7 @@ class AnnSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AnnParams:
     """A kind with all its parameters, as an index's manifest holds it; None where the kind has none.
 
     ``depth`` is the number of sentences brought for each sentence of a query, at the least; ``seed`` that of
@@ -110,14 +110,14 @@ class Plan:
         return dataclasses.asdict(self)
 
     @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Plan:
+    def read(cls, record: Mapping[str, Any]) -> AnnParams:
         """The plan of a manifest's ``dense``; an exact index where it says nothing, being older."""
         found = record.get("ann", {})
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: found[name] for name in names if name in found})
 
 
-def plan(settings: AnnSettings, sentences: int, dimension: int) -> Plan:
+def plan(settings: AnnSettings, sentences: int, dimension: int) -> AnnParams:
     """The plan for a corpus: what the settings give, the rest by rules.
 
     Lists are as many as each holds sentences, to a power of two. A code's parts stand for three or four
@@ -126,12 +126,12 @@ def plan(settings: AnnSettings, sentences: int, dimension: int) -> Plan:
     """
     kind = settings.settled_kind(sentences)
     if kind not in IN_LISTS:
-        return Plan(kind)
+        return AnnParams(kind)
     nlist = settings.nlist or usual_nlist(sentences)
     if nlist > sentences:
         raise UsageError(f"expected --nlist of at most the {sentences} sentences, found {nlist}")
-    nprobe = settings.nprobe or max(nlist // PROBED, PROBED)
-    made = Plan(kind, nlist, min(nprobe, nlist), on_disk=settings.on_disk)
+    nprobe = settings.nprobe or max(nlist // PROBE_FRACTION, PROBE_FRACTION)
+    made = AnnParams(kind, nlist, min(nprobe, nlist), on_disk=settings.on_disk)
     if kind not in BY_PRODUCT:
         return made
     made = dataclasses.replace(made, pq=settings.pq or usual_pq(dimension))
@@ -165,7 +165,7 @@ def usual_pq(dimension: int) -> int:
     return next((dimension // (2 * part) for part in (3, 4, 2) if dimension % (2 * part) == 0), dimension)
 
 
-def check_pq(plan: Plan, sentences: int, dimension: int) -> None:
+def check_pq(plan: AnnParams, sentences: int, dimension: int) -> None:
     """Raise UsageError where the codes of a plan cannot be made."""
     if dimension % plan.parts:
         raise UsageError(

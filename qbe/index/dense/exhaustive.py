@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qbe.index.dense.stored import Vectors
 from qbe.index.papers import PaperLayout
-from qbe.models.convention import L2
+from qbe.models.encoder_format import L2
 from qbe.types import Facet
 
 BLOCK_SENTENCES = 32768

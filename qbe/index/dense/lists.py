@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.ann import IVF_OPQ_PQ, IVF_SQ, Plan
+from qbe.index.dense.ann import IVF_OPQ_PQ, IVF_SQ, AnnParams
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import blocks
 
@@ -30,7 +30,7 @@ SHARD_ROWS = 2**20
 """Vectors whose lists are held in memory at a time, where lists go to the disk."""
 
 
-def train_lists(vectors: Vectors, metric: int, plan: Plan) -> Any:
+def train_lists(vectors: Vectors, metric: int, plan: AnnParams) -> Any:
     """An index without vectors, its centroids and codes learned from a sample that is drawn by seed."""
     import faiss
 
@@ -43,7 +43,7 @@ def train_lists(vectors: Vectors, metric: int, plan: Plan) -> Any:
     return index
 
 
-def _ivf(dimension: int, metric: int, plan: Plan) -> Any:
+def _ivf(dimension: int, metric: int, plan: AnnParams) -> Any:
     import faiss
 
     quantizer = faiss.IndexFlat(dimension, metric)
@@ -61,13 +61,13 @@ def _ivf(dimension: int, metric: int, plan: Plan) -> Any:
     return ivf
 
 
-def _learn(clustering: Any, plan: Plan) -> None:
+def _learn(clustering: Any, plan: AnnParams) -> None:
     """How centroids are learned: by seed, from all that is given, which for small corpora is little."""
     clustering.seed = plan.seed + 1
     clustering.min_points_per_centroid = 1
 
 
-def _rotation(dimension: int, plan: Plan) -> Any:
+def _rotation(dimension: int, plan: AnnParams) -> Any:
     import faiss
 
     parts = plan.parts
@@ -79,7 +79,7 @@ def _rotation(dimension: int, plan: Plan) -> Any:
     return rotation
 
 
-def _sample(vectors: Vectors, plan: Plan) -> NDArray[np.float32]:
+def _sample(vectors: Vectors, plan: AnnParams) -> NDArray[np.float32]:
     """Vectors (n, dimension) drawn by seed, in the order of the index."""
     count = min(len(vectors), max(SAMPLED * (plan.nlist or 0), CODE_SAMPLED))
     rows = np.random.default_rng(plan.seed).choice(len(vectors), count, replace=False)

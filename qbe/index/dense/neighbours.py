@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.dense.ann import FLAT, IN_LISTS, IVF_OPQ_PQ, Plan
+from qbe.index.dense.ann import FLAT, IN_LISTS, IVF_OPQ_PQ, AnnParams
 
 FAISS = "faiss.index"
 
@@ -25,7 +25,7 @@ class Neighbours:
         self,
         folder: Path,
         threads: int,
-        plan: Plan | None = None,
+        plan: AnnParams | None = None,
         nprobe: int | None = None,
         live: NDArray[np.bool_] | None = None,
     ) -> None:
@@ -37,7 +37,7 @@ class Neighbours:
         import faiss
 
         path = folder / FAISS
-        plan = plan or Plan()
+        plan = plan or AnnParams()
         if nprobe is not None and plan.kind not in IN_LISTS:
             raise UsageError(f"--nprobe goes with an index of kind {', '.join(IN_LISTS)}, found {plan.kind}")
         faiss.omp_set_num_threads(threads)

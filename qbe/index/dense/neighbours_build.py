@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from qbe.errors import OutputError
-from qbe.index.dense.ann import FLAT, IN_LISTS, Plan
+from qbe.index.dense.ann import FLAT, IN_LISTS, AnnParams
 from qbe.index.dense.lists import fill, fill_on_disk, train_lists
 from qbe.index.dense.neighbours import FAISS
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import blocks
-from qbe.models.convention import L2
+from qbe.models.encoder_format import L2
 
 LINKS, BUILD_BREADTH = 32, 80
 """Of HNSW: neighbours that a vector is linked to (twice as many in the lowest layer), and how many
@@ -24,14 +24,14 @@ TOGETHER = 20
 
 
 def write_neighbours(
-    folder: Path, vectors: Vectors, similarity: str, plan: Plan | None = None, threads: int = 1
+    folder: Path, vectors: Vectors, similarity: str, plan: AnnParams | None = None, threads: int = 1
 ) -> None:
     """Build an index over vectors (sentences, dimension) by a plan, by default an exact one: by inner product
     for the similarity ``cosine``, by distance for ``l2``.
 
     The same vectors and plan give the same bytes. Raises OutputError where it cannot be written.
     """
-    plan = plan or Plan()
+    plan = plan or AnnParams()
     on_disk = folder if plan.on_disk else None
     try:
         save(folder, built(vectors, metric_of(similarity), plan, threads, on_disk))
@@ -46,7 +46,7 @@ def metric_of(similarity: str) -> int:
     return int(faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT)
 
 
-def built(vectors: Vectors, metric: int, plan: Plan, threads: int, folder: Path | None = None) -> Any:
+def built(vectors: Vectors, metric: int, plan: AnnParams, threads: int, folder: Path | None = None) -> Any:
     """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given."""
     import faiss
 
@@ -62,7 +62,7 @@ def built(vectors: Vectors, metric: int, plan: Plan, threads: int, folder: Path 
     return index
 
 
-def _without_lists(vectors: Vectors, metric: int, plan: Plan) -> Any:
+def _without_lists(vectors: Vectors, metric: int, plan: AnnParams) -> Any:
     """An exact index, or HNSW over the same codes.
 
     Scalar quantization to float16 keeps numbers in half precision as they are, at half of a flat index's

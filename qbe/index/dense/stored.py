@@ -16,7 +16,7 @@ from qbe.encode.pooling import GRID
 from qbe.errors import IndexFormatError
 from qbe.index.dense.ann import FLOAT16, INT8
 from qbe.index.rows import StackedRows
-from qbe.models.convention import L2
+from qbe.models.encoder_format import L2
 
 Half = NDArray[np.float16]
 
@@ -40,7 +40,7 @@ class Quantized:
     digits, a code 7.
     """
 
-    def __init__(self, codes: NDArray[np.int8], scales: Half, gathered: Gathered | None = None) -> None:
+    def __init__(self, codes: NDArray[np.int8], scales: Half, gathered: PageReleaser | None = None) -> None:
         self.codes, self.scales, self._gathered = codes, scales, gathered
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ precision, which holds the numbers of both forms.
 """
 
 
-class Gathered:
+class PageReleaser:
     """Hands the pages of a map back, each time that KEPT_ROWS more vectors were gathered from it."""
 
     def __init__(self, mapped: mmap.mmap) -> None:
@@ -178,4 +178,4 @@ def open_vectors(folder: Path, name: str, stored: str) -> Vectors:
             "again"
         ) from error
     large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
-    return Quantized(array, scales, Gathered(array._mmap) if large else None)
+    return Quantized(array, scales, PageReleaser(array._mmap) if large else None)

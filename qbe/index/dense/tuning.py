@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.ann import BY_PRODUCT, AnnSettings, Plan, check_pq, plan
+from qbe.index.dense.ann import BY_PRODUCT, AnnParams, AnnSettings, check_pq, plan
 from qbe.index.dense.exhaustive import Asked, best_papers, draw_queries
 from qbe.index.dense.neighbours import nearer
 from qbe.index.dense.neighbours_build import built, metric_of
@@ -58,7 +58,7 @@ class Trial(NamedTuple):
 class Tuned(NamedTuple):
     """The plan chosen, its index, and all trials."""
 
-    plan: Plan
+    plan: AnnParams
     index: Any
     trials: list[Trial]
 
@@ -80,7 +80,7 @@ def tune(
     asked = draw_queries(layout, QUERIES, seed=0)
     reference = best_papers(vectors, layout.starts, asked, REFERENCE, similarity)
     trials: list[Trial] = []
-    chosen: tuple[tuple[Any, ...], Plan, Any] | None = None
+    chosen: tuple[tuple[Any, ...], AnnParams, Any] | None = None
     for pq, plans in _ladder(settings, *vectors.shape):
         for one in plans:
             index = built(vectors, metric_of(similarity), one, threads)
@@ -112,7 +112,9 @@ def _rank(trial: Trial, target: float) -> tuple[Any, ...]:
     return (missed, -trial.same if missed else trial.cost, trial.cost)
 
 
-def _ladder(settings: AnnSettings, sentences: int, dimension: int) -> Iterator[tuple[int | None, list[Plan]]]:
+def _ladder(
+    settings: AnnSettings, sentences: int, dimension: int
+) -> Iterator[tuple[int | None, list[AnnParams]]]:
     """Plans to build, by lengths of codes, the shortest first."""
     usual = plan(dataclasses.replace(settings, nprobe=1, tune_recall=None), sentences, dimension)
     assert usual.nlist is not None
@@ -130,7 +132,7 @@ def _ladder(settings: AnnSettings, sentences: int, dimension: int) -> Iterator[t
 
 
 def _trials(
-    index: Any, plan: Plan, vectors: Vectors, starts: NDArray[np.int64], asked: Asked, reference: Any
+    index: Any, plan: AnnParams, vectors: Vectors, starts: NDArray[np.int64], asked: Asked, reference: Any
 ) -> Iterator[Trial]:
     """Every number of lists read, in powers of two, with every depth."""
     import faiss

@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path, PurePosixPath
 
-from qbe.files import exclusively
+from qbe.files import try_exclusive_lock
 from qbe.index.building.unfinished import STATE
 from qbe.index.manifest import MANIFEST
 from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, read_commit
@@ -45,7 +45,7 @@ def _remove(path: Path) -> None:
     """Remove a segment's folder, unless a reader holds it; its manifest goes first, so that none can."""
     manifest = path / MANIFEST
     if manifest.exists():  # not in the folder of an unfinished one
-        with exclusively(manifest) as alone:
+        with try_exclusive_lock(manifest) as alone:
             if not alone:
                 return
             manifest.unlink()
@@ -60,7 +60,7 @@ def _remove_root(folder: Path) -> None:
     """
     manifest, list_of_files = folder / MANIFEST, folder / SUPERSEDED
     if manifest.exists():
-        with exclusively(manifest) as alone:
+        with try_exclusive_lock(manifest) as alone:
             if not alone:
                 return
             manifest.rename(list_of_files)

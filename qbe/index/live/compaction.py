@@ -19,13 +19,13 @@ from qbe.index.dense.candidates import write_candidates
 from qbe.index.dense.stored import npy_header, vector_file
 from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
 from qbe.index.live.writer import Written, commit, resolved, writing
+from qbe.index.lucene import write_postings
 from qbe.index.manifest import Manifest, similarity_of, stored_as
 from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore, write_papers
-from qbe.index.postings import write_postings
 from qbe.index.rows import Rows, live_rows, sentence_rows
 from qbe.index.segments.combined import combined_manifest, labeller
 from qbe.index.segments.commit import Segment, segment_name
-from qbe.index.segments.snapshot import Part
+from qbe.index.segments.snapshot import OpenSegment
 from qbe.index.segments.views import PaperStores
 from qbe.types import FacetProbabilities
 
@@ -63,7 +63,12 @@ def compact(folder: str | Path, *, threads: int = 1, progress: Progress | None =
 
 
 def _merged(
-    staging: Path, target: Path, parts: Sequence[Part], manifest: Manifest, threads: int, progress: Progress
+    staging: Path,
+    target: Path,
+    parts: Sequence[OpenSegment],
+    manifest: Manifest,
+    threads: int,
+    progress: Progress,
 ) -> Manifest:
     staging.mkdir(parents=True)
     progress.stage("copying")
@@ -92,14 +97,14 @@ def _merged(
     return publish(staging, target, state)
 
 
-def _stored(parts: Sequence[Part], asked: str, sentences: int) -> str:
+def _stored(parts: Sequence[OpenSegment], asked: str, sentences: int) -> str:
     """How the vectors of one segment out of all are stored: half precision is not made of bytes again."""
     if INT8 in {stored_as(part.manifest) for part in parts}:
         return INT8
     return settled_stored(asked, sentences)
 
 
-def _copy_vectors(staging: Path, parts: Sequence[Part], tagged: bool, stored: str) -> None:
+def _copy_vectors(staging: Path, parts: Sequence[OpenSegment], tagged: bool, stored: str) -> None:
     """The living papers' rows of all that encoding and tagging made."""
     papers = [live_rows(part.papers, part.dead) for part in parts]
     layouts = [np.load(part.path / STARTS_FILE) for part in parts]
@@ -121,7 +126,7 @@ def _copy_vectors(staging: Path, parts: Sequence[Part], tagged: bool, stored: st
         _copy_rows(staging / PROBABILITIES_FILE, probabilities, sentences)
 
 
-def _probabilities(part: Part) -> NDArray[np.float16]:
+def _probabilities(part: OpenSegment) -> NDArray[np.float16]:
     """Probabilities (sentences, 5) of a segment; zeros where its corpus brought all labels."""
     path = part.path / PROBABILITIES_FILE
     if not path.exists():

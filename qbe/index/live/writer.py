@@ -19,7 +19,7 @@ from qbe.index.live.cleaning import clean
 from qbe.index.rows import Rows
 from qbe.index.segments.combined import counts_of, live_counts, live_predictions, minus
 from qbe.index.segments.commit import DELETED, Commit, Deletions, Segment, deletions_name, write_commit
-from qbe.index.segments.snapshot import Part, Snapshot, open_snapshot
+from qbe.index.segments.snapshot import OpenSegment, Snapshot, open_snapshot
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def without(folder: Path, snapshot: Snapshot, rows: Rows) -> list[Segment]:
     return segments
 
 
-def _delete(folder: Path, part: Part, rows: Rows, generation: int) -> Deletions:
+def _delete(folder: Path, part: OpenSegment, rows: Rows, generation: int) -> Deletions:
     name = deletions_name(part.segment.name, generation)
     content = io.BytesIO()
     np.save(content, np.sort(np.concatenate([part.dead, rows])))

@@ -20,7 +20,7 @@ from qbe.index.building.unfinished import STATE, State, read_state, save_state
 from qbe.index.dense import vectors
 from qbe.index.manifest import PART, describe_files
 from qbe.index.papers import PaperStore, write_papers
-from qbe.index.parts.part import Part, PartCard, Selection, read_part, write_part
+from qbe.index.parts.part import BuildShard, PartMetadata, Selection, read_part, write_part
 from qbe.models.encoder_files import resolve_encoder
 from qbe.text.split import split_sentences
 
@@ -28,13 +28,13 @@ from qbe.text.split import split_sentences
 def build_part(
     output: Path,
     settings: BuildSettings,
-    part: Part,
+    part: BuildShard,
     *,
     overwrite: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
     timings: Timings | None = None,
-) -> PartCard:
+) -> PartMetadata:
     """Encode a part of a corpus into a folder at ``output``; it appears there whole or not at all.
 
     It is resumed and replaced as an index is (see `qbe.index.building.build.build_index`, and its errors).
@@ -49,8 +49,8 @@ def build_part(
 
 
 def _ended(
-    settings: BuildSettings, part: Part, overwrite: bool, resume: bool, output: Path, staging: Path
-) -> PartCard | None:
+    settings: BuildSettings, part: BuildShard, overwrite: bool, resume: bool, output: Path, staging: Path
+) -> PartMetadata | None:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
@@ -72,8 +72,13 @@ def _ended(
 
 
 def _build(
-    settings: BuildSettings, part: Part, progress: Progress, timings: Timings, output: Path, staging: Path
-) -> PartCard:
+    settings: BuildSettings,
+    part: BuildShard,
+    progress: Progress,
+    timings: Timings,
+    output: Path,
+    staging: Path,
+) -> PartMetadata:
     files = resolve_encoder(settings.encoder, settings.precision)
     encoder, tagger = Encoder(files, settings.threads, settings.device), BuildTagger(settings)
     inputs = {
@@ -103,8 +108,8 @@ def _build(
         return _publish(staging, output, part, state)
 
 
-def _publish(staging: Path, output: Path, part: Part, state: State) -> PartCard:
-    card = PartCard(
+def _publish(staging: Path, output: Path, part: BuildShard, state: State) -> PartMetadata:
+    card = PartMetadata(
         part=part,
         shard_papers=vectors.SHARD_PAPERS,
         settings=state["inputs"]["settings"],

@@ -22,8 +22,8 @@ PART_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Part ``number`` (from 1) of ``count``: it has shard number - 1, that plus count, and so on.
+class BuildShard:
+    """BuildShard ``number`` (from 1) of ``count``: it has shard number - 1, that plus count, and so on.
 
     Shards are those of a whole build (`qbe.index.dense.vectors.SHARD_PAPERS` papers each), so that parts
     are of like size, need not know the length of the corpus, and hold what a whole build would have encoded.
@@ -48,7 +48,7 @@ class Part:
 class Selection:
     """The papers of a part, out of the whole corpus, which ``corpus`` describes when it has passed."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: BuildShard) -> None:
         self._part = part
         self._count, self._digest = 0, hashlib.sha256()
 
@@ -67,7 +67,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class PartCard:
+class PartMetadata:
     """What a part states of itself.
 
     ``part`` is its number and the count of parts, ``shard_papers`` the papers a shard, ``settings`` those of
@@ -76,7 +76,7 @@ class PartCard:
     tagged), ``files`` size and SHA-256 of every file, and ``digest`` one SHA-256 over all of this.
     """
 
-    part: Part
+    part: BuildShard
     shard_papers: int
     settings: Mapping[str, Any]
     corpus: Mapping[str, Any]
@@ -87,26 +87,26 @@ class PartCard:
     digest: str = ""
     format: int = PART_FORMAT
 
-    def sealed(self) -> PartCard:
+    def sealed(self) -> PartMetadata:
         """The card with its digest."""
         record = {**dataclasses.asdict(self), "digest": ""}
         text = json.dumps(record, sort_keys=True)
         return dataclasses.replace(self, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
-def write_part(folder: Path, card: PartCard) -> None:
+def write_part(folder: Path, card: PartMetadata) -> None:
     """Write a card into a part that is being made."""
     write_text(folder / PART, json.dumps(dataclasses.asdict(card), indent=1) + "\n")
 
 
-def read_part(folder: Path) -> PartCard:
+def read_part(folder: Path) -> PartMetadata:
     """Read and check the card of a part; raises IndexFormatError where it is none, or was changed."""
     path = folder / PART
     try:
         record = json.loads(path.read_text())
         if record.get("format") != PART_FORMAT:
             raise ValueError(f"format {record.get('format')}")
-        card = PartCard(**{**record, "part": Part(**record["part"])})
+        card = PartMetadata(**{**record, "part": BuildShard(**record["part"])})
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected a part of an index with a {PART}, found {error.strerror or error}; build "

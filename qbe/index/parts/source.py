@@ -15,7 +15,7 @@ from qbe.files import sha256
 from qbe.index.dense import vectors
 from qbe.index.manifest import PART
 from qbe.index.papers import RECORDS, PaperCounts, PaperStore
-from qbe.index.parts.part import PartCard, read_part
+from qbe.index.parts.part import PartMetadata, read_part
 from qbe.types import Paper
 
 ALIKE = ("precision", "facets")
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     """A part and where it is."""
 
     folder: Path
-    card: PartCard
+    card: PartMetadata
 
 
 class PartsSource:
@@ -125,7 +125,7 @@ def _check(parts: Sequence[Found]) -> None:
         )
 
 
-def _comparable(one: PartCard, other: PartCard) -> Iterator[tuple[str, object, object]]:
+def _comparable(one: PartMetadata, other: PartMetadata) -> Iterator[tuple[str, object, object]]:
     """What must be the same in two parts, in words."""
     yield "a count of parts of", one.part.count, other.part.count
     yield "papers a shard of", one.shard_papers, other.shard_papers
@@ -141,7 +141,7 @@ def _words(corpus: Mapping[str, Any]) -> str:
     return f"{corpus['papers']} papers ({corpus['sha256'][:12]})"
 
 
-def _verify(folder: Path, card: PartCard) -> None:
+def _verify(folder: Path, card: PartMetadata) -> None:
     for name, entry in card.files.items():
         path = folder / name
         if not path.is_file() or sha256(path) != entry["sha256"]:

@@ -13,7 +13,7 @@ from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperStore
 from qbe.index.rows import Rows
 from qbe.index.segments.commit import ROOT
-from qbe.index.segments.snapshot import Part, Snapshot
+from qbe.index.segments.snapshot import OpenSegment, Snapshot
 from qbe.index.segments.views import take
 
 Counts = Mapping[str, Any]
@@ -61,14 +61,14 @@ def labeller(manifest: Manifest) -> dict[str, str] | None:
     return {name: value for name, value in manifest.tagger.items() if name not in PREDICTIONS}
 
 
-def live_counts(part: Part) -> Counts:
+def live_counts(part: OpenSegment) -> Counts:
     """``papers``, ``labelled``, ``predicted`` and ``sentences`` of a segment without its dead papers."""
     if part.segment.deletions is not None:
         return part.segment.deletions.corpus
     return {key: value for key, value in part.manifest.corpus.items() if key != "sha256"}
 
 
-def live_predictions(part: Part) -> Counts | None:
+def live_predictions(part: OpenSegment) -> Counts | None:
     """``labels`` and ``lacking`` of a segment without its dead papers; None where nothing was predicted."""
     if part.segment.deletions is not None:
         return part.segment.deletions.tagger
@@ -77,7 +77,7 @@ def live_predictions(part: Part) -> Counts | None:
     return {key: part.manifest.tagger[key] for key in PREDICTIONS}
 
 
-def counts_of(part: Part, rows: Rows) -> tuple[Counts, Counts | None]:
+def counts_of(part: OpenSegment, rows: Rows) -> tuple[Counts, Counts | None]:
     """The counts of `live_counts` and `live_predictions` of some papers alone."""
     store = PaperStore(part.path, predictions=False)
     labelled = sum(store[row].labelled for row in rows.tolist())
@@ -109,14 +109,14 @@ def _sum(counts: Sequence[Counts]) -> dict[str, Any]:
     }
 
 
-def _lucene(parts: Sequence[Part]) -> Counts | None:
+def _lucene(parts: Sequence[OpenSegment]) -> Counts | None:
     found = [part.manifest.lucene for part in parts if part.manifest.lucene is not None]
     if not found:
         return None
     return {**found[-1], **_sum([{key: one[key] for key in ("documents", "tokens")} for one in found])}
 
 
-def _tagger(parts: Sequence[Part]) -> Counts | None:
+def _tagger(parts: Sequence[OpenSegment]) -> Counts | None:
     taggers = [part.manifest.tagger for part in parts if part.manifest.tagger is not None]
     if not taggers:
         return None
@@ -124,7 +124,7 @@ def _tagger(parts: Sequence[Part]) -> Counts | None:
     return {**taggers[-1], **_sum(found)}
 
 
-def _digest(parts: Sequence[Part], digests: Sequence[str]) -> str:
+def _digest(parts: Sequence[OpenSegment], digests: Sequence[str]) -> str:
     dead = [part.segment.deletions.sha256 if part.segment.deletions else None for part in parts]
     text = json.dumps(list(zip(digests, dead, strict=True)))
     return hashlib.sha256(text.encode()).hexdigest()

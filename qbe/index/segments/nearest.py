@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.dense.ann import IN_LISTS, Plan
+from qbe.index.dense.ann import IN_LISTS, AnnParams
 from qbe.index.dense.neighbours import Neighbours
 from qbe.index.papers import STARTS_FILE
 from qbe.index.rows import starts_of
-from qbe.index.segments.snapshot import Part
+from qbe.index.segments.snapshot import OpenSegment
 
 
 class NeighbourParts:
@@ -50,14 +50,14 @@ class NeighbourParts:
 
 
 def open_neighbours(
-    parts: Sequence[Part], threads: int, nprobe: int | None = None
+    parts: Sequence[OpenSegment], threads: int, nprobe: int | None = None
 ) -> Neighbours | NeighbourParts:
     """The FAISS side of an index; sentences of dead papers are never found.
 
     ``nprobe`` takes the place of the plans' own where there are lists. Raises UsageError where there are none
     at all, IndexFormatError where a FAISS index is damaged.
     """
-    plans = [Plan.read(part.manifest.dense or {}) for part in parts]
+    plans = [AnnParams.read(part.manifest.dense or {}) for part in parts]
     lists = any(plan.kind in IN_LISTS for plan in plans)
     opened = [
         Neighbours(
@@ -72,7 +72,7 @@ def open_neighbours(
     return opened[0] if len(opened) == 1 else NeighbourParts(opened)
 
 
-def _live_sentences(part: Part) -> NDArray[np.bool_] | None:
+def _live_sentences(part: OpenSegment) -> NDArray[np.bool_] | None:
     """Which sentences (sentences,) of a segment belong to papers that are not dead; None: all of them."""
     if not len(part.dead):
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError
-from qbe.files import hold
+from qbe.files import shared_lock
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.segments.commit import COMMIT, ROOT, Commit, Segment, read_commit
 
@@ -22,7 +22,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class OpenSegment:
     """A segment of an index: its folder, its own manifest, and its dead rows (n,), ascending."""
 
     path: Path
@@ -40,7 +40,7 @@ class Part:
 class Snapshot:
     """The parts of an index as of one commit; until it is closed no writer removes what they need."""
 
-    def __init__(self, generation: int, parts: Sequence[Part], held: Sequence[int]) -> None:
+    def __init__(self, generation: int, parts: Sequence[OpenSegment], held: Sequence[int]) -> None:
         """``held`` are the descriptors whose locks are let go of at the end."""
         self.generation, self.parts = generation, parts
         self._release = weakref.finalize(self, _release, held)
@@ -89,16 +89,16 @@ def _opened(folder: Path, commit: Commit | None, held: list[int]) -> Snapshot:
             if read_commit(folder) is not None:
                 raise FileNotFoundError  # the first segment was superseded just now
             read_manifest(folder)  # says what is wrong with the folder
-        held.append(hold(folder / MANIFEST))
+        held.append(shared_lock(folder / MANIFEST))
         manifest = read_manifest(folder)
         segment = Segment(ROOT, manifest.digest)
-        return Snapshot(0, [Part(folder, segment, manifest, np.zeros(0, np.int64))], held)
+        return Snapshot(0, [OpenSegment(folder, segment, manifest, np.zeros(0, np.int64))], held)
     for segment in commit.segments:
-        held.append(hold(folder / segment.name / MANIFEST))  # noqa: PERF401  (known even if the next fails)
+        held.append(shared_lock(folder / segment.name / MANIFEST))  # noqa: PERF401  (known even if the next fails)
     return Snapshot(commit.generation, [_part(folder, segment) for segment in commit.segments], held)
 
 
-def _part(folder: Path, segment: Segment) -> Part:
+def _part(folder: Path, segment: Segment) -> OpenSegment:
     path = folder / segment.name
     manifest = read_manifest(path)
     if manifest.digest != segment.digest:
@@ -106,7 +106,7 @@ def _part(folder: Path, segment: Segment) -> Part:
             f"{path}: expected the segment {segment.digest[:12]} of {folder / COMMIT}, found "
             f"{manifest.digest[:12]}; put back a whole copy of the index, or build it again"
         )
-    return Part(path, segment, manifest, _dead_rows(folder, segment, manifest))
+    return OpenSegment(path, segment, manifest, _dead_rows(folder, segment, manifest))
 
 
 def _dead_rows(folder: Path, segment: Segment, manifest: Manifest) -> Rows:

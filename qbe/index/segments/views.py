@@ -16,7 +16,7 @@ from qbe.errors import PaperNotFoundError
 from qbe.index.manifest import stored_as
 from qbe.index.papers import PaperLayout, PaperStore
 from qbe.index.rows import Rows, StackedRows, live_rows, sentence_rows, starts_of
-from qbe.index.segments.snapshot import Part
+from qbe.index.segments.snapshot import OpenSegment
 from qbe.types import FacetProbabilities, Paper
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class PaperStores:
     `qbe.index.papers.PaperStore`).
     """
 
-    def __init__(self, parts: Sequence[Part], predictions: bool = True) -> None:
+    def __init__(self, parts: Sequence[OpenSegment], predictions: bool = True) -> None:
         self._stores = [PaperStore(part.path, predictions) for part in parts]
         self._dead = [part.dead for part in parts]
         self.starts = starts_of([part.papers for part in parts])
@@ -117,14 +117,14 @@ def take(layout: PaperLayout, papers: Rows) -> PaperLayout:
     return PaperLayout(starts_of(counts), layout.facets[rows], probabilities)
 
 
-def open_papers(parts: Sequence[Part]) -> Papers:
+def open_papers(parts: Sequence[OpenSegment]) -> Papers:
     """The papers of an index."""
     if len(parts) == 1 and not len(parts[0].dead):
         return PaperStore(parts[0].path)
     return PaperStores(parts)
 
 
-def open_vectors(parts: Sequence[Part]) -> tuple[Vectors, Vectors]:
+def open_vectors(parts: Sequence[OpenSegment]) -> tuple[Vectors, Vectors]:
     """Sentence vectors and whole-paper vectors of an index, memory-mapped, by row, dead papers included."""
     from qbe.index.dense.vectors import read_vectors
 

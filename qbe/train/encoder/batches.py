@@ -10,7 +10,7 @@ import torch
 
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window, passes
-from qbe.models.convention import TITLE_ABSTRACT
+from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.train.encoder.cocitations import Alignment
 from qbe.train.encoder.loss import Triplets
 from qbe.train.encoder.network import EncoderNetwork

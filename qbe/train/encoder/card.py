@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qbe.models.convention import L2
-from qbe.models.encoder_files import EncoderCard
+from qbe.models.encoder_files import EncoderMetadata
+from qbe.models.encoder_format import L2
 from qbe.train.encoder.recipe import OBJECTIVES, Recipe
 from qbe.train.markdown import joined, sources
 
 
-def describe(card: EncoderCard, training: Mapping[str, Any], recipe: Recipe) -> str:
+def describe(card: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe) -> str:
     """The card's text; ``training`` is what `qbe.train.encoder.training.train_encoder` found."""
     objective = OBJECTIVES[recipe.objective]
     settings, schedule = recipe.settings, recipe.schedule

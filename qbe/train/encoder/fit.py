@@ -18,7 +18,7 @@ from qbe.train.encoder.batches import Pair, Reader, read_triplets
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe, Schedule
-from qbe.train.pace import share, tired
+from qbe.train.pace import lr_factor, should_stop
 from qbe.train.weights import copied, learned
 
 log = logging.getLogger(__name__)
@@ -62,12 +62,12 @@ class Fit:
         last = None if stop_after is None else progress.step + stop_after
         order: list[int] = []
         losses: list[float] = []
-        while progress.step < total and not tired(progress.dev, schedule.patience):
+        while progress.step < total and not should_stop(progress.dev, schedule.patience):
             epoch, place = divmod(progress.step, per_epoch)
             if place == 0 or not order:
                 order = random.Random(f"{seed}-{epoch}").sample(range(len(pairs)), len(pairs))
             for group in optimizer.param_groups:
-                group["lr"] = schedule.learning_rate * share(progress.step, total, schedule.warm_up)
+                group["lr"] = schedule.learning_rate * lr_factor(progress.step, total, schedule.warm_up)
             chosen = [pairs[number] for number in order[place * size : (place + 1) * size]]
             losses.append(self._step(chosen, optimizer, random.Random(f"{seed}-{progress.step}")))
             if not math.isfinite(losses[-1]):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from qbe.errors import UsageError
-from qbe.models.convention import SIMILARITIES
+from qbe.models.encoder_format import SIMILARITIES
 from qbe.train.encoder.recipe import LAYOUTS, OBJECTIVES, Recipe, Schedule, Settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from qbe.models.convention import L2, MEAN, SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, Convention
+from qbe.models.encoder_format import L2, MEAN, SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, EncoderFormat
 
 
 class Objective(NamedTuple):
@@ -83,7 +83,7 @@ class Recipe(NamedTuple):
     schedule: Schedule = Schedule()
 
     @property
-    def convention(self) -> Convention:
+    def convention(self) -> EncoderFormat:
         """How the trained encoder is to be read: as it was in training."""
         layout = SENTENCES if OBJECTIVES[self.objective].sentences else self.layout
-        return Convention.pooled(layout, MEAN, self.settings.similarity)
+        return EncoderFormat.pooled(layout, MEAN, self.settings.similarity)

@@ -16,8 +16,8 @@ from qbe.export.encoder import export_encoder
 from qbe.export.loading import write_tokenizer
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.convention import COSINE, TITLE_ABSTRACT
-from qbe.models.encoder_files import ENCODER, EncoderCard, packaged_weights
+from qbe.models.encoder_files import ENCODER, EncoderMetadata, packaged_weights
+from qbe.models.encoder_format import COSINE, TITLE_ABSTRACT
 from qbe.models.encoder_sources import find_encoder
 from qbe.models.exports import check_source, weights_file
 from qbe.models.registry import BASE_ENCODER, ENCODERS
@@ -38,7 +38,7 @@ TOKENIZER = "tokenizer.json"
 class Trained(NamedTuple):
     """What came out: the card of the exported encoder, and the losses on dev, before and after."""
 
-    card: EncoderCard
+    card: EncoderMetadata
     before: float
     after: float
 
@@ -141,7 +141,7 @@ def find_start(name: str) -> Start:
 
 def publish(
     network: EncoderNetwork, tokenizer: Path, training: Mapping[str, Any], recipe: Recipe, output: Path
-) -> EncoderCard:
+) -> EncoderMetadata:
     """Write the weights, their export and the card; the folder appears whole or not at all."""
     with staged_folder(output) as staged:
         network.to("cpu").bert.save_pretrained(staged)

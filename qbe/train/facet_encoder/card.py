@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from qbe.models.encoder_files import EncoderCard
+from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.registry import BASE_ENCODER
 from qbe.train.markdown import joined, sources
 from qbe.types import Facet
 
 
-def describe(card: EncoderCard, training: Mapping[str, Any], size: int) -> str:
+def describe(card: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
     """The card's text; ``training`` is what `qbe.train.facet_encoder.training.make_facet_encoder` found,
     ``size`` the bytes of the files.
     """

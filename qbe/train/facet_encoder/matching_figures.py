@@ -10,7 +10,7 @@ from scipy.stats import permutation_test
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.reader import Floats
-from qbe.models.convention import COSINE
+from qbe.models.encoder_format import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.train.graded_pairs import GradedLists
 from qbe.train.reranker.agreement import agreement

@@ -23,7 +23,7 @@ from qbe.encode.encoder import Encoder
 from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.encoder_files import CARD, EncoderCard, read_card, write_card
+from qbe.models.encoder_files import CARD, EncoderMetadata, read_card, write_card
 from qbe.models.exports import model_file
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
@@ -47,7 +47,7 @@ PRECISION = "int8"
 class Made(NamedTuple):
     """What was made: the encoder's card, and its Spearman correlation on dev by mean-max for each facet."""
 
-    card: EncoderCard
+    card: EncoderMetadata
     dev: Sequence[float]
 
 
@@ -111,7 +111,7 @@ def _export(source: Path, weights: Weights, folder: Path) -> None:
         export_encoder(laid_out, DEFAULT_ENCODER, "python -m qbe.train facet-encoder", folder)
 
 
-def _ship(exported: Path, staged: Path) -> EncoderCard:
+def _ship(exported: Path, staged: Path) -> EncoderMetadata:
     """Copy an export without its fp32 model, which is four times as large; returns the copy's card."""
     card = read_card(exported)
     files = ("tokenizer.json", model_file(PRECISION))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qbe.models.reranker_files import FacetRerankersCard
+from qbe.models.reranker_files import FacetRerankersMetadata
 from qbe.rerank.late_interaction import FEATURES
 from qbe.train.markdown import joined, sources
 from qbe.types import Facet
 
 
-def describe(card: FacetRerankersCard, size: int) -> str:
+def describe(card: FacetRerankersMetadata, size: int) -> str:
     """The card's text; ``size`` is the bytes of all files together."""
     training = card.training
     recipe = training["recipe"]

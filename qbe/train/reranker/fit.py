@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from qbe.train.checkpoint import Progress, load, save
 from qbe.train.graded_pairs import GradedLists, GradedPair
-from qbe.train.pace import share, tired
+from qbe.train.pace import lr_factor, should_stop
 from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.reading import Reading
@@ -111,12 +111,12 @@ def fit(
         log.info("seed %d goes on after step %d of %d", seed, progress.step, total)
     loss_of, last = LOSSES[schedule.loss], None if stop_after is None else progress.step + stop_after
     losses: list[float] = []
-    while progress.step < total and not tired(progress.dev, schedule.patience):
+    while progress.step < total and not should_stop(progress.dev, schedule.patience):
         epoch, place = divmod(progress.step, per_epoch)
         order = random.Random(f"{seed}-{epoch}").sample(queries, len(queries))
         chosen = order[place * schedule.queries : (place + 1) * schedule.queries]
         for group in optimizer.param_groups:
-            group["lr"] = group["full_rate"] * share(progress.step, total)
+            group["lr"] = group["full_rate"] * lr_factor(progress.step, total)
         for query in chosen:
             pairs = thinned(lists[query], schedule.unrelated, random.Random(f"{seed}-{epoch}-{query}"))
             scores = papers.scores(network, query, pairs)

@@ -20,7 +20,7 @@ from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
     TOKENIZER,
     TRUNK,
-    FacetRerankersCard,
+    FacetRerankersMetadata,
     RerankerFiles,
     write_reranker_card,
 )
@@ -86,7 +86,7 @@ def train_rerankers(
     encoder: str = BASE_ENCODER,
     device: str = "cpu",
     start: Path | None = None,
-) -> FacetRerankersCard:
+) -> FacetRerankersMetadata:
     """Train facet rerankers from files, and publish them.
 
     ``weights`` is the folder of the BERT encoder to start from, ``encoder`` the name or folder of the one
@@ -175,7 +175,7 @@ def publish(
     max_tokens: int,
     output: Path,
     threads: int,
-) -> FacetRerankersCard:
+) -> FacetRerankersMetadata:
     """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
 
     The folder appears whole or not at all.
@@ -196,7 +196,7 @@ def publish(
             folder.mkdir(exist_ok=True)
             shutil.copyfile(tokenizer, folder / TOKENIZER)
             export_facets(network, folder, TRUNK, example, precision)
-            card = FacetRerankersCard(
+            card = FacetRerankersMetadata(
                 name=DEFAULT_RERANKER,
                 precision=precision,
                 max_tokens=max_tokens,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbe.models.tagger_files import HEAD, TaggerCard
+from qbe.models.tagger_files import HEAD, TaggerMetadata
 from qbe.train.markdown import joined, sources
 from qbe.train.tagger.csabstruct import LABELS
 from qbe.train.tagger.scores import Scores
 
 
-def describe(card: TaggerCard, measured: Scores, size: int) -> str:
+def describe(card: TaggerMetadata, measured: Scores, size: int) -> str:
     """The card's text; ``measured`` is the exported model on CSAbstruct's test split, ``size`` its bytes."""
     training = card.training
     parts = [
@@ -48,7 +48,7 @@ def describe(card: TaggerCard, measured: Scores, size: int) -> str:
     return joined(parts)
 
 
-def _what(card: TaggerCard, size: int) -> str:
+def _what(card: TaggerMetadata, size: int) -> str:
     labels = f"{', '.join(LABELS[:-1])} or {LABELS[-1]}"
     layers = ", ".join(map(str, card.layers))
     return (

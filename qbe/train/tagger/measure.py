@@ -43,7 +43,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
     others = [other for other in card.also_reads if other["name"] != trunk["name"]]
     wider = dataclasses.replace(card, also_reads=[*others, trunk])
     own, tagger = Encoder.open(card.trunk["name"], threads=threads), Tagger(TaggerFiles(folder, wider))
-    if encoder.dimension != own.dimension or not tagger.shares(encoder):
+    if encoder.dimension != own.dimension or not tagger.supports(encoder):
         raise ModelError(
             f"expected an encoder read as {card.trunk['name']} is, of {own.dimension} dimensions, found "
             f"{name} of {encoder.dimension}; give another --encoder"

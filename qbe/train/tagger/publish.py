@@ -18,7 +18,7 @@ from qbe.export.tagger import Reading, export_head
 from qbe.files import publish_directory, sha256
 from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
-from qbe.models.tagger_files import HEAD, TaggerCard, TaggerFiles, write_tagger_card
+from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
 from qbe.tag.tagger import Tagger, inside
 from qbe.text.split import split_sentences
 from qbe.train.tagger.card import describe
@@ -45,7 +45,7 @@ def train_tagger(
     recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
     encoder: str = BASE_ENCODER,
     weights: Path | None = None,
-) -> TaggerCard:
+) -> TaggerMetadata:
     """Train the facet tagger from files, and publish it.
 
     ``csabstruct`` is the folder of its splits, ``unlabelled`` a corpus of papers as JSON lines,
@@ -68,7 +68,7 @@ def train_tagger(
 
 def publish(
     data: Data, recipe: Recipe, students: Mapping[int, Head], sources: Mapping[str, str], output: Path
-) -> TaggerCard:
+) -> TaggerMetadata:
     """Export the student that is best on ``dev``, measure the export on ``test``, and write its folder.
 
     The folder (ONNX head, card, README.md) appears whole or not at all. Raises ModelError where the
@@ -100,7 +100,7 @@ def publish(
                 for name in ("micro_f1", "folded")
             },
         }
-        card = TaggerCard(
+        card = TaggerMetadata(
             name=DEFAULT_TAGGER,
             labels=LABELS,
             trunk={

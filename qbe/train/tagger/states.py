@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
-from qbe.encode.parallel import ordered_map
 from qbe.encode.reader import Floats
+from qbe.parallel import ordered_map
 from qbe.types import Paper
 
 

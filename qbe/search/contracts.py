@@ -12,7 +12,7 @@ from qbe.types import Hit, Pools, Query
 class FirstStage(Protocol):
     """What every first stage offers."""
 
-    def search_many(
+    def batch_search(
         self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
         """For each query the best ``hits`` papers out of the whole index or of its pool, best first; no other
@@ -43,10 +43,10 @@ class AnySearcher(ABC):
         Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
         facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
         """
-        return self.search_many([query], hits, [pool], matches=matches, explain=explain)[0]
+        return self.batch_search([query], hits, [pool], matches=matches, explain=explain)[0]
 
     @abstractmethod
-    def search_many(
+    def batch_search(
         self,
         queries: Sequence[Query],
         hits: int = 10,

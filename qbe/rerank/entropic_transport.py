@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qbe.encode.parallel import ordered_map
 from qbe.errors import UsageError
+from qbe.parallel import ordered_map
 from qbe.rerank.semidual import Doubles, solve, total
 
 REGULARIZATION = 20.0
@@ -23,7 +23,7 @@ _SUM_ERROR = 1e-6
 """By how much a side's masses may miss 1."""
 
 
-def sinkhorn(
+def entropic_transport(
     costs: ArrayLike,
     rows: ArrayLike,
     columns: ArrayLike,

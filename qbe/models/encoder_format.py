@@ -17,7 +17,7 @@ LEAST_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Convention:
+class EncoderFormat:
     """How an encoder is read. What is not given is read as all-MiniLM-L6-v2 is.
 
     ``layout`` is what a pass through the model holds: ``title-abstract`` [CLS] title, all sentences [SEP];
@@ -61,7 +61,7 @@ class Convention:
     @classmethod
     def pooled(
         cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
-    ) -> Convention:
+    ) -> EncoderFormat:
         """One pooling for all that the layout lets choose: the whole, and sentences that are read alone."""
         return cls(
             layout=layout,
@@ -77,4 +77,4 @@ class Convention:
         return [*options, "--max-tokens", str(self.max_tokens or 0)]
 
 
-DEFAULT_CONVENTION = Convention()
+DEFAULT_FORMAT = EncoderFormat()

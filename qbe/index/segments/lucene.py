@@ -9,9 +9,9 @@ from typing import Any
 
 from qbe import _jvm
 from qbe.errors import IndexFormatError
-from qbe.index.postings import LUCENE
+from qbe.index.lucene import LUCENE
 from qbe.index.rows import Rows, starts_of
-from qbe.index.segments.snapshot import Part
+from qbe.index.segments.snapshot import OpenSegment
 from qbe.index.segments.views import Papers, PaperStores
 
 
@@ -36,7 +36,7 @@ class Postings:
         self.reader.close()
 
 
-def open_postings(parts: Sequence[Part], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
+def open_postings(parts: Sequence[OpenSegment], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
     """The postings of an index, with the parameters of its manifest; the caller closes them.
 
     Raises IndexFormatError where they are damaged.

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qbe.errors import ModelError, UsageError
-from qbe.search.protocols import AnySearcher
+from qbe.search.contracts import AnySearcher
 from qbe.types import Hit, Pools, Query
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
-    from qbe.rerank.reranker import Judged, Reranker
+    from qbe.rerank.reranker import Reranker, RerankScore
     from qbe.search.searcher import Searcher
 
 RERANK_DEPTH = 100
@@ -56,7 +56,7 @@ class RerankingSearcher(AnySearcher):
         self._searcher, self._index, self._reranker = searcher, index, reranker
         self._depth, self._weight, self._progress = depth, weight, progress
 
-    def search_many(
+    def batch_search(
         self,
         queries: Sequence[Query],
         hits: int = 10,
@@ -65,14 +65,14 @@ class RerankingSearcher(AnySearcher):
         matches: bool = True,
         explain: bool = False,
     ) -> list[list[Hit]]:
-        """What `search` finds for each query and its pool, bit by bit; see `Searcher.search_many`.
+        """What `search` finds for each query and its pool, bit by bit; see `Searcher.batch_search`.
 
         The reranker gets the candidates of all queries as one stream, each paper read once.
         """
         from qbe.search.searcher import check_hits
 
         check_hits(hits)
-        first = self._searcher.search_many(
+        first = self._searcher.batch_search(
             queries, max(hits, self._depth), pools, matches=False, explain=explain
         )
         if explain:
@@ -82,28 +82,29 @@ class RerankingSearcher(AnySearcher):
         for above, found in zip(reranked, first, strict=True):
             lowest = min((hit.score for hit in above), default=0.0)
             mixed = [*above, *_below(lowest, found[self._depth :])]
-            best.append(sorted(mixed, key=lambda hit: (-hit.score, hit.docid))[:hits])
+            best.append(sorted(mixed, key=lambda hit: (-hit.score, hit.paper_id))[:hits])
         return self._searcher.with_matches_many(queries, best) if matches else best
 
     def _rerank(
         self, queries: Sequence[Query], found: Sequence[Sequence[Hit]], *, explain: bool
     ) -> list[list[Hit]]:
         """The hits of each query with their final scores, in the order given."""
-        docids = dict.fromkeys(hit.docid for hits in found for hit in hits)
-        papers = {docid: self._index.paper(docid) for docid in docids}
+        paper_ids = dict.fromkeys(hit.paper_id for hits in found for hit in hits)
+        papers = {paper_id: self._index.paper(paper_id) for paper_id in paper_ids}
         asked = [
-            (query, [papers[hit.docid] for hit in hits]) for query, hits in zip(queries, found, strict=True)
+            (query, [papers[hit.paper_id] for hit in hits])
+            for query, hits in zip(queries, found, strict=True)
         ]
-        judged = self._reranker.score_many(asked, self._progress)
+        judged = self._reranker.batch_score(asked, self._progress)
         return [self._mixed(hits, own, explain=explain) for hits, own in zip(found, judged, strict=True)]
 
-    def _mixed(self, hits: Sequence[Hit], judged: Sequence[Judged], *, explain: bool) -> list[Hit]:
+    def _mixed(self, hits: Sequence[Hit], judged: Sequence[RerankScore], *, explain: bool) -> list[Hit]:
         """One query's hits with the scores of both stages mixed."""
         for hit, one in zip(hits, judged, strict=True):
             if not math.isfinite(one.score):
                 raise ModelError(
                     f"expected finite scores of the reranker {self._reranker.name}, found {one.score} for "
-                    f"paper {hit.docid}; choose another --rerank-precision or --reranker"
+                    f"paper {hit.paper_id}; choose another --rerank-precision or --reranker"
                 )
         scores = interpolate([hit.score for hit in hits], [one.score for one in judged], self._weight)
         return [
@@ -123,7 +124,7 @@ def interpolate(first: Sequence[float], reranker: Sequence[float], weight: float
     return scores
 
 
-def _judged(hit: Hit, judged: Judged, score: float, *, explain: bool) -> Hit:
+def _judged(hit: Hit, judged: RerankScore, score: float, *, explain: bool) -> Hit:
     if explain:
         hit = _with_part(hit, "reranker", judged.score)._replace(plan=judged.plan)
     return hit._replace(score=score, driven_by=judged.match)
