@@ -18,8 +18,9 @@ from qbe import _cli
 from qbe.search.batch import BLOCK
 
 if TYPE_CHECKING:
+    from qbe.query import Query
     from qbe.search.contracts import AnySearcher
-    from qbe.types import Hit, Pools, Query
+    from qbe.types import Hit, Pools
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
 HITS = 1000

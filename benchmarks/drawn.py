@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from qbe.index.dense.exhaustive import Asked
     from qbe.index.index import Index
-    from qbe.types import Query
+    from qbe.query import Query
 
 SEED = 1
 _OVER = 5
@@ -25,7 +25,7 @@ def drawn(index: Index, count: int) -> Asked:
 def faceted_queries(index: Index, asked: Asked) -> list[Query]:
     """The queries drawn: papers, each with a facet that it has."""
     from qbe.index.papers import FACET_CODES
-    from qbe.types import Query
+    from qbe.query import Query
 
     return [
         Query(index.papers[int(row)], FACET_CODES[index.layout.facets[rows[0]]])

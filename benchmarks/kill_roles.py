@@ -24,9 +24,10 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
+from qbe.query import Query
 from qbe.search.lucene import LuceneSearch
 from qbe.search.searcher import Searcher
-from qbe.types import Paper, Query
+from qbe.types import Paper
 
 CORPUS, JOURNAL, INDEX = "corpus.jsonl", "journal.jsonl", "index"
 FEWEST = 20

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.common import Stage, collection_options, machine, median_p95, positive, table, time_stages
 from qbe import _cli
-from qbe.types import Query
+from qbe.query import Query
 
 if TYPE_CHECKING:
     from qbe.index.index import Index

@@ -23,9 +23,10 @@ from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
+from qbe.query import Query
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.trec import read_pools, read_qrels, read_topics
-from qbe.types import Facet, Query
+from qbe.types import Facet
 
 Scores = Mapping[str, Mapping[str, float]]
 SCOPES = (*map(str, Facet), "aggregated")

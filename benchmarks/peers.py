@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import Stage, median_p95, spread, table, time_stages
-from qbe.types import Query
+from qbe.query import Query
 
 if TYPE_CHECKING:
     import numpy as np

@@ -26,11 +26,12 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
+from qbe.query import Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.search.fusion import z_normalize
 from qbe.search.searcher import FIRST_STAGES, Searcher
 from qbe.train.graded_pairs import read_graded_pairs
-from qbe.types import Facet, Query
+from qbe.types import Facet
 
 Grades = Mapping[str, Mapping[str, Sequence[float]]]
 Scores = Mapping[tuple[str, Facet], np.ndarray]

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qbe.query import Query
 from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS, candidate_room, closed, query_room
-from qbe.types import Paper, Query, Sentence
+from qbe.types import Paper, Sentence
 
 
 class Task(NamedTuple):

@@ -25,7 +25,7 @@ from benchmarks.drawn import best_rows, drawn, faceted_queries, same_places
 from qbe import _cli
 
 if TYPE_CHECKING:
-    from qbe.types import Query
+    from qbe.query import Query
 
 PACKAGES = ("faiss-cpu", "numpy")
 TOP = 20
@@ -86,7 +86,7 @@ def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _of_four(queries: list[Query]) -> list[Query]:
-    from qbe.types import Query
+    from qbe.query import Query
 
     return [Query(query.paper, positions=(0, 1, 2, 3)) for query in queries if len(query.paper.sentences) > 3]
 

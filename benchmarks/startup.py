@@ -98,9 +98,9 @@ def main(argv: list[str]) -> None:
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.index import Index
+    from qbe.query import Query
     from qbe.search.bm25 import query_text
     from qbe.trec import read_topics
-    from qbe.types import Query
 
     topic = next(iter(read_topics(topics)))
     with Index(index) as opened:

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qbe.index.index import Index
+    from qbe.query import Query
     from qbe.rerank.open import open_reranker
     from qbe.rerank.vector_matching import VectorMatching
     from qbe.search.reranking import RerankingSearcher
     from qbe.search.searcher import Searcher
-    from qbe.types import Facet, Hit, Paper, Query, Run, Sentence
+    from qbe.types import Facet, Hit, Paper, Run, Sentence
 
 _HOMES = {
     "Facet": "qbe.types",
     "Hit": "qbe.types",
     "Index": "qbe.index.index",
     "Paper": "qbe.types",
-    "Query": "qbe.types",
+    "Query": "qbe.query",
     "RerankingSearcher": "qbe.search.reranking",
     "Run": "qbe.types",
     "Searcher": "qbe.search.searcher",

@@ -1,37 +1,77 @@
-"""What every command line shares: errors to exit codes, progress, threads."""
+"""What every command line shares: its parser, errors to exit codes, progress, threads.
+
+Nothing heavy is imported here: help and usage errors cost little more than a bare interpreter.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import argparse
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
-from qbe.errors import QbeError, UsageError
-from qbe.files import output_error
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
-T = TypeVar("T")
+    T = TypeVar("T")
+
+_PARAMETER = re.compile(r"`([a-z][a-z0-9_]*)`")
+_WIDEST = 100
 
 
-def run(program: str, main: Callable[[list[str]], None]) -> None:
-    """Run a command's ``main`` and leave the process with the right exit code.
+class _HelpFormatter(argparse.HelpFormatter):
+    """Help as wide as the terminal; argparse's own way to learn the width imports compression libraries."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=min(_columns(), _WIDEST))
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        return 80
+
+
+def parser(program: str, description: str) -> argparse.ArgumentParser:
+    """A parser that takes no abbreviated options."""
+    return argparse.ArgumentParser(
+        prog=program, description=description, formatter_class=_HelpFormatter, allow_abbrev=False
+    )
+
+
+def run(
+    program: str,
+    main: Callable[[list[str]], None],
+    options: Mapping[str, str] | None = None,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Run a command's ``main`` and end the process with the right exit code.
 
     0 when it returns, 2 for usage errors, 1 for all other expected failures, each with one line on
     standard error; 130 when interrupted. An unexpected exception keeps its traceback: it is a bug.
+
+    Library errors name parameters in backquotes; here they become options (see `with_options`), by
+    ``options`` where a parameter is not named as its option is. ``arguments`` are those of the process by
+    default.
     """
+    from qbe.errors import QbeError
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    logger = logging.getLogger("qbe")
-    logger.addHandler(logging.StreamHandler(sys.stderr))
-    logger.setLevel(logging.INFO)
+    if not {"-h", "--help"} & set(given):
+        _log_to_standard_error()
+    code = 0
     try:
-        main(sys.argv[1:])
+        main(given)
         sys.stdout.flush()
     except QbeError as error:
-        print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{program}: {with_options(' '.join(str(error).split()), options or {})}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -43,11 +83,34 @@ def run(program: str, main: Callable[[list[str]], None]) -> None:
     except OSError as error:
         if error.filename is None:
             raise
+        from qbe.files import output_error
+
         print(f"{program}: {output_error(error.filename, error)}", file=sys.stderr)
         code = 1
-    else:
-        code = 0
     sys.exit(code)
+
+
+def with_options(message: str, options: Mapping[str, str]) -> str:
+    """A library's message in the words of the command line: each parameter that it names in backquotes
+    becomes an option, that of ``options``, or else ``--`` and its name.
+
+    >>> with_options("expected `rerank_depth` of at least 1, found 0; check `k`", {"k": "--hits"})
+    'expected --rerank-depth of at least 1, found 0; check --hits'
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return options.get(name, f"--{name.replace('_', '-')}")
+
+    return _PARAMETER.sub(option, message)
+
+
+def _log_to_standard_error() -> None:
+    import logging
+
+    logger = logging.getLogger("qbe")
+    logger.addHandler(logging.StreamHandler(sys.stderr))
+    logger.setLevel(logging.INFO)
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
@@ -60,27 +123,31 @@ def progress(items: Iterable[T], description: str, unit: str, total: int | None 
     yield from tqdm(items, desc=description, unit=f" {unit}", total=total, dynamic_ncols=True)
 
 
-@contextlib.contextmanager
-def counter(description: str, unit: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A function to call with the number of items just done; it moves a bar, on a terminal only."""
+def counter(
+    description: str, unit: str, total: int
+) -> contextlib.AbstractContextManager[Callable[[int], object]]:
+    """A context that gives a function to call with the number of items just finished; it moves a progress
+    bar, on a terminal only.
+    """
+    from contextlib import contextmanager, nullcontext
+
     if not sys.stderr.isatty():
-        yield lambda _: None
-        return
+        return nullcontext(lambda _: None)
     from tqdm import tqdm
 
-    with tqdm(total=total, desc=description, unit=f" {unit}", dynamic_ncols=True) as bar:
-        yield bar.update
+    @contextmanager
+    def bar() -> Iterator[Callable[[int], object]]:
+        with tqdm(total=total, desc=description, unit=f" {unit}", dynamic_ncols=True) as moving:
+            yield moving.update
+
+    return bar()
 
 
-def available_threads() -> int:
-    """Processors this process may run on: the affinity mask, which containers set, not the host's count."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def threads(given: int | None) -> int:
+def threads(requested: int | None) -> int:
     """The value of ``--threads``, or all available ones; raises UsageError below 1."""
-    if given is not None and given < 1:
-        raise UsageError(f"expected --threads of at least 1, found {given}")
-    return given or available_threads()
+    from qbe.errors import UsageError
+    from qbe.parallel import available_threads
+
+    if requested is not None and requested < 1:
+        raise UsageError(f"expected `threads` of at least 1, found {requested}")
+    return requested or available_threads()

@@ -1,36 +1,131 @@
-"""A function over a stream, several items at a time, results in order."""
+"""Work spread over threads, results in order.
+
+The heavy parts of qbe (ONNX Runtime, FAISS, Lucene, numpy's products) let go of the interpreter's lock, so
+that Python threads run them side by side.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import TracebackType
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+AHEAD = 8
+"""Items a thread that are taken from a stream before their turn comes."""
 
-def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """``function`` of each item, in order; ``threads`` are under way, and few are read ahead.
+_inside = threading.local()
 
-    With one thread, or none for no items, the calling one does the work.
+
+def available_threads() -> int:
+    """Processors this process may run on: the affinity mask, which containers set, not the host's count."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Workers:
+    """A pool of threads that lives as long as its owner; started when first needed.
+
+    Usable as a context manager. Several threads may use it at a time. What runs in a worker and itself asks
+    for workers does its work alone, so that no worker waits for another.
+
+    >>> with Workers(2) as workers:
+    ...     list(workers.map(str.upper, ["a", "b", "c"]))
+    ['A', 'B', 'C']
     """
-    if threads <= 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(threads) as pool:
+
+    def __init__(self, threads: int = 1) -> None:
+        """``threads`` is the number of items under way at a time."""
+        self.threads = threads
+        self._starting = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._at_exit: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """``function`` of each item, in order; few items of a stream are read ahead.
+
+        With one thread, with one item, or called by a worker, the calling thread does the work.
+        """
+        if self.threads <= 1 or getattr(_inside, "worker", False) or _length(items) <= 1:
+            yield from map(function, items)
+            return
+        pool = self._started()
         ahead: deque[Future[R]] = deque()
         try:
             for item in items:
                 ahead.append(pool.submit(function, item))
-                if len(ahead) >= 8 * threads:
+                if len(ahead) >= AHEAD * self.threads:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
         finally:
-            for future in ahead:
-                future.cancel()
+            wait([future for future in ahead if not future.cancel()])
+
+    def at_exit(self, function: Callable[[], object]) -> None:
+        """Have each worker call a function once before it ends, such as to leave the Java virtual machine."""
+        with self._starting:
+            if function not in self._at_exit:
+                self._at_exit.append(function)
+
+    def close(self) -> None:
+        """End the threads; they are started again if there is more to do."""
+        with self._starting:
+            if self._pool is not None:
+                _end(self._pool, self.threads, self._at_exit)
+                self._pool = None
+
+    def _started(self) -> ThreadPoolExecutor:
+        with self._starting:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.threads, "qbe", initializer=_enter)
+                weakref.finalize(self, self._pool.shutdown, wait=False).atexit = False
+            return self._pool
+
+
+def _length(items: Iterable[object]) -> int:
+    """How many items there are; many for a stream."""
+    return len(items) if isinstance(items, Sized) else AHEAD
+
+
+def _enter() -> None:
+    _inside.worker = True
+
+
+def _end(pool: ThreadPoolExecutor, threads: int, at_exit: Sequence[Callable[[], object]]) -> None:
+    """Have each worker call the functions, and end them all."""
+    if at_exit:
+        meeting = threading.Barrier(threads)
+
+        def leave() -> None:
+            meeting.wait()  # so that each worker takes one of these calls
+            for function in at_exit:
+                function()
+
+        for future in [pool.submit(leave) for _ in range(threads)]:
+            future.result()
+    pool.shutdown()
+
+
+def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """`Workers.map` for one piece of work, with threads of its own that end with it."""
+    with Workers(threads) as workers:
+        yield from workers.map(function, items)
 
 
 class Memo(Generic[T, R]):

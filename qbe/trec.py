@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.files import atomic_file, write_text
-from qbe.types import Facet, Hit, Run, Topic
+from qbe.query import Topic
+from qbe.types import Facet, Hit, Run
 
 TOPICS_HEADER = ("query_id", "paper_id", "facet")
 POOLS_HEADER = ("query_id", "paper_id")

@@ -137,31 +137,6 @@ class Paper:
         return (likely.index(max(likely)),), True
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A paper, seen through a facet, through hand-picked sentence positions, or as a whole.
-
-    At most one of ``facet`` and ``positions`` is set; with neither the whole abstract is meant.
-    """
-
-    paper: Paper
-    facet: Facet | None = None
-    positions: tuple[int, ...] | None = None
-
-    @property
-    def query_id(self) -> str:
-        """``{paper_id}_{facet}``, or the paper's id alone when no facet is asked for."""
-        return f"{self.paper.paper_id}_{self.facet}" if self.facet else self.paper.paper_id
-
-
-class Topic(NamedTuple):
-    """One line of a topics file: which paper, for which facet (None: its whole abstract)."""
-
-    query_id: str
-    paper_id: str
-    facet: Facet | None = None
-
-
 Pools = Sequence[Sequence[str] | None]
 """For each of several queries the ids of the papers to rank, or None: the whole index."""
 

@@ -23,8 +23,9 @@ from qbe.index.dense.ann import IN_LISTS, KINDS, AnnParams, AnnSettings, plan, u
 from qbe.index.dense.neighbours import FAISS, Neighbours, nearer
 from qbe.index.dense.neighbours_build import write_neighbours
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Facet, Query
+from qbe.types import Facet
 
 SIMILARITIES = ("cosine", "l2")
 

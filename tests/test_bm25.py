@@ -15,9 +15,10 @@ from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents
+from qbe.query import Query
 from qbe.search.bm25 import QUERY_FORMS, BM25Searcher, query_text
 from qbe.trec import read_pools, read_topics
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 ROUNDING = 6e-5
 """Anserini rounds scores to four places, and lowers each of several equal ones by a millionth."""

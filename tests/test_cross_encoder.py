@@ -12,9 +12,10 @@ from tokenizers import Tokenizer
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.reranker_files import RERANKER_CARD, resolve_reranker
+from qbe.query import Query
 from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 ROOMY = {"query_tokens": 64, "candidate_tokens": 64}
 

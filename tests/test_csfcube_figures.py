@@ -13,10 +13,11 @@ from qbe.evaluate.protocol import csfcube_protocol
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools, read_qrels, read_run, read_topics, write_run
-from qbe.types import Query, Run
+from qbe.types import Run
 
 FLOORS = {
     "bm25": {"aggregated": 53.5},

@@ -23,8 +23,9 @@ from qbe.datasets.embedded import copy_sample
 from qbe.datasets.release import DIGESTS, changed_files, find_release
 from qbe.errors import CorpusError, DatasetError, OutputError
 from qbe.files import sha256
+from qbe.query import Topic
 from qbe.trec import Judgment
-from qbe.types import Facet, Topic
+from qbe.types import Facet
 
 OUTPUTS = {
     "corpus.jsonl",

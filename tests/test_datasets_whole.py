@@ -15,10 +15,10 @@ from qbe.errors import CorpusError, DatasetError, FileFormatError, QbeError
 from qbe.evaluate.__main__ import main as evaluate
 from qbe.index.__main__ import main as build
 from qbe.index.index import Index
+from qbe.query import Topic
 from qbe.search.__main__ import main as search
 from qbe.search.queries import queries_from_topics
 from qbe.trec import read_pools, read_qrels, read_run, read_topics
-from qbe.types import Topic
 
 # Candidate i of a query comes i-th, see support.whole. q1 stands in its own pool.
 RELISH = {

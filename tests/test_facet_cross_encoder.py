@@ -22,9 +22,10 @@ from qbe.models.reranker_files import (
     resolve_reranker,
     write_reranker_card,
 )
+from qbe.query import Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.rerank.open import open_reranker
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 EVERY = {"query_tokens": MAX_TOKENS, "candidate_tokens": MAX_TOKENS}
 

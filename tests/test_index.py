@@ -28,8 +28,8 @@ from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
 from qbe.models.encoder_files import CARD, resolve_encoder
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Query
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from qbe.index.parts.build import build_part
 from qbe.index.parts.merge import merge_parts
 from qbe.index.parts.part import BuildShard, PartMetadata
 from qbe.index.parts.source import PartsSource
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Query
 
 SHARD_PAPERS = 24
 """Papers a shard: the sample makes five of them and eight papers more."""

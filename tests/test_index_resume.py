@@ -19,8 +19,8 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.building.unfinished import STATE
 from qbe.index.dense import vectors
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Query
 
 SCRIPT = Path(__file__).parent / "support" / "killed_build.py"
 

@@ -16,10 +16,11 @@ from qbe.index.dense.compare import nearness
 from qbe.index.index import Index
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
+from qbe.query import Query
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.dense import DenseSearcher, QueryVectors
 from qbe.search.searcher import Searcher
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))
 CONVENTION = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 64)

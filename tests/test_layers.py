@@ -11,15 +11,17 @@ import qbe
 
 ROOT = Path(qbe.__file__).parent
 
-BASE = {"types", "errors", "files"}
+BASE = {"types", "query", "errors", "files", "parallel"}
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
+    "query": {"types", "errors"},
+    "parallel": set(),
     "files": {"errors"},
     "_jvm": {"errors"},
-    "_cli": {"errors", "files"},
+    "_cli": {"errors", "files", "parallel"},
     "trec": BASE,
-    "corpus": {"types", "errors"},
+    "corpus": {"types", "errors", "files"},
     "text": {"types", "errors", "corpus"},
     "models": BASE,
     "export": BASE | {"models"},

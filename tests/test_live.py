@@ -23,8 +23,9 @@ from qbe.index.live.compaction import compact
 from qbe.index.live.writer import Written
 from qbe.index.segments.commit import COMMIT
 from qbe.models.encoder_files import CARD
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from qbe.index.parts.part import BuildShard
 from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.nearest import NeighbourParts
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Query
 
 LARGE, SMALL = ("int8", "ivf-pq"), ("float16", "flat")
 

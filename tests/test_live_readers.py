@@ -23,8 +23,8 @@ from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
 from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Query
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"

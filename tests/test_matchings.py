@@ -10,11 +10,12 @@ from qbe.errors import IndexFormatError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.rerank.matchings import attention, marginals, mean_max, single_match, transport
 from qbe.rerank.reranker import RerankScore
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.dense import DenseSearcher
-from qbe.types import Facet, Match, Paper, Query, Sentence
+from qbe.types import Facet, Match, Paper, Sentence
 
 # Two pairs of papers: two sentences against three, and one against two; padding is no number.
 NAN = math.nan

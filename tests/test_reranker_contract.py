@@ -8,9 +8,10 @@ import pytest
 from qbe.encode.selection import selected_positions
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 RERANKERS = {
     # fixture that gives the folder, options of `open_reranker`

@@ -13,11 +13,11 @@ import pytest
 from qbe import _jvm
 from qbe.errors import OutputError, RunError, UsageError
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search import batch, dense
 from qbe.search.searcher import Searcher
 from qbe.search.unfinished import block_file
 from qbe.trec import read_topics
-from qbe.types import Query
 
 KILLED = """
 import os, signal, sys

@@ -18,10 +18,11 @@ from qbe.errors import (
     UsageError,
 )
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.__main__ import main
 from qbe.search.searcher import Searcher
 from qbe.trec import read_run, read_topics
-from qbe.types import Facet, Query
+from qbe.types import Facet
 
 
 @pytest.fixture

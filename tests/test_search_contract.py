@@ -8,11 +8,12 @@ from support.rerankers import Overlap
 
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.search.reranking import RerankingSearcher
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 STAGES = {
     "bm25": ("bm25", {}),

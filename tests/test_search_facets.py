@@ -15,6 +15,7 @@ from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.__main__ import main
 from qbe.search.dense import QueryVectors
 from qbe.search.explain import describe, explain_query
@@ -22,7 +23,7 @@ from qbe.search.present import to_json, to_table
 from qbe.search.searcher import Searcher
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
-from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Query, Sentence
+from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
 
 
 def sentence(text: str, *probabilities: float) -> Sentence:

@@ -11,11 +11,12 @@ from qbe.errors import IndexFormatError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.__main__ import main
 from qbe.search.present import to_json, to_table
 from qbe.trec import read_pools, read_run, read_topics
-from qbe.types import Facet, Hit, Match, Paper, Query, Sentence, TransportEntry
+from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
 
 @pytest.fixture(scope="module")

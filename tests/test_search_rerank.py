@@ -17,13 +17,14 @@ from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.search.__main__ import main
 from qbe.search.present import to_json, to_table
 from qbe.search.reranking import RerankingSearcher, interpolate
 from qbe.search.searcher import Searcher
 from qbe.trec import read_pools, read_run, read_topics
-from qbe.types import Facet, Hit, Match, Paper, Query, Sentence
+from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 BUDGETS = {"query_tokens": 64, "candidate_tokens": 64}
 """Together as many tokens as the tiny cross-encoder reads."""

@@ -5,8 +5,9 @@ import pytest
 
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
+from qbe.query import Query
 from qbe.rerank.open import open_reranker
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 SIZE = 75e6
 """Bytes that the package may carry for them."""

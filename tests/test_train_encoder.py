@@ -36,6 +36,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
+from qbe.query import Query
 from qbe.rerank.entropic_transport import entropic_transport
 from qbe.search.searcher import Searcher
 from qbe.train.__main__ import main, parser
@@ -53,7 +54,7 @@ from qbe.train.encoder.recipe import Recipe, Schedule, Settings
 from qbe.train.encoder.transport import transport
 from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import copied
-from qbe.types import Paper, Query, Sentence
+from qbe.types import Paper, Sentence
 
 NONE = TitleIndex([])
 

@@ -25,6 +25,7 @@ from qbe.errors import CorpusError, MissingDependencyError, ModelError, UsageErr
 from qbe.files import sha256
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import RERANKER_CARD, TOKENIZER, TRUNK, read_reranker_card, resolve_reranker
+from qbe.query import Query
 from qbe.rerank import late_interaction
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
@@ -44,7 +45,7 @@ from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.reading import Reading, collect, read
 from qbe.train.reranker.training import Recipe, Sources, train_rerankers
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

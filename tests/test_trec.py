@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from qbe import trec
 from qbe.errors import FileFormatError, OutputError, UsageError
+from qbe.query import Topic
 from qbe.trec import Judgment
-from qbe.types import Facet, Hit, Run, Topic
+from qbe.types import Facet, Hit, Run
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, max_value=1e30, min_value=-1e30)
 WORD = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=8)

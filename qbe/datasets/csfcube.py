@@ -20,8 +20,9 @@ from qbe.datasets.raw import raw_record
 from qbe.datasets.release import ABSTRACTS, FOLDS, judgments_file
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
+from qbe.query import Topic
 from qbe.trec import Judgment, write_pools, write_qrels, write_topics
-from qbe.types import Facet, Topic
+from qbe.types import Facet
 
 HIGHEST = 3
 """The highest grade."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from qbe.query import Topic
 from qbe.trec import Judgment
-from qbe.types import Facet, Topic
+from qbe.types import Facet
 
 FACTORS: Mapping[Facet, str] = {
     Facet.BACKGROUND: "problem",

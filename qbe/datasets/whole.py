@@ -21,8 +21,8 @@ from qbe.datasets.judgments import Pools
 from qbe.datasets.raw import raw_record
 from qbe.errors import CorpusError, DatasetError
 from qbe.files import atomic_file
+from qbe.query import Topic
 from qbe.trec import Judgment, write_pools, write_qrels, write_topics
-from qbe.types import Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from qbe.errors import FacetNotFoundError, UsageError
-from qbe.types import Facet, Paper, Query
+from qbe.query import Query
+from qbe.types import Facet, Paper
 
 
 def selected_positions(query: Query) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from qbe.models.reranker_files import (
     open_reranker_session,
 )
 from qbe.parallel import Memo, ordered_map
+from qbe.query import Query
 from qbe.rerank.pairs import (
     CANDIDATE_TOKENS,
     QUERY_TOKENS,
@@ -29,7 +30,7 @@ from qbe.rerank.pairs import (
     side,
 )
 from qbe.rerank.reranker import Asked, RerankScore
-from qbe.types import Paper, Query
+from qbe.types import Paper
 
 
 class CrossEncoder:

@@ -17,9 +17,10 @@ from qbe.errors import ModelError
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersMetadata, RerankerFiles
 from qbe.models.session import open_session
 from qbe.parallel import Memo, ordered_map
+from qbe.query import Query
 from qbe.rerank.late_interaction import Floats, Vectors, score, similarities
 from qbe.rerank.reranker import Asked, RerankScore
-from qbe.types import Facet, Match, Paper, Query
+from qbe.types import Facet, Match, Paper
 
 
 class Reader(NamedTuple):

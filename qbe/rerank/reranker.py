@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from qbe.types import Match, Paper, Query, TransportEntry
+from qbe.query import Query
+from qbe.types import Match, Paper, TransportEntry
 
 
 class RerankScore(NamedTuple):

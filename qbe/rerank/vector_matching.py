@@ -12,11 +12,12 @@ from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.models.encoder_format import COSINE, L2, SIMILARITIES
 from qbe.parallel import Memo
+from qbe.query import Query
 from qbe.rerank.entropic_transport import REGULARIZATION
 from qbe.rerank.matchings import attention, cells, mean_max, single_match, transport
 from qbe.rerank.reranker import Asked, RerankScore
 from qbe.rerank.semidual import Bools, Doubles
-from qbe.types import Match, Paper, Query, TransportEntry
+from qbe.types import Match, Paper, TransportEntry
 
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 """Names of the matchings; see `qbe.rerank.matchings`."""

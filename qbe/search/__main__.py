@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from qbe import _cli
 from qbe.errors import UsageError
+from qbe.query import Query, Topic
 from qbe.search.batch import Form, blocks, describe_run, search_block, to_text
 from qbe.search.checks import check, rerank_weight, settle_topics
 from qbe.search.opening import open_searcher, open_second_stage
 from qbe.search.options import RUN_HITS, TABLE_HITS, parser
 from qbe.search.output import open_output
 from qbe.search.reranking import RERANK_DEPTH, RerankingSearcher
-from qbe.types import Facet, Query, Topic
+from qbe.types import Facet
 
 if TYPE_CHECKING:
     from qbe.index.index import Index

@@ -9,8 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from qbe.query import Query, Topic
 from qbe.search.checks import reranker_name, run_tag
-from qbe.types import Hit, Query, Run, Topic
+from qbe.types import Hit, Run
 
 if TYPE_CHECKING:
     from qbe.index.index import Index

@@ -9,8 +9,9 @@ from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.lucene import contents
+from qbe.query import Query
 from qbe.search.lucene import LuceneSearch
-from qbe.types import Hit, Pools, Query
+from qbe.types import Hit, Pools
 
 QUERY_FORMS = ("title+facet", "facet", "abstract")
 

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 
 from qbe.errors import UsageError
+from qbe.query import Query, Topic
 from qbe.search.reranking import MATCHING_WEIGHT, RERANK_WEIGHT
-from qbe.types import Query, Topic
 
 CROSS_ENCODER = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")
 """Options that count only for cross-encoders."""

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from qbe.types import Hit, Pools, Query
+from qbe.query import Query
+from qbe.types import Hit, Pools
 
 
 class FirstStage(Protocol):

@@ -13,8 +13,9 @@ from qbe.errors import UsageError
 from qbe.index.dense.compare import COMPARISONS
 from qbe.index.index import Index
 from qbe.parallel import ordered_map
+from qbe.query import Query
 from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
-from qbe.types import Facet, Hit, Match, Pools, Query
+from qbe.types import Facet, Hit, Match, Pools
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors

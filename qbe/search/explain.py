@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from qbe.encode.selection import is_guess, selected_positions
-from qbe.types import Facet, Paper, Query, Sentence
+from qbe.query import Query
+from qbe.types import Facet, Paper, Sentence
 
 
 class ExplainedSentence(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Any
 
 from qbe.encode.selection import is_guess
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.explain import describe, explain_query, facet_probability, stands_in
-from qbe.types import Facet, Hit, Match, Paper, Query, TransportEntry
+from qbe.types import Facet, Hit, Match, Paper, TransportEntry
 
 INDENT = 14
 

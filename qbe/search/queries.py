@@ -9,9 +9,10 @@ from qbe.corpus import parse_paper, read_paper_file
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.parallel import ordered_map
+from qbe.query import Query, Topic
 from qbe.text.split import split_sentences
 from qbe.trec import read_topics
-from qbe.types import Facet, Paper, Query, Topic
+from qbe.types import Facet, Paper
 
 
 def queries_from_topics(

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qbe.errors import ModelError, UsageError
+from qbe.query import Query
 from qbe.search.contracts import AnySearcher
-from qbe.types import Hit, Pools, Query
+from qbe.types import Hit, Pools
 
 if TYPE_CHECKING:
     from qbe.index.index import Index

@@ -9,9 +9,10 @@ from qbe.encode.selection import selected_positions
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.parallel import ordered_map
+from qbe.query import Query
 from qbe.search.contracts import AnySearcher, FirstStage
 from qbe.search.fusion import EQUAL_WEIGHTS
-from qbe.types import Hit, Pools, Query
+from qbe.types import Hit, Pools
 
 if TYPE_CHECKING:
     from qbe.search.dense import DenseSearcher

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from qbe.corpus import write_jsonl
 from qbe.index.index import Index
+from qbe.query import Query
 from qbe.search.searcher import Searcher
-from qbe.types import Facet, Paper, Query
+from qbe.types import Facet, Paper
 
 QUERIES = ((None, "s001"), (Facet.METHOD, "s036"), (Facet.RESULT, "s100"), (Facet.BACKGROUND, "s128"))
 POOL = [f"s{number:03d}" for number in range(1, 129, 3)]

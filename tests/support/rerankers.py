@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from qbe.query import Query
 from qbe.rerank.reranker import Asked, RerankScore
-from qbe.types import Match, Paper, Query
+from qbe.types import Match, Paper
 
 
 class OneByOne:

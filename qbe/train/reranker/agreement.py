@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from qbe.query import Query
 from qbe.rerank.reranker import Reranker
 from qbe.train.graded_pairs import GradedLists
 from qbe.train.reranker.fit import correlation
-from qbe.types import Facet, Paper, Query
+from qbe.types import Facet, Paper
 
 
 def agreement(reranker: Reranker, papers: Mapping[str, Paper], lists: GradedLists) -> list[dict[str, float]]:
