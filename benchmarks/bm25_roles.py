@@ -44,7 +44,7 @@ def of_pyserini(folder: Path, k1: float, b: float) -> Search:
 
     searcher = LuceneSearcher(str(folder))
     searcher.set_bm25(k1, b)
-    return lambda text: [(hit.paper_id, hit.score) for hit in searcher.search(text, HITS)]
+    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, HITS)]
 
 
 def of_bm25s(folder: Path, k1: float, b: float) -> Search:

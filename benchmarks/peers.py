@@ -103,4 +103,4 @@ def _pyserini(index: Index) -> Any:
 
 
 def _pyserini_hits(searcher: Any, text: str, hits: int) -> list[tuple[str, float]]:
-    return [(hit.paper_id, hit.score) for hit in searcher.search(text, hits)]
+    return [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
