@@ -9,19 +9,26 @@ from math import log
 from pathlib import Path
 
 import pytest
+from support.searching import first_stage
 
 from qbe.corpus import read_jsonl
+from qbe.encode.aspect import EncodedAspect
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents
 from qbe.query import Query
-from qbe.search.bm25 import QUERY_FORMS, BM25Searcher, query_text
+from qbe.search.bm25 import query_text
+from qbe.search.config import BM25_QUERIES
 from qbe.trec import read_pools, read_topics
 from qbe.types import Facet, Paper, Sentence
 
 ROUNDING = 6e-5
 """Anserini rounds scores to four places, and lowers each of several equal ones by a millionth."""
+
+
+def words(query: Query, form: str) -> str:
+    return query_text(EncodedAspect.of(query.aspects[0]), form)
 
 
 class Collection:
@@ -31,7 +38,7 @@ class Collection:
         build_index(folder / "index", BuildSettings((str(corpus),), dense=False))
         self.index = Index(folder / "index")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in read_topics(topics)]
-        queries = [query for query in queries if query.paper.positions(query.facet)]
+        queries = [query for query in queries if query.aspects[0].paper.positions(query.aspects[0].facet)]
         self.queries = [(form, query) for query in queries for form in forms]
         (folder / "documents").mkdir()
         with (folder / "documents" / "documents.jsonl").open("w") as stream:
@@ -43,7 +50,7 @@ class Collection:
             "ours": str(folder / "index" / "lucene"),
             "documents": str(folder / "documents"),
             "index": str(folder / "pyserini"),
-            "queries": [query_text(query, form) for form, query in self.queries],
+            "queries": [words(query, form) for form, query in self.queries],
         }
 
 
@@ -60,7 +67,7 @@ def collections(tmp_path_factory, sample) -> dict[str, Collection]:
     made = {}
     for name, source in sources.items():
         (folder / name).mkdir()
-        forms = QUERY_FORMS if name == "sample" else QUERY_FORMS[:1]  # a thousand hits each take a while
+        forms = BM25_QUERIES if name == "sample" else BM25_QUERIES[:1]  # a thousand hits each take a while
         made[name] = Collection(folder / name, source / "corpus.jsonl", source / "topics.tsv", forms)
     return made
 
@@ -78,7 +85,7 @@ def reference(collections) -> dict[str, dict[str, list]]:
 
 def check(name: str, collections: dict, reference: dict) -> None:
     index, queries = collections[name].index, collections[name].queries
-    searchers = {form: BM25Searcher(index, form) for form in QUERY_FORMS}
+    searchers = {form: first_stage(index, "bm25", bm25_query=form) for form in BM25_QUERIES}
     for number, (form, query) in enumerate(queries):
         found = [[hit.paper_id, hit.score] for hit in searchers[form].search(query, 1000)]
         assert found
@@ -97,7 +104,7 @@ def test_on_csfcube_too(qbe_data, collections, reference):
 
 def test_scores_in_a_pool_are_those_of_the_whole_index(collections, sample):
     index = collections["sample"].index
-    searcher = BM25Searcher(index)
+    searcher = first_stage(index, "bm25")
     pools = read_pools(sample / "pools.tsv")
     for topic in read_topics(sample / "topics.tsv"):
         query = Query(index.paper(topic.paper_id), topic.facet)
@@ -154,29 +161,32 @@ def score(*terms: tuple[int, int, int, int]) -> float:
     ],
 )
 def test_scores_worked_by_hand(three, words, expected):
-    found = BM25Searcher(three, "facet").search(Query(paper("q", "", words), Facet.METHOD), 10)
+    query = Query(paper("q", "", words), Facet.METHOD)
+    found = first_stage(three, "bm25", bm25_query="facet").search(query, 10)
     assert [hit.paper_id for hit in found] == list(expected)
     assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
 
 
 def test_first_value_in_figures(three):
     """ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78."""
-    (hit,) = BM25Searcher(three, "facet").search(Query(paper("q", "", "dog"), Facet.METHOD), 10)
+    (hit,) = first_stage(three, "bm25", bm25_query="facet").search(
+        Query(paper("q", "", "dog"), Facet.METHOD), 10
+    )
     assert hit.score == pytest.approx(0.551028, abs=ROUNDING)
 
 
 def test_pools_keep_papers_without_a_common_word(three):
     query = Query(paper("q", "", "dog"), Facet.METHOD)
-    found = BM25Searcher(three).search(query, 10, ["d3", "d2", "d1"])
+    found = first_stage(three, "bm25").search(query, 10, ["d3", "d2", "d1"])
     assert [(hit.paper_id, hit.score > 0) for hit in found] == [("d1", True), ("d2", False), ("d3", False)]
     assert [hit.score for hit in found[1:]] == [0.0, 0.0]
-    assert BM25Searcher(three).search(query, 2, ["d3", "d2", "d1"]) == found[:2]
+    assert first_stage(three, "bm25").search(query, 2, ["d3", "d2", "d1"]) == found[:2]
 
 
 def test_a_query_may_have_any_number_of_terms(three):
     words = " ".join(f"w{number}x" for number in range(3000))
-    few = BM25Searcher(three).search(Query(paper("q", "cat", "dog")), 10)
-    many = BM25Searcher(three).search(Query(paper("q", "cat", "dog", words)), 10)
+    few = first_stage(three, "bm25").search(Query(paper("q", "cat", "dog")), 10)
+    many = first_stage(three, "bm25").search(Query(paper("q", "cat", "dog", words)), 10)
     assert many == few
 
 
@@ -187,7 +197,7 @@ def test_query_forms():
         ),
         Facet.METHOD,
     )
-    assert query_text(query, "title+facet") == "Title A. C."
-    assert query_text(query, "facet") == "A. C."
-    assert query_text(query, "abstract") == "Title A. B. C."
-    assert query_text(Query(query.paper, positions=(2, 1)), "title+facet") == "Title C. B."
+    assert words(query, "title+facet") == "Title A. C."
+    assert words(query, "facet") == "A. C."
+    assert words(query, "abstract") == "Title A. B. C."
+    assert words(Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."

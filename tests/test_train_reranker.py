@@ -14,6 +14,7 @@ import torch
 from scipy.stats import spearmanr
 from support import killed_fit
 from support.killed_fit import EVERY, LISTS, SCHEDULE, small_fit
+from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, graded_lists, network, readings, stirred, write_lists
 from torch import Tensor
 from transformers import BertModel
@@ -568,7 +569,7 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
             figures = []
             for query, pairs in dev.items():
                 candidates = [found[pair.paper_id][0] for pair in pairs]
-                scores = [each.score for each in reranker.score(Query(found[query][0], facet), candidates)]
+                scores = [each.score for each in score(reranker, Query(found[query][0], facet), candidates)]
                 figures.append(spearmanr(scores, [pair.grades[number] for pair in pairs]).statistic)
                 if precision == "fp32":  # in training the lower layers' states are of half precision
                     np.testing.assert_allclose(scores, expected[query][:, number], rtol=0, atol=0.05)
