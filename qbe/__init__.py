@@ -5,10 +5,10 @@ The names of the public interface are loaded when first used, so that importing 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from qbe.index.index import Index
     from qbe.query import Query
     from qbe.rerank.open import open_reranker
@@ -47,6 +47,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """A public name, from its module; ``__version__``, from the metadata of the installed package."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("qbe")
     if name not in _HOMES:
         raise AttributeError(f"module 'qbe' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)

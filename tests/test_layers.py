@@ -20,6 +20,8 @@ MAY_IMPORT = {
     "files": {"errors"},
     "_jvm": {"errors"},
     "_cli": {"errors", "files", "parallel"},
+    "__main__": {"qbe", "errors", "_cli"},
+    "completion": {"__main__"},
     "trec": BASE,
     "corpus": {"types", "errors", "files"},
     "text": {"types", "errors", "corpus"},
@@ -45,6 +47,7 @@ ONE_DOOR = {
     "onnx": {"export", "train"},
     "faiss": {"index"},
     "matplotlib": {"evaluate"},
+    "shtab": {"completion"},
     "tqdm": {"_cli"},
 }
 """Package -> rooms that may import it."""
