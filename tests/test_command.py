@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbe.__main__ import COMMANDS
+from qbe.completion.__main__ import command_parser
 
 ROOT = Path(__file__).parent.parent
 
@@ -68,7 +69,7 @@ def test_every_command_has_the_names_that_are_dispatched_to(name):
     module = import_module(f"qbe.{name}.__main__")
     assert f"qbe {name}" == module.PROGRAM
     assert callable(module.main)
-    parser = module.parser()
+    parser = command_parser(name)
     assert parser.prog == module.PROGRAM
     assert set(module.OPTIONS.values()) <= options_of(parser)
 
@@ -143,7 +144,7 @@ def test_scripts_know_every_option(scripts, shell):
     text = scripts[shell].read_text()
     for name in COMMANDS:
         assert name in text
-        for option in options_of(import_module(f"qbe.{name}.__main__").parser()):
+        for option in options_of(command_parser(name)):
             assert (option if shell != "fish" else option.lstrip("-")) in text, option
 
 

@@ -29,7 +29,10 @@ _qbe_options_or_dirs() {
     compgen -d -- "$1"
 }
 """
-"""In bash shtab completes no option behind one that takes any number of files; these functions do, by its variables."""
+"""In bash shtab completes no option behind one that takes any number of files; these functions do.
+
+The variables are those of the function of shtab that calls them.
+"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,14 +51,17 @@ def main(arguments: list[str]) -> None:
     from qbe.__main__ import parser as whole
 
     functions = BASH_FUNCTIONS if shell == "bash" else ""
-    print(shtab.complete(whole(_command_parser), shell, preamble=functions))
+    print(shtab.complete(whole(command_parser), shell, preamble=functions))
 
 
-def _command_parser(command: str) -> argparse.ArgumentParser:
+def command_parser(command: str) -> argparse.ArgumentParser:
     """The parser of a command, with a mark on each argument that is a file or a folder."""
     from importlib import import_module
+    from inspect import signature
 
-    parser: argparse.ArgumentParser = import_module(f"qbe.{command}.__main__").parser()
+    module = import_module(f"qbe.{command}.__main__")
+    takes_program = signature(module.parser).parameters
+    parser: argparse.ArgumentParser = module.parser(module.PROGRAM) if takes_program else module.parser()
     _complete_files(parser)
     return parser
 
