@@ -41,15 +41,6 @@ class _HelpFormatter(argparse.HelpFormatter):
         return "".join(f"{indent}{line}" for line in text.splitlines(keepends=True))
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose subcommands have its settings as well."""
-
-    def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", _HelpFormatter)
-        settings.setdefault("allow_abbrev", False)
-        super().__init__(**settings)
-
-
 @functools.cache
 def _columns() -> int:
     """The terminal's width; argparse makes a formatter for each option, and asking takes a system call."""
@@ -57,6 +48,15 @@ def _columns() -> int:
         return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
     except (OSError, ValueError):
         return 80
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose subcommands have its settings as well."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _HelpFormatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
 
 
 def parser(program: str, description: str) -> argparse.ArgumentParser:
