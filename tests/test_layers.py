@@ -38,7 +38,7 @@ ONE_DOOR = {
     "faiss": {"index"},
     "matplotlib": {"evaluate"},
     "tqdm": {"_cli"},
-    "shtab": {"_completion"},
+    "shtab": {"completion"},
 }
 """Package -> rooms that may import it."""
 
