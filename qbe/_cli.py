@@ -23,10 +23,18 @@ _WIDEST = 100
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Help as wide as the terminal; argparse's own way to learn the width imports compression libraries."""
+    """Help as wide as the terminal; argparse's own way to learn the width imports compression libraries.
+
+    A text with line breaks, such as an epilog with examples, keeps its lines.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=min(_columns(), _WIDEST))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "".join(f"{indent}{line}" for line in text.splitlines(keepends=True))
 
 
 def _columns() -> int:
@@ -83,9 +91,10 @@ def run(
     except OSError as error:
         if error.filename is None:
             raise
-        from qbe.files import output_error
+        # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
+        from qbe.files import file_error
 
-        print(f"{program}: {output_error(error.filename, error)}", file=sys.stderr)
+        print(f"{program}: {file_error(error)}", file=sys.stderr)
         code = 1
     sys.exit(code)
 
