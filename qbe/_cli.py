@@ -66,7 +66,7 @@ def run(
     ``options`` where a parameter is not named as its option is. ``arguments`` are those of the process by
     default.
     """
-    from qbe.errors import QbeError
+    from qbe.errors import QbeError, file_error
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
@@ -92,8 +92,6 @@ def run(
         if error.filename is None:
             raise
         # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
-        from qbe.files import file_error
-
         print(f"{program}: {file_error(error)}", file=sys.stderr)
         code = 1
     sys.exit(code)

@@ -133,7 +133,7 @@ def test_a_missing_facet_has_no_figure_nor_has_aggregated(qrels, run, folds):
     assert result.figures["MAP"]["background"] is not None
     assert result.figures["MAP"]["method"] is None
     assert result.figures["MAP"]["aggregated"] is None
-    assert result.warnings == ("no method query in the run: no figures for method nor for the whole",)
+    assert result.warnings == ("no method query in the run: no figures for method nor for all queries",)
 
 
 def test_missing_documents_count_as_not_retrieved_and_are_told(qrels, run, folds):
