@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import qbe.datasets.layout
-from qbe.datasets.layout import FACTORS, Layout, Place, grade, judgments, pool, pools, read_layout
+import qbe.datasets.embedded
+from qbe.datasets.embedded import FACTORS, Layout, Place, grade, judgments, pool, pools, read_layout
 from qbe.trec import read_pools, read_topics, write_pools, write_qrels
 from qbe.types import Facet
 
-SAMPLE = Path(qbe.datasets.layout.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 PAPERS = [json.loads(line) for line in (SAMPLE / "papers.jsonl").read_text(encoding="utf-8").splitlines()]
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
