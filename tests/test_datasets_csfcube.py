@@ -449,7 +449,7 @@ def test_the_table_of_data_sets_is_that_of_the_options() -> None:
         ("scidocs", {"raw": True}, "leave out `raw`"),
     ],
 )
-def test_arguments_that_do_not_fit(
+def test_wrong_arguments_are_refused(
     tmp_path: Path, name: str, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
