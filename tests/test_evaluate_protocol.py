@@ -173,15 +173,15 @@ def test_a_run_must_answer_some_query(qrels, folds):
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("changes", "message"),
     [
         ({"method": {"fold1_test": ["4_method"]}}, "method/fold1_dev, found None"),
         ({"method": [1]}, "folds for method, found list"),
         ({"all": {"fold1_dev": ["4_method"], "fold2_dev": ["4_method"]}}, "all/fold1_test"),
     ],
 )
-def test_broken_folds_are_refused(tmp_path, changes, found):
-    with pytest.raises(FileFormatError, match=found):
+def test_broken_folds_are_refused(tmp_path, changes, message):
+    with pytest.raises(FileFormatError, match=message):
         load_folds(write_folds(tmp_path / "folds.json", **changes))
 
 

@@ -1,4 +1,4 @@
-"""The embedded sample keeps what its README promises, and its judgements follow from its layout."""
+"""The sample in the package is as its README says, and its judgements follow from its layout."""
 
 import json
 import re
@@ -42,15 +42,15 @@ def test_sentences_are_clean_and_never_repeat() -> None:
 
 
 def test_no_two_papers_share_seven_words_in_a_row() -> None:
-    """Same variant, other words: lexical match alone must not give the judgements away."""
-    owner: dict[tuple[str, ...], str] = {}
+    """Same variant, other words: lexical match must not suffice to predict judgements."""
+    paper_of: dict[tuple[str, ...], str] = {}
     for paper in PAPERS:
         words = re.findall(r"\w+", " ".join(paper["abstract"]).casefold())
         for phrase in zip(*(words[start:] for start in range(7)), strict=False):
-            assert owner.setdefault(phrase, paper["paper_id"]) == paper["paper_id"], phrase
+            assert paper_of.setdefault(phrase, paper["paper_id"]) == paper["paper_id"], phrase
 
 
-def test_each_factor_is_balanced_alone() -> None:
+def test_each_factor_is_balanced() -> None:
     for facet in Facet:
         places = Counter(place[facet] for place in LAYOUT.places.values())
         assert len(places) == 16
