@@ -107,9 +107,10 @@ def run(
     except OSError as error:
         if error.filename is None:
             raise
-        from qbe.files import output_error
+        # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
+        from qbe.errors import file_error
 
-        print(f"{program}: {output_error(error.filename, error)}", file=sys.stderr)
+        print(f"{program}: {file_error(error)}", file=sys.stderr)
         code = 1
     finally:
         if only_help:

@@ -170,9 +170,7 @@ def test_an_unfinished_run_is_discarded_when_told(search, arguments, output, par
 
 def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, monkeypatch):
     interrupt(monkeypatch, 3, OSError(28, "No space left on device"))
-    message = (
-        r"No space left on device; free some space .*; what is finished is kept: continue with `resume`$"
-    )
+    message = r"No space left on device; free some space .*; what is finished is kept: continue it with `re"
     with pytest.raises(OutputError, match=message):
         search(*arguments, "--output", output)
     assert len(list(part.glob("*.block"))) == 3

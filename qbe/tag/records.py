@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.jsonl import dump_record
-from qbe.errors import UsageError
-from qbe.files import atomic_file, output_error
+from qbe.errors import UsageError, file_error
+from qbe.files import atomic_file
 from qbe.parallel import ordered_map
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
@@ -76,7 +76,7 @@ def tag_file(
         output.parent.mkdir(parents=True, exist_ok=True)
         done = _pass_finished(partial, records) if resume and partial.exists() else 0
     except OSError as error:
-        raise output_error(output, error) from error
+        raise file_error(error, output) from error
     try:
         with partial.open("ab" if done else "wb") as stream:
             for record in tagged_records(records, tagging, probabilities=probabilities):
@@ -89,7 +89,7 @@ def tag_file(
         with contextlib.suppress(OSError):
             partial.unlink()
         if isinstance(error, OSError):
-            raise output_error(output, error) from error
+            raise file_error(error, output) from error
         raise
     return done
 
