@@ -166,8 +166,8 @@ def flops(tokens: int) -> int:
 def _weights(files: EncoderFiles) -> Path:
     """The folder of what qbe's export was made from."""
     from qbe.files import sha256
-    from qbe.models.encoder_files import packaged_weights
     from qbe.models.registry import BASE_ENCODER, ENCODERS
+    from qbe.models.sources import packaged_weights
 
     folder = packaged_weights(ENCODERS[BASE_ENCODER])
     assert sha256(folder / "model.safetensors") == files.card.weights_sha256

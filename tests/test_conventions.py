@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qbe.models.stated import stated_convention
 from support.published import BOTTLENECK, HIDDEN, adapter_tensors, write_adapter, write_specter
 from support.tiny import write_model
 
@@ -38,7 +39,6 @@ from qbe.models.encoder_format import (
     EncoderFormat,
 )
 from qbe.models.registry import ALONE, ENCODERS, PUBLISHED
-from qbe.models.stated import stated_convention
 from qbe.tag.tagger import Tagger
 from qbe.types import Paper
 
