@@ -14,13 +14,14 @@ from support.tiny import layer_states
 from qbe.errors import ModelError, OutputError
 from qbe.export import encoder as export
 from qbe.files import sha256
-from qbe.models.encoder_files import CARD, EXPORT_FORMAT, read_card, resolve_encoder, state_output
+from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
+from qbe.models.kinds import ENCODER
 from qbe.models.session import open_session
 
 
 def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
     card = read_card(tiny_encoder)
-    assert (card.format, card.name, card.source) == (EXPORT_FORMAT, "tiny-bert", str(tiny_model))
+    assert (card.format, card.name, card.source) == (ENCODER.format, "tiny-bert", str(tiny_model))
     assert (card.dimension, card.layers, card.max_tokens) == (16, 2, 128)
     assert card.weights_sha256 == sha256(tiny_model / "model.safetensors")
     assert {path.name for path in tiny_encoder.iterdir()} == {CARD, *card.files}

@@ -73,6 +73,4 @@ def _encoder_format(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="limit of a pass (default: as the folder declares it, else 0: the model's number of positions)",
     )
-    group.add_argument(
-        "--adapter", metavar="DIR", help="a bottleneck adapter of the adapters library"
-    )
+    group.add_argument("--adapter", metavar="DIR", help="a bottleneck adapter of the adapters library")
