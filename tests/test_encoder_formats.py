@@ -178,11 +178,11 @@ def test_a_published_encoder_is_exported_as_it_is_read(specter2, hub):
     assert specter2.identity["adapter"] == card.adapter != card.weights_sha256
 
 
-def close(found: np.ndarray, expected: np.ndarray) -> None:
+def close(vectors: np.ndarray, expected: np.ndarray) -> None:
     """Equal but for rounding to half precision and to multiples of 2 ** -16."""
-    assert found.dtype == np.float32
-    assert (found.astype(np.float16) == found).all()
-    np.testing.assert_allclose(found, expected, rtol=2**-10, atol=2**-15)
+    assert vectors.dtype == np.float32
+    assert (vectors.astype(np.float16) == vectors).all()
+    np.testing.assert_allclose(vectors, expected, rtol=2**-10, atol=2**-15)
 
 
 @pytest.mark.parametrize("name", ["allenai/specter2", "allenai/aspire-contextualsentence-multim-compsci"])

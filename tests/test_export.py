@@ -50,8 +50,8 @@ def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
     feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
     expected = layer_states(tiny_model, ids)
     for layer, states in enumerate(expected):
-        (found,) = session.run([state_output(layer, len(expected) - 1)], feeds)
-        np.testing.assert_allclose(found[0], states, rtol=0, atol=1e-5)
+        (exported,) = session.run([state_output(layer, len(expected) - 1)], feeds)
+        np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
 
 
 def test_int8_model_holds_int8_weights_per_channel(tiny_encoder):

@@ -172,11 +172,11 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
         np.array(scores), np.array(card.begin), np.array(card.end), np.array(card.transitions)
     )
     tagged, _ = TaggingEncoder(encoder, tagger, "predicted").encode_paper(paper)
-    found = np.array([sentence.probabilities for sentence in tagged.sentences])
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3)
-    assert (found.astype(np.float16) == found).all()
+    probabilities = np.array([sentence.probabilities for sentence in tagged.sentences])
+    np.testing.assert_allclose(probabilities, expected, rtol=0, atol=2e-3)
+    assert (probabilities.astype(np.float16) == probabilities).all()
     assert [sentence.facet for sentence in tagged.sentences] == [
-        FacetProbabilities(*row).facet for row in found.tolist()
+        FacetProbabilities(*row).facet for row in probabilities.tolist()
     ]
     assert len({sentence.facet for sentence in tagged.sentences}) > (2 if paper is LONG else 0)
     texts = [sentence.text for sentence in paper.sentences]
@@ -186,12 +186,12 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
 
 def test_labels_replace_those_that_were_there():
     paper = Paper("x", "T", (Sentence("A.", Facet.RESULT), Sentence("B.")), True, {"year": 1999})
-    one = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
-    two = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
-    assert labelled(paper, [one, two]) == Paper(
+    first = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
+    second = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
+    assert labelled(paper, [first, second]) == Paper(
         "x",
         "T",
-        (Sentence("A.", Facet.METHOD, one), Sentence("B.", Facet.BACKGROUND, two)),
+        (Sentence("A.", Facet.METHOD, first), Sentence("B.", Facet.BACKGROUND, second)),
         True,
         {"year": 1999},
     )
@@ -206,7 +206,7 @@ def test_layers_that_the_encoder_has_not(folder, encoder):
         tagging.encode_paper(LONG)
 
 
-# Encoder and tagger as one.
+# Encoding and tagging in a single pass.
 
 
 @pytest.mark.parametrize("facets", ["given", "predicted"])

@@ -136,8 +136,8 @@ def test_probabilities(tag, expected):
 def test_what_is_written_is_a_corpus_to_qbe(tag, papers, expected):
     raw = [{**paper_to_record(paper), "pred_labels": None} for paper in papers[:8]]
     tag(*raw)
-    found = list(read_jsonl(tag.output))
-    assert [paper_to_record(paper) for paper in found] == [
+    tagged = list(read_jsonl(tag.output))
+    assert [paper_to_record(paper) for paper in tagged] == [
         {
             **record,
             "pred_labels": [label.replace("objective", "background") for label in labels(expected(record))],
