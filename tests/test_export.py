@@ -181,5 +181,5 @@ def test_command_line_refuses_an_output_below_a_file(tmp_path, tiny_model):
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == OutputError.exit_code
-    assert done.stderr.splitlines()[-1].startswith("qbe.export: cannot write ")
+    assert done.stderr.splitlines()[-1].startswith("qbe export: cannot write ")
     assert "Traceback" not in done.stderr
