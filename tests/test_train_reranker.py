@@ -700,8 +700,8 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 
 
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
-    from qbe.models.encoder_files import packaged_weights
     from qbe.models.registry import BASE_ENCODER, ENCODERS
+    from qbe.models.sources import packaged_weights
     from qbe.train.graded_pairs import MORE_PAIRS
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))

@@ -153,8 +153,8 @@ def _train_reranker(options: argparse.Namespace, seeds: tuple[int, ...], threads
     leave_out = options.leave_out or _in_data("csfcube/abstracts-csfcube-preds.jsonl", "--leave-out")
     train = options.pairs or [_in_data("facet-judgments/train.tsv", "--pairs")]
     with _training_packages():
-        from qbe.models.encoder_files import packaged_weights
         from qbe.models.registry import BASE_ENCODER, ENCODERS
+        from qbe.models.sources import packaged_weights
         from qbe.train.graded_pairs import MORE_PAIRS
         from qbe.train.reranker.fit import Schedule
         from qbe.train.reranker.training import Recipe, Sources, train_rerankers
@@ -217,8 +217,8 @@ def _make_facet_encoder(options: argparse.Namespace, seeds: tuple[int, ...], thr
     dev = options.dev or _in_data("facet-judgments/dev.tsv", "--dev")
     corpus = options.corpus or _in_data("arxiv-cs/arxiv-cs.jsonl.xz", "--corpus")
     with _training_packages():
-        from qbe.models.encoder_files import packaged_weights
         from qbe.models.registry import BASE_ENCODER, ENCODERS
+        from qbe.models.sources import packaged_weights
         from qbe.train.facet_encoder.training import Sources, make_facet_encoder
     weights = packaged_weights(ENCODERS[BASE_ENCODER])
     found = make_facet_encoder(

@@ -14,9 +14,9 @@ from qbe.datasets.embedded import grade, pool, read_layout
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.files import sha256
-from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersMetadata, write_reranker_card
+from qbe.models.sources import packaged_weights
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.reading import Reading, read

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from qbe.encode.encoder import Encoder
-from qbe.encode.reader import Floats
+from qbe.encode.hooks import Floats
 from qbe.errors import ModelError
 from qbe.tag.tagger import Tagger, labelled
 from qbe.tag.tagging import TaggingEncoder

@@ -14,12 +14,12 @@ import torch
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
-from qbe.export.tagger import Reading, export_head
+from qbe.export.tagger import HeadInputs, export_head
 from qbe.files import publish_directory, sha256
-from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
+from qbe.models.sources import packaged_weights
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
-from qbe.tag.tagger import Tagger, inside
+from qbe.tag.tagger import Tagger, span_mask
 from qbe.text.split import split_sentences
 from qbe.train.tagger.card import describe
 from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
@@ -124,6 +124,6 @@ def publish(
     return card
 
 
-def _reading(paper: Tokens) -> Reading:
+def _reading(paper: Tokens) -> HeadInputs:
     states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
-    return Reading(states, inside(paper.spans, len(paper.ids)))
+    return HeadInputs(states, span_mask(paper.spans, len(paper.ids)))
