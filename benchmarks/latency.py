@@ -70,11 +70,11 @@ def main(argv: list[str]) -> None:
 def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> dict[str, Stage]:
     """The steps of a search, each with the results of the previous steps as input, and whole searches."""
     import numpy as np
+    from qbe.search.searcher import FIRST_STAGES, Searcher
 
     from qbe.search.bm25 import BM25Searcher
     from qbe.search.dense import DenseSearcher, QueryVectors
     from qbe.search.fusion import EQUAL_WEIGHTS, weighted_sum
-    from qbe.search.searcher import FIRST_STAGES, Searcher
 
     dense, bm25 = DenseSearcher(index), BM25Searcher(index)
     vectors = QueryVectors(index, query)
@@ -107,8 +107,9 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
 
 
 def _floors(index: Index, queries: Sequence[Query]) -> None:
-    from benchmarks import floors
     from qbe.encode.selection import selected_positions
+
+    from benchmarks import floors
 
     sentences, dimension = index.sentence_vectors.shape
     chosen = sum(len(selected_positions(query)) for query in queries) / len(queries)

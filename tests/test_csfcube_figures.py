@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 
 from qbe.datasets.csfcube import convert
 from qbe.evaluate.folds import load_folds
@@ -15,7 +16,6 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
-from qbe.search.searcher import Searcher
 from qbe.trec import read_pools, read_qrels, read_run, read_topics, write_run
 from qbe.types import Run
 

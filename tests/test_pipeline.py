@@ -173,10 +173,10 @@ def test_an_explanation(index):
 def test_wrong_types_name_the_right_one(index, tiny_index):
     with pytest.raises(TypeError, match=r"expected a qbe.Index, found .*; open one with qbe.open_index"):
         Pipeline.open(str(tiny_index))
-    with pytest.raises(TypeError, match="expected a qbe.SearchConfig, found str"):
+    with pytest.raises(TypeError, match=r"expected a qbe.SearchConfig, found str"):
         Pipeline.open(index, "fused")
     pipeline = first_stage(index, "bm25")
-    with pytest.raises(TypeError, match="expected a qbe.Query, found Paper; make one with qbe.Query"):
+    with pytest.raises(TypeError, match=r"expected a qbe.Query, found Paper; make one with qbe.Query"):
         pipeline.search(index.paper("s001"))
     with pytest.raises(TypeError, match=r"expected an int as `k`, found '3' \(str\)"):
         pipeline.search(Query(index.paper("s001")), "3")

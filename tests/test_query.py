@@ -96,7 +96,7 @@ def test_what_is_no_query():
         Aspect(P, weight="1")
     with pytest.raises(TypeError, match=r"expected qbe.Aspect objects, found "):
         Query.of(P)
-    with pytest.raises(TypeError, match="tuple of qbe.Sentence, found str"):
+    with pytest.raises(TypeError, match=r"tuple of qbe.Sentence, found str"):
         Paper("x", "t", "text")
 
 

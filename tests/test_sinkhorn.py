@@ -57,9 +57,7 @@ def cost(plan: np.ndarray, costs: np.ndarray) -> float:
 
 def test_plans_cost_what_pot_says(problems, plans):
     for (costs, rows, columns), plan in zip(problems, plans, strict=True):
-        peer = ot.sinkhorn(
-            rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False
-        )
+        peer = ot.sinkhorn(rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False)
         assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
 
 

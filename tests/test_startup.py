@@ -212,12 +212,13 @@ def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
 
 
 def test_choices_of_search_are_those_of_its_modules():
+    from qbe.search.matching import MATCHES
+    from qbe.search.searcher import FIRST_STAGES
+
     from qbe.models.reranker_files import RERANKER_PRECISIONS
     from qbe.rerank.vector_matching import MATCHINGS
     from qbe.search.bm25 import QUERY_FORMS
     from qbe.search.fusion import FUSIONS
-    from qbe.search.matching import MATCHES
-    from qbe.search.searcher import FIRST_STAGES
     from qbe.tag.tagging import FACETS
     from qbe.types import Facet
 

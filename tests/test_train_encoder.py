@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from qbe.search.searcher import Searcher
 from safetensors.torch import load_file
 from support import killed_encoder_fit
 from support.cocitations import (
@@ -38,7 +39,6 @@ from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
 from qbe.query import Query
 from qbe.rerank.entropic_transport import entropic_transport
-from qbe.search.searcher import Searcher
 from qbe.train.__main__ import main, parser
 from qbe.train.encoder import loss as encoder_loss
 from qbe.train.encoder import recipe as encoder_recipe
