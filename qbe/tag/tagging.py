@@ -71,8 +71,8 @@ def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
     if not tagger.supports(encoder):
         raise ModelError(
             f"expected the encoder {trunk['name']} with weights {trunk['weights_sha256'][:12]} for the "
-            f"tagger {tagger.metadata.name}, found {encoder.files.metadata.weights_sha256[:12]}; give another "
-            "tagger"
+            f"tagger {tagger.metadata.name}, found {encoder.files.metadata.weights_sha256[:12]}; give "
+            "another tagger"
         )
     return encoder
 
