@@ -192,7 +192,9 @@ def test_title_sep_abstract_against_transformers(specter2, original, papers, nam
     encoder_format = PUBLISHED[name].encoder_format
     files = replace(
         specter2,
-        card=replace(specter2.metadata, encoder_format=encoder_format, max_tokens=encoder_format.max_tokens),
+        metadata=replace(
+            specter2.metadata, encoder_format=encoder_format, max_tokens=encoder_format.max_tokens
+        ),
     )
     encoder = Encoder(files)
     long = Paper(
