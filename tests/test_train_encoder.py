@@ -556,7 +556,7 @@ def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files
         "tokenizer.json",
     }
     assert names(files / "work") == work
-    card = resolve_encoder(str(trained)).card
+    card = resolve_encoder(str(trained)).metadata
     assert card.weights_sha256 == sha256(trained / "model.safetensors")
     assert card.encoder_format == EncoderFormat(layout="title-sep-abstract", similarity="l2")
     assert (trained / "tokenizer.json").read_bytes() == (bert / "tokenizer.json").read_bytes()
@@ -587,7 +587,7 @@ def test_the_network_reads_as_the_library_does(trained):
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
         for count, pair in enumerate(planted_pairs(6, 9), 1)
     ]
-    reader = Reader(encoder.tokenizer, 128, encoder.files.card.encoder_format.layout)
+    reader = Reader(encoder.tokenizer, 128, encoder.files.metadata.encoder_format.layout)
     with torch.no_grad():
         found = EncoderNetwork(trained).eval()([reader.window(paper) for paper in papers])
     assert found.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]

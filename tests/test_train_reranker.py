@@ -520,7 +520,7 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
         found = resolve_reranker(str(each), precision)
         found.verify()
-        assert found.card.max_tokens == TINY.max_tokens
+        assert found.metadata.max_tokens == TINY.max_tokens
     sizes = [(each / TRUNK).stat().st_size for each in (folder, folder / "fp32")]
     assert sizes[0] < 0.5 * sizes[1]
 

@@ -22,11 +22,11 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
     assert manifest.dense is not None
     built = manifest.dense["encoder"]
     files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
-    if files.card.weights_sha256 != built["weights_sha256"]:
+    if files.metadata.weights_sha256 != built["weights_sha256"]:
         raise EncoderMismatchError(
             f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
-            f"found {files.card.name} ({files.card.weights_sha256[:12]}); give the encoder it was built "
-            "with as --encoder, or build the index again"
+            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was "
+            "built with as --encoder, or build the index again"
         )
     reading, found = ({key: one.get(key) for key in READING} for one in (built, files.identity))
     if found != reading:

@@ -34,8 +34,8 @@ class BuildTagger:
         if self._wanted is not None and self._wanted != tagger.identity:
             raise IndexBuildError(
                 f"expected the tagger {self._wanted['name']} ({self._wanted['sha256'][:12]}) that labelled "
-                f"the index's papers, found {tagger.card.name} ({tagger.identity['sha256'][:12]}); give that "
-                "one as --tagger, or build the index again"
+                f"the index's papers, found {tagger.metadata.name} ({tagger.identity['sha256'][:12]}); give "
+                "that one as --tagger, or build the index again"
             )
         return tagger
 

@@ -214,6 +214,6 @@ def publish(
 
 def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
     """Mean Spearman of the exported models on dev, by facet, in the pass that a search would use."""
-    limit = files.card.max_tokens
+    limit = files.metadata.max_tokens
     reranker = FacetCrossEncoder(files, threads, limit, limit)
     return [sum(values.values()) / len(values) for values in agreement(reranker, data.papers, data.dev)]

@@ -38,8 +38,8 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
     which the tagger loses more than ``MOST_LOST`` points of micro-F1 on dev.
     """
     labelled = read_csabstruct(csabstruct)
-    card, encoder = resolve_tagger(str(folder)).card, Encoder.open(name, threads=threads)
-    trunk = {"name": encoder.files.card.name, "weights_sha256": encoder.files.card.weights_sha256}
+    card, encoder = resolve_tagger(str(folder)).metadata, Encoder.open(name, threads=threads)
+    trunk = {"name": encoder.files.metadata.name, "weights_sha256": encoder.files.metadata.weights_sha256}
     others = [other for other in card.also_reads if other["name"] != trunk["name"]]
     wider = dataclasses.replace(card, also_reads=[*others, trunk])
     own, tagger = Encoder.open(card.trunk["name"], threads=threads), Tagger(TaggerFiles(folder, wider))

@@ -104,8 +104,8 @@ def publish(
             name=DEFAULT_TAGGER,
             labels=LABELS,
             trunk={
-                "name": data.encoder.files.card.name,
-                "weights_sha256": data.encoder.files.card.weights_sha256,
+                "name": data.encoder.files.metadata.name,
+                "weights_sha256": data.encoder.files.metadata.weights_sha256,
             },
             layers=recipe.layers,
             begin=chain.begin.tolist(),
