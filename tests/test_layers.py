@@ -11,14 +11,15 @@ import qbe
 
 ROOT = Path(qbe.__file__).parent
 
-BASE = {"types", "query", "errors", "files", "parallel"}
+BASE = {"types", "query", "errors", "files", "parallel", "resume"}
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "query": {"types", "errors"},
     "parallel": set(),
     "files": {"errors"},
-    "_jvm": {"errors"},
+    "resume": {"errors", "files"},
+    "_jvm": {"errors", "parallel"},
     "_cli": {"errors", "files", "parallel"},
     "trec": BASE,
     "corpus": {"types", "errors", "files"},

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     from qbe.trec import read_pools
 
     pools = read_pools(options.pool) if options.pool else None
-    opened = Index(options.index, options.encoder, threads, tagger=options.tagger, nprobe=options.nprobe)
+    opened = Index(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads)
     with opened as index:
         asked = _asked(options, index)
         settle_topics(options, asked)

@@ -9,6 +9,7 @@ from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.lucene import contents
+from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search.lucene import LuceneSearch
 from qbe.types import Hit, Pools
@@ -34,7 +35,7 @@ class BM25Searcher:
     def __init__(self, index: Index, form: str = "title+facet") -> None:
         """``form`` is one of QUERY_FORMS."""
         self._form = form
-        self._threads = index.threads
+        self._workers = Workers(index.threads)
         self._lucene = LuceneSearch(index.lucene)
 
     def search(
@@ -54,4 +55,4 @@ class BM25Searcher:
         def search(asked: tuple[Query, Sequence[str] | None]) -> list[Hit]:
             return self.search(asked[0], hits, asked[1], explain=explain)
 
-        return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._threads)
+        return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)

@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 from qbe.encode.selection import selected_positions
 from qbe.errors import UsageError
 from qbe.index.dense.compare import COMPARISONS
+from qbe.index.dense.scoring import MATCHES, Floats, Ints, best_per_paper, restrict
 from qbe.index.index import Index
 from qbe.parallel import ordered_map
 from qbe.query import Query
-from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
 from qbe.types import Facet, Hit, Match, Pools
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors
-
-MOST_POSITIONS = 1 << 24
-"""Positions that FAISS brings in one call, at 12 bytes each, unless a single query needs more."""
 
 
 class QueryVectors:
@@ -40,13 +37,14 @@ class QueryVectors:
 class DenseSearcher:
     """Ranks papers by how well their sentences match those of the query."""
 
-    def __init__(self, index: Index, match: str = "mean-max") -> None:
+    def __init__(self, index: Index, match: str = "mean-max", nprobe: int | None = None) -> None:
         """``match`` is one of MATCHES; raises UsageError for another, IndexFormatError without vectors."""
         if match not in MATCHES:
             raise UsageError(f"expected a match of {', '.join(MATCHES)}, found {match!r}")
         self._index = index
         self._match = MATCHES[match]
         self._compare = COMPARISONS[index.similarity]
+        self._nprobe = nprobe
         self._kept: dict[int, tuple[Query, QueryVectors]] = {}
 
     def vectors(self, query: Query) -> QueryVectors:
@@ -108,14 +106,7 @@ class DenseSearcher:
 
         FAISS is asked once for all queries, as far as their answers are to be had at a time.
         """
-        neighbours = self._index.neighbours
-        count = max(neighbours.depth, 2 * papers)
-        most = max(1, MOST_POSITIONS // min(count, len(self._index.sentence_vectors)))
-        for asked in _groups([own.sentences for own in vectors], most):
-            nearest = neighbours.nearest(np.concatenate(asked), count)
-            for own in np.split(nearest, np.cumsum([len(one) for one in asked])[:-1]):
-                sentences = np.unique(own[own >= 0])
-                yield np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
+        return self._index.candidate_source(self._nprobe).nearest([own.sentences for own in vectors], papers)
 
     def scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
         """Exact scores (papers,) of papers given by row, over all their sentences."""
@@ -130,8 +121,8 @@ class DenseSearcher:
         """
         if not len(rows):
             return [np.zeros(0, np.float32) for _ in facets]
-        candidates = gather(rows, self._index.layout.starts)
-        products = self._compare(vectors.sentences, self._index.sentence_vectors[candidates.rows])
+        candidates = self._index.vector_store.gather(rows)
+        products = self._compare(vectors.sentences, candidates.vectors)
         scores = []
         for facet in facets:
             counted = products
@@ -161,18 +152,6 @@ class DenseSearcher:
             ]
             found.append(tuple(sorted(pairs, key=lambda pair: -pair.score)))
         return found
-
-
-def _groups(arrays: Sequence[Floats], most: int) -> Iterator[list[Floats]]:
-    """Consecutive arrays, as many at a time as have ``most`` rows together, and at least one."""
-    group: list[Floats] = []
-    for array in arrays:
-        if group and sum(map(len, group)) + len(array) > most:
-            yield group
-            group = []
-        group.append(array)
-    if group:
-        yield group
 
 
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], hits: int) -> list[Hit]:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
+from qbe.index.dense.scoring import Ints
 from qbe.index.index import Index
 from qbe.parallel import ordered_map
 from qbe.query import Query
 from qbe.search.bm25 import BM25Searcher
 from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
 from qbe.search.fusion import EQUAL_WEIGHTS, FUSIONS
-from qbe.search.matching import Ints
 from qbe.types import Hit, Pools
 
 Floats = NDArray[np.float64]

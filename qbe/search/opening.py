@@ -30,6 +30,7 @@ def open_searcher(options: argparse.Namespace, index: Index) -> Searcher:
         fusion=options.fusion,
         weights=weights,
         depth=options.depth,
+        nprobe=options.nprobe,
     )
 
 
@@ -46,7 +47,7 @@ def open_second_stage(options: argparse.Namespace, index: Index, threads: int) -
         return _cross_encoder(options, threads)
     from qbe.rerank.vector_matching import VectorMatching
 
-    index.sentence_vectors  # noqa: B018  (raises where there are none)
+    index.require_vectors()
     given = _given(options, {"temperature": "temperature", "regularization": "regularization"})
     return VectorMatching(
         name,

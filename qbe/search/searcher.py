@@ -36,6 +36,7 @@ class Searcher(AnySearcher):
         fusion: str = "weighted",
         weights: Mapping[str, float] = EQUAL_WEIGHTS,
         depth: int = 1000,
+        nprobe: int | None = None,
     ) -> None:
         """Open a first stage: ``bm25``, ``dense`` or ``fused``; the options belong to its parts.
 
@@ -43,7 +44,7 @@ class Searcher(AnySearcher):
         without what the stage needs.
         """
         self._index = index
-        self._dense = _open_dense(index, first_stage, match)
+        self._dense = _open_dense(index, first_stage, match, nprobe)
         self._stage = _open(index, first_stage, self._dense, bm25_query, fusion, weights, depth)
 
     def batch_search(
@@ -118,7 +119,7 @@ def checked_pools(queries: Sequence[Query], pools: Pools | None) -> Pools:
     return pools
 
 
-def _open_dense(index: Index, first_stage: str, match: str) -> DenseSearcher | None:
+def _open_dense(index: Index, first_stage: str, match: str, nprobe: int | None) -> DenseSearcher | None:
     """The searcher of the index's vectors; None where it has none, which only bm25 can do without.
 
     An index without the vectors that a stage needs is refused here, before the virtual machine starts.
@@ -129,9 +130,7 @@ def _open_dense(index: Index, first_stage: str, match: str) -> DenseSearcher | N
         return None
     from qbe.search.dense import DenseSearcher
 
-    dense = DenseSearcher(index, match)
-    index.sentence_vectors  # noqa: B018  (raises where there are none)
-    return dense
+    return DenseSearcher(index, match, nprobe)
 
 
 def _open(
