@@ -135,8 +135,8 @@ def write_synthetic(
     timings: Timings,
 ) -> None:
     """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
-    from qbe.index.dense.ann import settled_stored
-    from qbe.index.dense.candidates import write_candidates
+    from qbe.index.dense.ann import resolve_stored
+    from qbe.index.dense.faiss_index import write_faiss_index
     from qbe.index.dense.stored import vector_file
     from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
@@ -146,10 +146,12 @@ def write_synthetic(
     folder.mkdir(parents=True)
     with timings.stage("papers"):
         counts = write_papers(folder, papers_of(source, papers, seed))
-    stored = settled_stored("auto", counts.sentences)
+    stored = resolve_stored("auto", counts.sentences)
     with timings.stage("vectors"):
         noise = differences(source.sentence_vectors, source.layout.starts, np.random.default_rng(seed))
-        real, whole = (np.asarray(one).astype(np.float32) for one in source._vectors)
+        real, whole = (
+            np.asarray(each).astype(np.float32) for each in (source.sentence_vectors, source.whole_vectors)
+        )
         shapes = (counts.sentences, real.shape[1]), (papers, real.shape[1])
         with (
             vector_file(folder, SENTENCES, shapes[0], stored, source.similarity) as add_sentences,
@@ -162,7 +164,7 @@ def write_synthetic(
         del real, whole
     with timings.stage("faiss"):
         vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
-        made = write_candidates(folder, vectors, layout, source.similarity, ann, threads)
+        made = write_faiss_index(folder, vectors, layout, source.similarity, ann, threads)
     with timings.stage("files"):
         files = describe_files(folder)
         dense = {**(source.manifest.dense or {}), "stored": stored, "ann": made}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_jsonl
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents
@@ -28,7 +28,7 @@ class Collection:
     """An index of ours, the same texts for Pyserini, and queries, each with its form."""
 
     def __init__(self, folder: Path, corpus: Path, topics: Path, forms: Sequence[str]) -> None:
-        build_index(folder / "index", BuildSettings((str(corpus),), dense=False))
+        build(folder / "index", [str(corpus)], BuildSettings(dense=False))
         self.index = Index(folder / "index")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in read_topics(topics)]
         queries = [query for query in queries if query.paper.positions(query.facet)]
@@ -123,7 +123,7 @@ def three(tmp_path_factory) -> Index:
         {"paper_id": "d3", "title": "", "abstract": ["Fish.", "Bird bird!"]},
     ]
     (folder / "three.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    build_index(folder / "index", BuildSettings((str(folder / "three.jsonl"),), dense=False))
+    build(folder / "index", [str(folder / "three.jsonl")], BuildSettings(dense=False))
     return Index(folder / "index")
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from qbe import _jvm
 from qbe.errors import OutputError, RunError, UsageError
+from qbe.index.dense import faiss_candidates
 from qbe.index.index import Index
+from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search import batch, dense
+from qbe.search import batch
 from qbe.search.searcher import Searcher
 from qbe.search.unfinished import block_file
 from qbe.trec import read_topics
@@ -209,9 +211,9 @@ def test_faiss_may_be_asked_in_several_calls(tiny_index, monkeypatch):
     with Index(tiny_index) as index:
         queries = [Query(index.paper(paper_id)) for paper_id in index.papers.ids[:12]]
         searcher, calls = Searcher(index, "dense"), []
-        nearest = index.neighbours.nearest
+        nearest = index.candidate_source().sentences.nearest
         monkeypatch.setattr(
-            index.neighbours,
+            index.candidate_source().sentences,
             "nearest",
             lambda asked, count: calls.append(len(asked)) or nearest(asked, count),
         )
@@ -219,7 +221,7 @@ def test_faiss_may_be_asked_in_several_calls(tiny_index, monkeypatch):
         rows = [len(query.paper.sentences) for query in queries]
         assert calls == [sum(rows)]
         del calls[:]
-        monkeypatch.setattr(dense, "MOST_POSITIONS", 20 * len(index.sentence_vectors))
+        monkeypatch.setattr(faiss_candidates, "MOST_POSITIONS", 20 * len(index.sentence_vectors))
         assert searcher.batch_search(queries, 5) == expected
         assert sum(calls) == sum(rows)
         assert 3 <= len(calls) < 12
@@ -230,7 +232,7 @@ def test_java_works_in_several_threads_at_a_time():
     """Two threads that wait for each other in Java get on only if neither holds the interpreter's lock."""
     wait = getattr(_jvm.java_class("java.util.concurrent.CyclicBarrier")(2), "await")
     seconds = _jvm.java_class("java.util.concurrent.TimeUnit").SECONDS
-    assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), 2)) == [0, 0, 1, 1]
+    assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), Workers(2))) == [0, 0, 1, 1]
 
 
 def test_results_of_threads_are_in_order_and_errors_stop_them():
@@ -238,8 +240,8 @@ def test_results_of_threads_are_in_order_and_errors_stop_them():
         time.sleep(0.002 * (number % 3))
         return number * number
 
-    assert _jvm.map_in_threads(square, range(20), 3) == [number**2 for number in range(20)]
-    assert _jvm.map_in_threads(square, [], 3) == []
+    assert _jvm.map_in_threads(square, range(20), Workers(3)) == [number**2 for number in range(20)]
+    assert _jvm.map_in_threads(square, [], Workers(3)) == []
     seen, failed = [], threading.Event()
 
     def fail(number: int) -> None:
@@ -252,7 +254,7 @@ def test_results_of_threads_are_in_order_and_errors_stop_them():
             time.sleep(0.05)
 
     with pytest.raises(ValueError, match="three"):
-        _jvm.map_in_threads(fail, range(1000), 2)
+        _jvm.map_in_threads(fail, range(1000), Workers(2))
     assert len(seen) < 100
 
 

@@ -149,11 +149,11 @@ def test_reranking_needs_no_pytorch(tiny_index, tiny_cross_encoder):
 
 def test_choices_of_search_are_those_of_its_modules():
     """They are written out in the command line, which may not load the modules for its help."""
+    from qbe.index.dense.scoring import MATCHES
     from qbe.models.reranker_files import RERANKER_PRECISIONS
     from qbe.rerank.vector_matching import MATCHINGS
     from qbe.search.bm25 import QUERY_FORMS
     from qbe.search.fusion import FUSIONS
-    from qbe.search.matching import MATCHES
     from qbe.search.options import parser
     from qbe.search.searcher import FIRST_STAGES
     from qbe.tag.tagging import FACETS

@@ -67,7 +67,7 @@ class LuceneSearch:
         if self._share:
             return self._alive(query, min(hits, self._live))
         adjusted = self._ties.rerank(self._top(query, hits), None)
-        return list(zip(adjusted.paper_ids, adjusted.scores, strict=True))
+        return list(zip(adjusted.docids, adjusted.scores, strict=True))
 
     def _top(self, query: Any, hits: int) -> Any:
         return self._documents.fromTopDocs(
@@ -79,7 +79,7 @@ class LuceneSearch:
         wanted = int(hits * (1 + self._share)) + _SPARE
         while True:
             found = self._top(query, wanted)
-            ids, scores = list(found.paper_ids), list(found.scores)
+            ids, scores = list(found.docids), list(found.scores)
             segments = np.searchsorted(self._begins, list(found.lucene_docids), side="right").tolist()
             pairs = enumerate(zip(ids, segments, strict=True))
             live = [place for place, (paper_id, segment) in pairs if paper_id not in self._dead[segment]][
