@@ -84,7 +84,7 @@ def test_merged_parts_are_the_whole(tmp_path, settings, whole, count):
     """To the last byte; the seventh of seven parts is empty."""
     folders = built(tmp_path / "parts", settings, count)
     before = contents(tmp_path / "parts")
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings)
+    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
     with Index(whole) as index:
         assert replace(manifest, qbe_version="") == replace(index.manifest, qbe_version="")
     assert contents(tmp_path / "index") == contents(whole)
@@ -123,11 +123,11 @@ def test_the_command_line_builds_a_part(tmp_path, settings, halves, capsys):
     main(arguments)
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'part'}: 56 papers (0 with facet labels, 56 ")
     assert contents(tmp_path / "part").keys() == contents(halves[1]).keys()
-    with pytest.raises(IndexBuildError, match=r"is a part already; .* replace it with --overwrite"):
+    with pytest.raises(IndexBuildError, match=r"is a part already; .* replace it with `overwrite`"):
         main(arguments)
     main([*arguments, "--resume"])  # it had ended
     main([*arguments, "--overwrite"])
-    merge_parts(tmp_path / "index", PartsSource([tmp_path / "part", halves[0]]), settings)
+    merge_parts(tmp_path / "index", PartsSource([tmp_path / "part", halves[0]]), settings.settings)
 
 
 def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
@@ -165,18 +165,18 @@ def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(where, stage, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            merge_parts(tmp_path / "index", PartsSource(halves), settings)
+            merge_parts(tmp_path / "index", PartsSource(halves), settings.settings)
     assert not (tmp_path / "index").exists()
     with pytest.raises(IndexBuildError, match=r"holds an unfinished build"):
-        merge_parts(tmp_path / "index", PartsSource(halves), settings)
-    merge_parts(tmp_path / "index", PartsSource(halves[::-1]), settings, resume=True)
+        merge_parts(tmp_path / "index", PartsSource(halves), settings.settings)
+    merge_parts(tmp_path / "index", PartsSource(halves[::-1]), settings.settings, resume=True)
     assert contents(tmp_path / "index") == contents(whole)
-    again = merge_parts(tmp_path / "index", PartsSource(halves), settings, resume=True)  # it had ended
+    again = merge_parts(tmp_path / "index", PartsSource(halves), settings.settings, resume=True)
     assert again == Index(tmp_path / "index").manifest
 
 
 def test_parts_must_be_all_and_each_once(halves, tmp_path, settings):
-    with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 2/2 nowhere; check --merge"):
+    with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 2/2 nowhere; check `folders`"):
         PartsSource(halves[:1])
     with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 1/2 more than once"):
         PartsSource([*halves, halves[0]])
@@ -207,16 +207,16 @@ def test_settings_and_taggers_of_parts_must_agree(halves, tmp_path, settings):
     tagger = {"name": "another", "sha256": "1" * 64, "trunk": "2" * 64}
     other = changed(halves[1], tmp_path / "tagged", tagger=tagger)
     with pytest.raises(
-        IndexBuildError, match=r"was tagged by another \(111111111111\), found .* as --tagger"
+        IndexBuildError, match=r"was tagged by another \(111111111111\), found .* as `tagger`"
     ):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], other]), settings)
+        merge_parts(tmp_path / "index", PartsSource([halves[0], other]), settings.settings)
     assert not (tmp_path / "index").exists()
 
 
 def test_parts_of_another_encoder_are_refused(halves, tmp_path, settings):
     other = [changed(part, tmp_path, encoder={"name": "x", "weights_sha256": "3" * 64}) for part in halves]
     with pytest.raises(EncoderMismatchError, match=r"encoded by x \(333333333333\), found tiny-bert \("):
-        merge_parts(tmp_path / "index", PartsSource(other), settings)
+        merge_parts(tmp_path / "index", PartsSource(other), settings.settings)
 
 
 def test_damaged_parts_are_refused(halves, tmp_path, settings):
@@ -224,16 +224,16 @@ def test_damaged_parts_are_refused(halves, tmp_path, settings):
     shard = copy / "shards" / "0000000072.npy"
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     with pytest.raises(IndexFormatError, match=r"0000000072.npy: expected SHA-256 .*, found another; build"):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings)
+        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings.settings)
     shard.unlink()
     with pytest.raises(IndexFormatError, match=r"0000000072.npy: .*, found no file; build the part again"):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings)
+        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings.settings)
     card = copy / "part.json"
     card.write_text(card.read_text().replace('"papers": 56', '"papers": 57'))
     with pytest.raises(IndexFormatError, match=r"part.json: expected the digest .*, found another"):
         PartsSource([halves[0], copy])
     card.write_text('{"format": 9}')
-    with pytest.raises(IndexFormatError, match=r"expected the card of a part, found .*format 9"):
+    with pytest.raises(IndexFormatError, match=r"expected the metadata of a part, found .*format 9"):
         PartsSource([halves[0], copy])
     with pytest.raises(
         IndexFormatError, match=r"expected a part of an index with a part.json, found No such"

@@ -214,6 +214,6 @@ def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path
     folders = [tmp_path / "part1", tmp_path / "part2"]
     for number, folder in enumerate(folders, start=1):
         build_part_job(folder, settings, BuildShard(number, 2))
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings)
+    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
     assert kinds(tmp_path / "index") == [LARGE]
     assert replace(manifest, qbe_version="") == replace(read_manifest(whole), qbe_version="")

@@ -113,7 +113,7 @@ def test_what_cannot_be_reached_is_told_and_the_best_is_taken(index, vectors, mo
 
     monkeypatch.setattr(tuning, "MIN_CANDIDATES", (1, 2))
     with caplog.at_level(logging.INFO, logger="qbe"):
-        tuned = tune(vectors, index.layout, "cosine", AnnSettings("ivf-sq", tune_recall=1.0), 1)
+        tuned = tune(vectors, index.layout, "cosine", AnnSettings("ivf-sq", tune_recall=1.0))
     assert "expected the best 20 papers of exhaustive search for 1 of places, found 0." in caplog.text
     best = max(tuned.trials, key=lambda trial: trial.same)
     assert tuned.params.min_candidates == best.min_candidates == 2

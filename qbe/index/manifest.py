@@ -39,8 +39,8 @@ class Manifest:
     encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
     the parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.AnnParams`, with the trials of a tuned
     one); ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences
-    have each label, and how many predicted papers lack each facet. ``files`` gives the size of every file, and
-    its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
+    have each label, and how many predicted papers lack each facet. ``files`` gives the size of every file,
+    and its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
     corpus, postings and vectors: two builds of one corpus with the same settings agree in it.
     """
 
