@@ -17,6 +17,7 @@ import torch
 from qbe.search.searcher import Searcher
 from safetensors.torch import load_file
 from support import killed_encoder_fit
+from support.builds import Job, build_job
 from support.cocitations import (
     SENTENCES,
     planted,
@@ -32,8 +33,6 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.files import sha256
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
@@ -598,8 +597,8 @@ def test_the_network_reads_as_the_library_does(trained):
 
 
 def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
-    settings = BuildSettings((str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained))
-    manifest = build_index(tmp_path / "index", settings)
+    settings = Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained))
+    manifest = build_job(tmp_path / "index", settings)
     assert manifest.corpus["papers"] == 128
     with Index(tmp_path / "index") as index:
         hits = Searcher(index, first_stage="dense").search(Query(index.paper("s036")), hits=5)
