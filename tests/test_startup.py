@@ -169,8 +169,8 @@ def test_choices_of_search_are_those_of_its_modules():
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
-    from qbe.index.__main__ import parser
     from qbe.index.dense.ann import AUTO, AUTO_SENTENCES, KINDS, STORED
+    from qbe.index.options import parser
 
     actions = {action.dest: action for action in parser()._actions}
     assert actions["ann"].choices == (AUTO, *KINDS)
