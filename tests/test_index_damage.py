@@ -66,7 +66,9 @@ def test_overwritten_bytes_are_told_when_they_are_read(copy, name, stage):
 
 def test_a_folder_that_is_no_index(tmp_path, copy):
     for folder in (tmp_path, tmp_path / "absent", copy / "papers.jsonl"):
-        with pytest.raises(IndexFormatError, match=r"expected an index with .* python -m qbe\.index"):
+        with pytest.raises(
+            IndexFormatError, match=r"expected an index with .* check `folder`, or build one with: qbe index"
+        ):
             Index(folder)
 
 

@@ -207,7 +207,7 @@ def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
 def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("vectors begun", output, settings)
-    with pytest.raises(IndexBuildError, match=r"unfinished build .* `resume`, or discard it"):
+    with pytest.raises(IndexBuildError, match=r"unfinished build.* `resume`, or discard it"):
         build_job(output, settings)
     other = replace(settings, precision="fp32")
     with pytest.raises(IndexBuildError, match="found other settings, encoder; repeat the command as it was"):

@@ -88,7 +88,7 @@ def expected(query: Query, encoded, reduce) -> dict[str, float]:
     return {name: score for name, score in scores.items() if name not in (query.paper.paper_id, "outside")}
 
 
-@pytest.mark.parametrize(("match", "reduce"), [("mean-max", np.mean), ("max", np.min)])
+@pytest.mark.parametrize(("match", "reduce"), [("mean-max", np.mean), ("single-match", np.min)])
 def test_dense_search_is_by_distance(index, encoded, queries, match, reduce):
     for query in queries:
         scores = expected(query, encoded, reduce)

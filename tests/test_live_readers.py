@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_the_index_as_it_was(index, papers, tmp_path, request
     limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *map(str, command)]
     done = subprocess.run(limited, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, "")
-    assert len([line for line in done.stderr.splitlines() if line.startswith("qbe.index: ")]) == 1, (
+    assert len([line for line in done.stderr.splitlines() if line.startswith("qbe index: ")]) == 1, (
         done.stderr
     )
     assert "File too large" in done.stderr
