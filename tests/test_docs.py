@@ -26,7 +26,7 @@ TEXTS = [README, *DOCS]
 LINKING = [*TEXTS, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
 CLI = ROOT / "docs" / "cli.md"
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
 def name_of(path: Path) -> str:
