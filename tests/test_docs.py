@@ -1,6 +1,6 @@
 """The documentation: its examples run, its links are sound, and it names every option and public name.
 
-Blocks of ``bash`` and ``python`` are run in their order, in one folder per document. Blocks of ``console`` are
+Blocks of ``bash`` and ``python`` are run in order, in one folder per document. Blocks of ``console`` are
 not run, except for searches whose output is shown: it is compared.
 """
 
