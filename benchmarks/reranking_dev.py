@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from qbe.search.searcher import FIRST_STAGES, Searcher
 from scipy.stats import spearmanr
 
 from qbe.evaluate.csfcube import ndcg_percent
@@ -28,7 +29,6 @@ from qbe.models.reranker_files import resolve_reranker
 from qbe.query import Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.search.fusion import z_normalize
-from qbe.search.searcher import FIRST_STAGES, Searcher
 from qbe.train.graded_pairs import read_graded_pairs
 from qbe.types import Facet
 

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from qbe.search.searcher import Searcher
 
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.index import Index
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 from qbe.types import Paper, Sentence
 
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))

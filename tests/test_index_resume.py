@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 
@@ -19,7 +20,6 @@ from qbe.index.building import shards
 from qbe.index.building.unfinished import STATE
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 SCRIPT = Path(__file__).parent / "support" / "killed_build.py"
 

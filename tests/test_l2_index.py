@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 
 from qbe.encode.encoder import Encoder
@@ -18,7 +19,6 @@ from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.search.dense import DenseSearcher, QueryVectors
-from qbe.search.searcher import Searcher
 from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))

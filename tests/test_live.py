@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings, raw_corpus
 from support.tiny_tagger import write_tagger
@@ -24,7 +25,6 @@ from qbe.index.live.writer import Written
 from qbe.index.segments.commit import COMMIT
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 from qbe.types import Facet, Paper, Sentence
 
 

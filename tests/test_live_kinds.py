@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job, build_part_job
 from support.live import POOL, QUERIES, corpus
 
@@ -24,7 +25,6 @@ from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.faiss import FaissSegments
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 LARGE, SMALL = ("int8", "ivf-pq"), ("float16", "flat")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.live import corpus, files
 
@@ -25,7 +26,6 @@ from qbe.index.live.compaction import compact
 from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.builds import build_job
 from support.papers import Papers
 from support.searching import first_stage
 
@@ -15,6 +14,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.opening import build_index
 from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
 from qbe.search.explain import describe, explain_query
@@ -50,10 +50,8 @@ def raw(tmp_path_factory) -> Path:
 
 
 def build(raw: Path, tiny_encoder: Path, tiny_tagger: Path, name: str, **options: object) -> Path:
-    settings = BuildSettings(
-        (str(raw / "corpus.jsonl"),), encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options
-    )
-    build_job(raw / name, settings)
+    settings = BuildSettings(encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options)
+    build_index(raw / name, str(raw / "corpus.jsonl"), settings).close()
     return raw / name
 
 
