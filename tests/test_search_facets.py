@@ -162,7 +162,7 @@ def test_papers_without_labels_are_tagged_and_labels_are_kept(index, papers, tag
     assert stored.predicted
     assert index.label_facets(stored, "given") is index.label_facets(stored, "predicted") is stored
     assert [s.facet for s in stored.sentences] == [s.facet for s in tag(given).sentences]
-    with pytest.raises(UsageError, match="expected facets given or predicted, found 'own'"):
+    with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'own'"):
         index.label_facets(bare, "own")
 
 
