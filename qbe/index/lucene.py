@@ -83,9 +83,9 @@ def write_lucene_index(
     return {"version": _jvm.lucene_version(), **settings, **statistics}
 
 
-def _unfinished(folder: Path, count: int, found: str) -> IndexBuildError:
+def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
     return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {found}; check the "
+        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result}; check the "
         "disk's free space and build again"
     )
 
