@@ -1,4 +1,4 @@
-"""Graded pairs: their files, what is refused, and the pairs that ship."""
+"""Graded pairs: their files, errors, and the pairs of the repository."""
 
 from pathlib import Path
 
@@ -6,7 +6,14 @@ import pytest
 from support.tiny_reranker import graded_lists, write_lists
 
 from qbe.errors import CorpusError
-from qbe.train.graded_pairs import MORE_PAIRS, GradedPair, papers_of, read_graded_pairs, without
+from qbe.train.graded_pairs import (
+    PAIRS_FOLDER,
+    GradedPair,
+    pair_files,
+    papers_of,
+    read_graded_pairs,
+    without,
+)
 
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
 
@@ -76,8 +83,8 @@ def test_leaving_papers_out():
     assert papers_of(lists, {"q9": [c]}) == {"q1", "q2", "q3", "q9", "a", "b", "c"}
 
 
-def test_the_pairs_that_ship():
-    parts = list(map(read_graded_pairs, MORE_PAIRS))
+def test_the_pairs_of_the_repository():
+    parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
     assert list(map(len, parts)) == [640, 264, 1700, 960, 960]
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     pairs = [(query, pair.paper_id) for query, found in lists.items() for pair in found]
@@ -87,8 +94,8 @@ def test_the_pairs_that_ship():
     assert not any(query == candidate for query, candidate in pairs)
 
 
-def test_the_pairs_that_ship_keep_clear_of_those_they_extend(qbe_data):
-    parts = list(map(read_graded_pairs, MORE_PAIRS))
+def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend(qbe_data):
+    parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     train, dev = (
         read_graded_pairs(qbe_data / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev")
@@ -96,7 +103,7 @@ def test_the_pairs_that_ship_keep_clear_of_those_they_extend(qbe_data):
     assert (len(train), len(dev)) == (442, 46)
     assert not lists.keys() & (train.keys() | dev.keys())
     assert not papers_of(lists) & dev.keys()
-    dev_2 = read_graded_pairs(MORE_PAIRS[0].with_name("dev-2.tsv"))
+    dev_2 = read_graded_pairs(PAIRS_FOLDER / "dev-2.tsv")
     assert {len(pairs) for pairs in dev_2.values()} == {60}
     assert len(dev_2) == 48
     assert not dev_2.keys() & (lists.keys() | train.keys() | dev.keys())

@@ -65,9 +65,9 @@ def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
 def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
     before = (folder / TAGGER_CARD).read_text()
-    with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another --enc"):
+    with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another `enc"):
         admit(folder, "facet-encoder", csabstruct, 1)
-    monkeypatch.setattr(tagger_measure, "MOST_LOST", -100)
+    monkeypatch.setattr(tagger_measure, "MAX_LOSS", -100)
     with pytest.raises(ModelError, match=r"expected a loss of at most -100 points.*found 0.00 on"):
         admit(folder, Tagger.open(str(folder)).card.trunk["name"], csabstruct, 1)
     assert (folder / TAGGER_CARD).read_text() == before

@@ -14,7 +14,7 @@ import torch
 from scipy.stats import spearmanr
 from support import killed_fit
 from support.killed_fit import EVERY, LISTS, SCHEDULE, small_fit
-from support.tiny_reranker import MAX_TOKENS, graded_lists, network, readings, stirred, write_lists
+from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized, write_lists
 from torch import Tensor
 from transformers import BertModel
 
@@ -29,22 +29,27 @@ from qbe.query import Query
 from qbe.rerank import late_interaction
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
-from qbe.train.__main__ import main, parser
+from qbe.train import options as train_options
+from qbe.train.__main__ import main
+from qbe.train.fitting import Checkpoints, lr_factor
 from qbe.train.graded_pairs import GradedPair, papers_of
-from qbe.train.pace import lr_factor
+from qbe.train.options import parser
+from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.fit import (
-    Papers,
-    Schedule,
-    correlation,
+    CandidateScorer,
+    GradedSplits,
     fit,
-    spearman,
-    thinned,
-    with_weights,
+    mean_spearman,
+    sample_unrelated,
 )
 from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.reading import Reading, collect, read
-from qbe.train.reranker.training import Recipe, Sources, train_rerankers
+from qbe.train.reranker.papers import collect_papers
+from qbe.train.reranker.recipe import Recipe, Schedule
+from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
+from qbe.train.reranker.training import Sources, Start, train_rerankers
+from qbe.train.weights import trainable, with_weights
+from qbe.train.work_folder import Folders, RunOptions
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -68,7 +73,7 @@ LONG = Paper(
 def test_reading_a_paper(tiny_reranker_weights):
     """[CLS] a title | one two three . | four . | five six . | [SEP], and no room for more."""
     tokenizer = PaperTokenizer(tiny_reranker_weights / TOKENIZER)
-    found = read(LONG, tokenizer, 14)
+    found = tokenize(LONG, tokenizer, 14)
     words = ["a title", "one two three.", "four.", "five six."]
     ids = [number for text in words for number in tokenizer.ids(text)]
     assert found.ids.tolist() == [tokenizer.special.cls, *ids, tokenizer.special.sep]
@@ -79,22 +84,19 @@ def test_reading_a_paper(tiny_reranker_weights):
     rows = [one, four, five, four, method, every, [1] * 13]
     np.testing.assert_allclose(found.pooling.numpy(), [np.divide(row, sum(row)) for row in rows], atol=1e-6)
     for number, row in enumerate((four, method, every)):
-        assert found.tokens_of(number).tolist() == [bool(value) for value in row]
+        assert found.facet_tokens(number).tolist() == [bool(value) for value in row]
 
 
 def test_papers_are_collected_with_their_facets_predicted(papers, sample):
     encoder, tagger = Encoder.open(), Tagger.open()
     wanted = {papers[3].paper_id, papers[0].paper_id}
-    found = collect(sample / "corpus.jsonl", wanted, encoder, tagger, 64)
+    found = collect_papers(sample / "corpus.jsonl", wanted, encoder, tagger)
     assert found.keys() == wanted
-    paper, reading = found[papers[3].paper_id]
+    paper = found[papers[3].paper_id]
     assert paper.predicted
     assert paper.abstract == papers[3].abstract
-    expected = read(paper, encoder.tokenizer, 64)
-    assert torch.equal(reading.pooling, expected.pooling)
-    assert torch.equal(reading.ids, expected.ids)
     with pytest.raises(CorpusError, match=r"found none of 2, such as absent; give the corpus that the pairs"):
-        collect(sample / "corpus.jsonl", {"s001", "nosuch", "absent"}, encoder, tagger, 64)
+        collect_papers(sample / "corpus.jsonl", {"s001", "nosuch", "absent"}, encoder, tagger)
 
 
 # The network against transformers. Heads are stirred, so that no facet is like another.
@@ -177,7 +179,7 @@ def test_scores_are_those_of_transformers(tiny_reranker_weights, papers, attenti
         expected.append([reference.score(query, paper, states, facet) for facet in FACETS])
     below = [reference.below(paper) for paper in papers[:COUNT]]
     with torch.inference_mode():
-        found = model(list(readings(tiny_reranker_weights, papers[:COUNT]).values()), below)
+        found = model(list(tokenized(tiny_reranker_weights, papers[:COUNT]).values()), below)
     assert np.std(expected, axis=0).min() > 0.05
     np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-4)
 
@@ -190,9 +192,9 @@ def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker
         layer.gate.data.fill_(-1e9)
     reference = Reference(tiny_reranker_weights, model)
     query, *candidates = papers[:3]
-    read_ = list(readings(tiny_reranker_weights, papers[:3]).values())
+    three = list(tokenized(tiny_reranker_weights, papers[:3]).values())
     with torch.inference_mode():
-        found = model(read_, [reference.below(paper) for paper in papers[:3]])
+        found = model(three, [reference.below(paper) for paper in papers[:3]])
     for row, paper in zip(found.tolist(), candidates, strict=True):
         for value, facet in zip(row, FACETS, strict=True):
             pair = [reference.vectors(each, reference.states(each)[-1], facet) for each in (query, paper)]
@@ -203,23 +205,22 @@ def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker
 def test_the_lower_layers_are_read_once_in_half_precision(tiny_reranker_weights, papers):
     model = network(tiny_reranker_weights)
     reference = Reference(tiny_reranker_weights, model)
-    read_ = readings(tiny_reranker_weights, papers[:20])
-    kept = Papers(model, read_)
+    scorer = CandidateScorer(model, tokenized(tiny_reranker_weights, papers[:20]))
     for paper in papers[:20]:
-        states = kept.below(paper.paper_id)
+        states = scorer.frozen_states(paper.paper_id)
         assert states.dtype is torch.bfloat16
-        assert kept.below(paper.paper_id) is states
+        assert scorer.frozen_states(paper.paper_id) is states
         expected = reference.below(paper).numpy()
         # Eight bits, and what single precision may round to the other side.
         np.testing.assert_allclose(states.float().numpy(), expected, rtol=2**-8, atol=1e-5)
 
 
 def test_what_learns_and_what_does_not(tiny_reranker_weights):
-    names = set(network(tiny_reranker_weights, joint=1).learned)
+    names = set(trainable(network(tiny_reranker_weights, joint=1)))
     assert {name.split(".")[0] for name in names} == {"upper", "weights", "projections", "token_weights"}
     assert {name.split(".")[1] for name in names if name.startswith("upper")} == {"0"}
     assert "upper.0.gate" in names
-    both = set(network(tiny_reranker_weights, joint=2).learned)
+    both = set(trainable(network(tiny_reranker_weights, joint=2)))
     assert both - names == {name.replace(".0.", ".1.") for name in names if name.startswith("upper")}
 
 
@@ -234,40 +235,40 @@ def test_the_learning_rate_goes_up_and_down():
     assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
 
 
-def test_lists_are_thinned_of_what_is_unrelated():
+def test_unrelated_candidates_are_sampled():
     related = [GradedPair("a", (0, 1, 0)), GradedPair("b", (3, 0, 0))]
     none = [GradedPair(f"n{number}", (0.5, 0, 0.5)) for number in range(6)]
     pairs = [none[0], related[0], *none[1:4], related[1], *none[4:]]
-    assert thinned(pairs, 6, random.Random(1)) == pairs
-    assert thinned(pairs, 0, random.Random(1)) == related
-    drawn = [thinned(pairs, 2, random.Random(seed)) for seed in range(40)]
+    assert sample_unrelated(pairs, 6, random.Random(1)) == pairs
+    assert sample_unrelated(pairs, 0, random.Random(1)) == related
+    drawn = [sample_unrelated(pairs, 2, random.Random(seed)) for seed in range(40)]
     assert all(len(found) == 4 and found == [pair for pair in pairs if pair in found] for found in drawn)
     assert set().union(*drawn) == set(pairs)
-    assert thinned(pairs, 2, random.Random(7)) == thinned(pairs, 2, random.Random(7))
+    assert sample_unrelated(pairs, 2, random.Random(7)) == sample_unrelated(pairs, 2, random.Random(7))
 
 
 def test_correlations():
-    assert correlation([0.1, 0.3, 0.2], [1, 3, 2]) == pytest.approx([1])
-    assert correlation([3, 2, 1], [0, 0, 2]) == pytest.approx([-np.sqrt(3) / 2])
-    assert correlation([1, 1, 1], [0, 1, 2]) == [0]
-    assert correlation([1, 2, 3], [1, 1, 1]) == []
+    assert spearman([0.1, 0.3, 0.2], [1, 3, 2]) == pytest.approx(1)
+    assert spearman([3, 2, 1], [0, 0, 2]) == pytest.approx(-np.sqrt(3) / 2)
+    assert spearman([1, 1, 1], [0, 1, 2]) == 0
+    assert spearman([1, 2, 3], [1, 1, 1]) is None
 
 
-class Told(Papers):
-    """Papers whose scores are told."""
+class FixedScorer(CandidateScorer):
+    """A scorer with given scores."""
 
     def __init__(self, scores: dict[str, list[list[float]]]) -> None:
-        self._told = scores
+        self._scores = scores
 
-    def scores(self, network, query, pairs):
-        return torch.tensor(self._told[query])
+    def scores(self, query, pairs):
+        return torch.tensor(self._scores[query])
 
 
 def test_a_mean_passes_over_queries_of_one_grade():
     pairs = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 1, 2))]
-    told = Told({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
+    scorer = FixedScorer({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
     other = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 0, 2))]
-    found = spearman(None, told, {"q1": pairs, "q2": other})
+    found = mean_spearman(scorer, {"q1": pairs, "q2": other})
     assert found[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
     assert np.isnan(found[2])
 
@@ -286,8 +287,8 @@ def test_weights_are_lent_and_given_back(tiny_reranker_weights):
 
 
 @pytest.fixture(scope="module")
-def read_sample(tiny_reranker_weights, papers) -> dict[str, Reading]:
-    return readings(tiny_reranker_weights, papers)
+def tokenized_sample(tiny_reranker_weights, papers) -> dict[str, TokenizedPaper]:
+    return tokenized(tiny_reranker_weights, papers)
 
 
 @pytest.fixture(scope="module")
@@ -295,48 +296,49 @@ def lists() -> dict[str, list[GradedPair]]:
     return dict(list(graded_lists(8).items())[:5])
 
 
-LEARNING = Schedule(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, memory=0.5, patience=6)
+LEARNING = Schedule(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5, patience=6)
 
 
 def copied(model: Network) -> dict[str, Tensor]:
     return {name: part.detach().clone() for name, part in model.named_parameters()}
 
 
-def test_what_can_be_learned_is_learned(tiny_reranker_weights, read_sample, lists, tmp_path):
+def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     model = network(tiny_reranker_weights)
-    papers, before = Papers(model, read_sample), copied(model)
-    untrained = spearman(model, papers, lists)
-    progress = fit(model, papers, lists, lists, LEARNING, 0, tmp_path / "checkpoint.pt")
-    trained = spearman(model, papers, lists)
+    scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
+    untrained = mean_spearman(scorer, lists)
+    progress = fit(scorer, GradedSplits(lists, lists), LEARNING, 0, Checkpoints(tmp_path / "checkpoint.pt"))
+    trained = mean_spearman(scorer, lists)
     assert progress.step == 6 * len(lists)
     assert len(progress.dev) == 6
     assert np.mean(trained) == pytest.approx(max(progress.dev))
     for now, then in zip(trained, untrained, strict=True):
         assert now > max(then, 0) + 0.2
     changed = {name for name, part in copied(model).items() if not torch.equal(part, before[name])}
-    assert changed == set(model.learned)
+    assert changed == set(trainable(model))
 
 
-def test_one_facet_alone_is_learned(tiny_reranker_weights, read_sample, lists, tmp_path):
+def test_one_facet_alone_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     model = network(tiny_reranker_weights)
-    papers, before = Papers(model, read_sample), copied(model)
-    schedule = LEARNING._replace(epochs=2)
-    checkpoint = tmp_path / "checkpoint.pt"
-    progress = fit(model, papers, lists, lists, schedule, 0, checkpoint, facets=[Facet.METHOD])
+    scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
+    schedule = replace(LEARNING, epochs=2)
+    checkpoints, splits = Checkpoints(tmp_path / "checkpoint.pt"), GradedSplits(lists, lists)
+    progress = fit(scorer, splits, schedule, 0, checkpoints, facets=[Facet.METHOD])
     for name in ("weights", "projections", "token_weights"):
         moved = (copied(model)[name] - before[name]).abs().flatten(1).max(1).values
         assert moved[1] > 1e-3
         assert max(moved[0], moved[2]) < 1e-5  # the running mean rounds
-    assert spearman(model, papers, lists)[1] == pytest.approx(max(progress.dev))
+    assert mean_spearman(scorer, lists)[1] == pytest.approx(max(progress.dev))
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_each_loss_can_be_fitted(tiny_reranker_weights, read_sample, lists, tmp_path, loss):
+def test_each_loss_can_be_fitted(tiny_reranker_weights, tokenized_sample, lists, tmp_path, loss):
     two = {query: pairs[:4] for query, pairs in list(lists.items())[:2]}
     model = network(tiny_reranker_weights)
-    papers, before = Papers(model, {name: read_sample[name] for name in papers_of(two)}), copied(model)
-    schedule = LEARNING._replace(epochs=1, loss=loss)
-    assert fit(model, papers, two, two, schedule, 0, tmp_path / "checkpoint.pt").step == 2
+    scorer = CandidateScorer(model, {name: tokenized_sample[name] for name in papers_of(two)})
+    before, schedule = copied(model), replace(LEARNING, epochs=1, loss=loss)
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    assert fit(scorer, GradedSplits(two, two), schedule, 0, checkpoints).step == 2
     after = copied(model)
     assert all(torch.isfinite(part).all() for part in after.values())
     assert not torch.equal(after["weights"], before["weights"])
@@ -350,23 +352,26 @@ def turned(lists: dict[str, list[GradedPair]]) -> dict[str, list[GradedPair]]:
     }
 
 
-def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, read_sample, lists, tmp_path):
+def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     """Learning the lists can but harm the same lists turned round; the best epoch's weights are kept."""
-    schedule = LEARNING._replace(epochs=9, patience=2)
+    schedule = replace(LEARNING, epochs=9, patience=2)
     model = network(tiny_reranker_weights)
-    papers = Papers(model, read_sample)
-    progress = fit(model, papers, lists, turned(lists), schedule, 0, tmp_path / "checkpoint.pt")
+    scorer = CandidateScorer(model, tokenized_sample)
+    splits = GradedSplits(lists, turned(lists))
+    progress = fit(scorer, splits, schedule, 0, Checkpoints(tmp_path / "checkpoint.pt"))
     best = progress.dev.index(max(progress.dev))
     assert len(progress.dev) == best + 3 < 9
     assert progress.step == len(progress.dev) * len(lists)
-    assert np.mean(spearman(model, papers, turned(lists))) == pytest.approx(max(progress.dev))
+    assert np.mean(mean_spearman(scorer, turned(lists))) == pytest.approx(max(progress.dev))
 
 
-def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, read_sample, lists, tmp_path):
-    still = LEARNING._replace(learning_rate=0.0, head_rate=0.0, weight_rate=0.0, patience=2)
+def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
+    still = replace(LEARNING, learning_rate=0.0, head_rate=0.0, weight_rate=0.0, patience=2)
     two = {query: pairs[:3] for query, pairs in list(lists.items())[:2]}
     model = network(tiny_reranker_weights)
-    progress = fit(model, Papers(model, read_sample), two, lists, still, 0, tmp_path / "checkpoint.pt")
+    scorer = CandidateScorer(model, tokenized_sample)
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    progress = fit(scorer, GradedSplits(two, lists), still, 0, checkpoints)
     assert len(progress.dev) == 3
     assert len(set(progress.dev)) == 1
 
@@ -465,7 +470,7 @@ def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, t
 
 # The whole of it.
 
-TINY = Recipe(joint=2, max_tokens=128, schedule=LEARNING._replace(epochs=2))
+TINY = Recipe(joint=2, max_tokens=128, schedule=replace(LEARNING, epochs=2))
 ONNX = {f"{facet}.onnx" for facet in Facet}
 
 
@@ -491,8 +496,10 @@ def sources(tmp_path_factory, sample, papers) -> Sources:
     )
 
 
-def train(sources: Sources, weights: Path, output: Path, work: Path, **options):
-    return train_rerankers(sources, weights, output, work, (0, 1), 1, **{"recipe": TINY, **options})
+def train(sources: Sources, weights: Path, output: Path, work: Path, earlier: Path | None = None, **options):
+    start = Start(weights, earlier=earlier)
+    run = RunOptions((0, 1), 1)
+    return train_rerankers(sources, start, Folders(output, work), run, **{"recipe": TINY, **options})
 
 
 @pytest.fixture(scope="module")
@@ -553,22 +560,23 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
     folder, card, work = trained
     lists = graded_lists(8)
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
-    found = collect(
-        sources.corpus, papers_of(dev), Encoder.open(BASE_ENCODER), Tagger.open(), TINY.max_tokens
-    )
+    encoder = Encoder.open(BASE_ENCODER)
+    found = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
     budget = {"query_tokens": TINY.max_tokens, "candidate_tokens": TINY.max_tokens}
     model = network(tiny_reranker_weights, TINY.joint)
     model.load_state_dict(shipped(card, work), strict=False)
-    papers = Papers(model, {name: reading for name, (_, reading) in found.items()})
+    scorer = CandidateScorer(
+        model, {name: tokenize(paper, encoder.tokenizer, TINY.max_tokens) for name, paper in found.items()}
+    )
     with torch.inference_mode():
-        expected = {query: papers.scores(model, query, pairs).numpy() for query, pairs in dev.items()}
+        expected = {query: scorer.scores(query, pairs).numpy() for query, pairs in dev.items()}
     for precision, place in (("fp32", folder / "fp32"), ("int8", folder)):
         reranker = open_reranker(str(place), precision=precision, **budget)
         for number, facet in enumerate(Facet):
             figures = []
             for query, pairs in dev.items():
-                candidates = [found[pair.paper_id][0] for pair in pairs]
-                scores = [each.score for each in reranker.score(Query(found[query][0], facet), candidates)]
+                candidates = [found[pair.paper_id] for pair in pairs]
+                scores = [each.score for each in reranker.score(Query(found[query], facet), candidates)]
                 figures.append(spearmanr(scores, [pair.grades[number] for pair in pairs]).statistic)
                 if precision == "fp32":  # in training the lower layers' states are of half precision
                     np.testing.assert_allclose(scores, expected[query][:, number], rtol=0, atol=0.05)
@@ -628,8 +636,8 @@ def test_finished_seeds_are_not_trained_again_and_end_in_the_same_files(
 
 def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights, tmp_path):
     _, _, work = trained
-    slower = TINY._replace(schedule=TINY.schedule._replace(learning_rate=1e-3))
-    fewer = sources._replace(train=sources.train[:1])
+    slower = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e-3))
+    fewer = replace(sources, train=sources.train[:1])
     for data, options in (
         (sources, {"recipe": slower}),
         (fewer, {}),
@@ -643,8 +651,8 @@ def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights
 def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights, tmp_path):
     """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
     earlier = trained[2]
-    still = TINY.schedule._replace(epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
-    options = {"recipe": TINY._replace(schedule=still), "start": earlier}
+    still = replace(TINY.schedule, epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
+    options = {"recipe": replace(TINY, schedule=still), "earlier": earlier}
     card = train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
     for name in ("seed-0.pt", "seed-1.pt"):
         began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
@@ -655,7 +663,7 @@ def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights
     }
     assert card.training["start"] == json.loads((earlier / "made-from.json").read_text())
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-        options["start"] = None
+        options["earlier"] = None
         train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
 
 
@@ -663,7 +671,7 @@ def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights
     (tmp_path / "start").mkdir()
     (tmp_path / "work").mkdir()
     with pytest.raises(ModelError, match=r"start: expected the work folder of a training, found no made-fro"):
-        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", start=tmp_path / "start")
+        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", tmp_path / "start")
     assert not any((tmp_path / "work").iterdir())
 
 
@@ -701,34 +709,42 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
     from qbe.models.encoder_files import packaged_weights
     from qbe.models.registry import BASE_ENCODER, ENCODERS
-    from qbe.train.graded_pairs import MORE_PAIRS
+    from qbe.train.graded_pairs import PAIRS_FOLDER
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     main(ARGUMENTS)
-    own_data = "--pairs a.tsv b.tsv --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
+    copy = tmp_path / "pairs"
+    copy.mkdir()
+    for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
+        (copy / name).touch()
+    files = f"--pairs a.tsv {copy} --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
     others = "--facet result --loss margin --epochs 3 --seeds 4 --device cuda --start f"
-    main([*ARGUMENTS, *own_data.split(), *others.split()])
-    judged = tmp_path / "facet-judgments"
+    main([*ARGUMENTS, *files.split(), *others.split()])
+    judgments = tmp_path / "facet-judgments"
+    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv")
     default = Sources(
-        (judged / "train.tsv", *MORE_PAIRS),
-        judged / "dev.tsv",
+        (judgments / "train.tsv", *(PAIRS_FOLDER / name for name in names)),
+        judgments / "dev.tsv",
         tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz",
         tmp_path / "csfcube" / "abstracts-csfcube-preds.jsonl",
     )
-    own = Sources((Path("a.tsv"), Path("b.tsv")), Path("c.tsv"), Path("d.jsonl"), Path("e.jsonl"))
-    weights = packaged_weights(ENCODERS[BASE_ENCODER])
+    given = Sources(
+        (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv"),
+        Path("c.tsv"),
+        Path("d.jsonl"),
+        Path("e.jsonl"),
+    )
+    weights, folders = packaged_weights(ENCODERS[BASE_ENCODER]), Folders(Path("out"), Path("work"))
     assert calls == [
         (
-            (default, weights, Path("out"), Path("work"), (0, 1, 2), 2),
-            {"recipe": Recipe(), "facets": list(Facet), "device": "cpu", "start": None},
+            (default, Start(weights), folders, RunOptions((0, 1, 2), 2)),
+            {"recipe": Recipe(), "facets": list(Facet)},
         ),
         (
-            (own, weights, Path("out"), Path("work"), (4,), 2),
+            (given, Start(weights, earlier=Path("f")), folders, RunOptions((4,), 2, "cuda")),
             {
                 "recipe": Recipe(schedule=Schedule(epochs=3, loss="margin")),
                 "facets": [Facet.RESULT],
-                "device": "cuda",
-                "start": Path("f"),
             },
         ),
     ]
@@ -740,23 +756,37 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
 def test_usage_errors_of_the_command(monkeypatch, calls):
     monkeypatch.delenv("QBE_DATA", raising=False)
     for wrong, message in (
-        (["--epochs", "0"], "expected --epochs of at least 1, found 0"),
-        (["--seeds", "1,x"], "expected seeds such as 0,1,2, found '1,x'; check --seeds"),
-        ([], "expected --dev, or QBE_DATA set to a folder that holds facet-judgments/dev.tsv, found neither"),
-        (["--dev", "x", "--corpus", "y", "--leave-out", "z"], "expected --pairs, or QBE_DATA set to"),
+        (["--epochs", "0"], "expected `epochs` of at least 1, found 0"),
+        (["--seeds", "1,x"], "expected seeds such as 0,1,2, found '1,x'; check `seeds`"),
+        ([], "expected `dev`, or QBE_DATA set to a folder that holds facet-judgments/dev.tsv, found neither"),
+        (["--dev", "x", "--corpus", "y", "--leave-out", "z"], "expected `pairs`, or QBE_DATA set to"),
     ):
         with pytest.raises(UsageError, match=message):
             main([*ARGUMENTS, *wrong])
     assert not calls
 
 
-def test_the_command_offers_every_loss():
-    for loss in LOSSES:
-        assert parser().parse_args([*ARGUMENTS, "--loss", loss]).loss == loss
-    with pytest.raises(SystemExit):
-        parser().parse_args([*ARGUMENTS, "--loss", "hinge"])
+def test_an_installation_has_no_graded_pairs(tmp_path, monkeypatch, calls):
+    monkeypatch.setattr("qbe.train.graded_pairs.PAIRS_FOLDER", tmp_path / "none")
+    monkeypatch.setenv("QBE_DATA", str(tmp_path))
+    with pytest.raises(
+        UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such fo"
+    ):
+        main(ARGUMENTS)
+    with pytest.raises(UsageError, match=r"expected train\*\.tsv in the folder, found none; check `pairs`"):
+        main([*ARGUMENTS, "--pairs", str(tmp_path)])
+    assert not calls
+
+
+def test_choices_and_defaults_of_the_command_are_those_of_its_modules():
+    """They are written out in the options, which may not load the modules for the help."""
+    assert tuple(LOSSES) == train_options.LOSSES
+    assert tuple(map(str, Facet)) == train_options.FACETS
     options = parser().parse_args(ARGUMENTS)
     assert (options.loss, options.epochs) == (Schedule().loss, Schedule().epochs)
+    assert options.seeds == ",".join(map(str, RunOptions().seeds))
+    with pytest.raises(SystemExit):
+        parser().parse_args([*ARGUMENTS, "--loss", "hinge"])
 
 
 def test_training_without_torch_names_the_packages(monkeypatch):

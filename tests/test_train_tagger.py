@@ -29,12 +29,13 @@ from qbe.train.tagger import training
 from qbe.train.tagger.csabstruct import LABELS, LabelledAbstract, read_csabstruct
 from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot, predict
 from qbe.train.tagger.network import Chain, Head
-from qbe.train.tagger.publish import train_tagger
+from qbe.train.tagger.publish import Sources, train_tagger
 from qbe.train.tagger.scores import score
-from qbe.train.tagger.states import Tokens, record
+from qbe.train.tagger.states import Tokens, record_states
 from qbe.train.tagger.teacher import Teacher
 from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import MAX_JACCARD, TitleIndex, sample_papers, title_words
+from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 from qbe.types import Paper, Sentence
 
 # CSAbstruct's files.
@@ -134,12 +135,12 @@ def unlabelled(tmp_path_factory) -> Path:
 
 
 def test_samples(unlabelled):
-    evaluated = ["Another", "Evaluated title of words"]
+    evaluated = TitleIndex(["Another", "Evaluated title of words"])
     everything = sample_papers(unlabelled, evaluated, 40, 0)
     assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
     assert [paper.paper_id for paper in everything[:3]] != ["p0", "p1", "p2"]
     assert [sentence.text for sentence in everything[0].sentences][1:] == ["It ends.", "So did we.", "Twice."]
-    assert sample_papers(unlabelled, iter(evaluated), 15, 0) == everything[:15]
+    assert sample_papers(unlabelled, evaluated, 15, 0) == everything[:15]
     assert sample_papers(unlabelled, evaluated, 40, 1) != everything
     assert sample_papers(unlabelled, evaluated, 0, 0) == []
     with pytest.raises(CorpusError, match=r"expected 41 abstracts of 3 to 20 sentences .*, found 40; give"):
@@ -366,7 +367,9 @@ LONG = Paper("long", "Title", tuple(Sentence(f"Sentence number {i}.") for i in r
 
 
 def test_recorded_states(encoder, papers, tiny_model):
-    for paper, tokens in zip([papers[0], LONG], record(encoder, (0, 2), [papers[0], LONG]), strict=True):
+    for paper, tokens in zip(
+        [papers[0], LONG], record_states(encoder, (0, 2), [papers[0], LONG]), strict=True
+    ):
         first = next(encoder.windows(paper))
         assert (tokens.ids.tolist(), list(tokens.spans)) == (first.ids, first.spans)
         assert len(tokens.spans) < len(LONG.sentences)
@@ -383,7 +386,7 @@ def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(
     teacher = Teacher(tiny_model, (0, 1, 2))
     head = Head(3 * 16)
     head.load_state_dict(teacher.head.state_dict())
-    tokens = record(encoder, (0, 1, 2), [*papers[:6], LONG])
+    tokens = record_states(encoder, (0, 1, 2), [*papers[:6], LONG])
     for one, other in zip(predict(teacher, tokens), predict(head, tokens), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=0.02)
 
@@ -394,7 +397,7 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
     before = {name: value.clone() for name, value in teacher.named_parameters()}
     examples = [
         Example(tokens, one_hot([2] * len(tokens.spans)), np.ones(len(tokens.spans), np.float32))
-        for tokens in record(encoder, (0, 1), papers[:4])
+        for tokens in record_states(encoder, (0, 1), papers[:4])
     ]
     fit(teacher, examples, Schedule(epochs=1, papers=2), 0, lambda *_: None)
     changed = {name for name, value in teacher.named_parameters() if not torch.equal(value, before[name])}
@@ -436,7 +439,7 @@ def abstract(chance: random.Random) -> dict:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory, unlabelled) -> tuple[Path, Path, Path]:
+def sources(tmp_path_factory, unlabelled) -> Sources:
     """Data laid out as the command takes them: CSAbstruct, unlabelled papers, evaluated papers."""
     folder, chance = tmp_path_factory.mktemp("data"), random.Random(0)
     for split, count in (("train", 60), ("dev", 25), ("test", 20)):
@@ -445,7 +448,7 @@ def sources(tmp_path_factory, unlabelled) -> tuple[Path, Path, Path]:
         folder / "evaluated.jsonl",
         {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]},
     )
-    return folder / "csabstruct", unlabelled, left_out
+    return Sources(folder / "csabstruct", unlabelled, left_out)
 
 
 @pytest.fixture(scope="module")
@@ -453,7 +456,9 @@ def trained(tmp_path_factory, sources, tiny_encoder, tiny_model):
     """The folder of a tagger, its card, and the work folder; trained with two seeds."""
     folder = tmp_path_factory.mktemp("trained")
     card = train_tagger(
-        *(*sources, folder / "tagger", folder / "work", (0, 1), 1),
+        sources,
+        Folders(folder / "tagger", folder / "work"),
+        RunOptions((0, 1), 1),
         recipe=TINY,
         encoder=str(tiny_encoder),
         weights=tiny_model,
@@ -469,7 +474,7 @@ def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
     assert tagger.layers == TINY.layers
     assert tagger.card.training == json.loads(json.dumps(card.training))
     tagging = TaggingEncoder(encoder, tagger, "predicted")
-    abstracts = read_csabstruct(sources[0])["test"]
+    abstracts = read_csabstruct(sources.csabstruct)["test"]
     tagged = [
         tagging.encode_paper(Paper("x", "", tuple(map(Sentence, one.sentences))))[0] for one in abstracts
     ]
@@ -488,12 +493,12 @@ def test_the_card_states_how_it_came_about(trained, sources):
     assert found["seed"] == best
     assert list(found["seeds"]) == [0, 1]
     assert found["recipe"]["layers"] == TINY.layers
-    assert found["recipe"]["gold"] == TINY.gold._asdict()
+    assert found["recipe"]["gold"] == as_record(TINY.gold)
     tests = [found["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
     assert found["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
     assert found["parity"]["fp32_max_abs_difference"] < 1e-3
     assert found["parity"]["int8_same_label"] >= 0.98
-    csabstruct, unlabelled, _ = sources
+    csabstruct, unlabelled = sources.csabstruct, sources.unlabelled
     files = {f"CSAbstruct {split}.jsonl": csabstruct / f"{split}.jsonl" for split in ("train", "dev", "test")}
     assert found["data"] == {
         name: sha256(path) for name, path in {**files, unlabelled.name: unlabelled}.items()
@@ -518,7 +523,7 @@ def test_the_readme_has_the_cards_figures(trained, sources):
     # The confusion matrix counts each sentence once, and its diagonal is micro-F1.
     rows = [re.search(rf"\| {label} \|((?: \d+ \|){{5}})", text)[1] for label in LABELS]
     confusion = np.array([[int(cell) for cell in row.split("|")[:-1]] for row in rows])
-    abstracts = read_csabstruct(sources[0])["test"]
+    abstracts = read_csabstruct(sources.csabstruct)["test"]
     true = [label for one in abstracts for label in one.labels]
     assert confusion.sum(axis=1).tolist() == np.bincount(true, minlength=5).tolist()
     assert 100 * np.trace(confusion) / confusion.sum() == pytest.approx(figures["micro_f1"], abs=0.005)
@@ -526,8 +531,8 @@ def test_the_readme_has_the_cards_figures(trained, sources):
 
 @pytest.fixture(scope="module")
 def data(sources, tiny_encoder) -> Data:
-    papers = sample_papers(sources[1], ["Paper 3"], TINY.unlabelled, TINY.sample_seed)
-    return Data(Encoder.open(str(tiny_encoder)), TINY, read_csabstruct(sources[0]), papers)
+    papers = sample_papers(sources.unlabelled, TitleIndex(["Paper 3"]), TINY.unlabelled, TINY.sample_seed)
+    return Data(Encoder.open(str(tiny_encoder)), TINY, read_csabstruct(sources.csabstruct), papers)
 
 
 def refuse(*_):
@@ -552,7 +557,9 @@ def test_finished_parts_are_not_trained_again(trained, data, tiny_model, monkeyp
 def test_the_same_call_gives_the_same_tagger(trained, sources, tmp_path, tiny_encoder, tiny_model):
     _, card, _ = trained
     again = train_tagger(
-        *(*sources, tmp_path / "tagger", tmp_path / "work", (0, 1), 1),
+        sources,
+        Folders(tmp_path / "tagger", tmp_path / "work"),
+        RunOptions((0, 1), 1),
         recipe=TINY,
         encoder=str(tiny_encoder),
         weights=tiny_model,
@@ -579,7 +586,7 @@ def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
         student.write_bytes(b"no model")
     else:
         torch.save(small_head().state_dict(), student)
-    message = "student-0.pt: expected a model of this recipe, found .*; give another --work"
+    message = "student-0.pt: expected a model of this recipe, found .*; give another `work`"
     with pytest.raises(ModelError, match=message) as caught:
         train_students(data, tiny_model, TINY, (0,), work)
     assert "\n" not in str(caught.value)
@@ -587,7 +594,7 @@ def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
 
 def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
     np.save(tmp_path / "soft-20.npy", np.load(trained[2] / "soft-20.npy")[:-1])
-    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another --w"):
+    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another `w"):
         train_students(data, tiny_model, TINY, (0,), tmp_path)
 
 
@@ -674,7 +681,11 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     main([*arguments, "--seeds", "3,1,3", "--leave-out", "mine.jsonl"])
     csabstruct, unlabelled = tmp_path / "csabstruct", tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz"
     assert calls == [
-        (csabstruct, unlabelled, Path("mine.jsonl"), Path("out"), Path("work"), (3, 1), 2),
+        (
+            Sources(csabstruct, unlabelled, Path("mine.jsonl")),
+            Folders(Path("out"), Path("work")),
+            RunOptions((3, 1), 2),
+        )
     ]
     figures = trained[1].training["test"]
     found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
@@ -685,10 +696,10 @@ def test_usage_errors_of_the_command(monkeypatch):
     monkeypatch.delenv("QBE_DATA", raising=False)
     arguments = ["tagger", "--output", "out", "--work", "work"]
     for wrong, message in (
-        (["--seeds", "one"], "expected seeds such as 0,1,2, found 'one'; check --seeds"),
-        (["--threads", "0"], "expected --threads of at least 1, found 0"),
-        ([], "expected --csabstruct, or QBE_DATA set to a folder that holds csabstruct, found neither"),
-        (["--csabstruct", "x", "--unlabelled", "y"], "expected --leave-out, or QBE_DATA set to"),
+        (["--seeds", "one"], "expected seeds such as 0,1,2, found 'one'; check `seeds`"),
+        (["--threads", "0"], "expected `threads` of at least 1, found 0"),
+        ([], "expected `csabstruct`, or QBE_DATA set to a folder that holds csabstruct, found neither"),
+        (["--csabstruct", "x", "--unlabelled", "y"], "expected `leave_out`, or QBE_DATA set to"),
     ):
         with pytest.raises(UsageError, match=message):
             main([*arguments, *wrong])
@@ -696,13 +707,13 @@ def test_usage_errors_of_the_command(monkeypatch):
 
 def test_training_without_torch_names_the_packages():
     program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
-    program += "from qbe.train.__main__ import main; _cli.run('qbe.train', main)"
+    program += "from qbe.train.__main__ import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
     line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "qbe.train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
+        "qbe train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
     )
 
 
@@ -711,9 +722,7 @@ def test_the_recipe_that_ships_is_the_default():
 
 
 def test_a_work_folder_serves_one_recipe(tmp_path):
-    from qbe.train.work import claim
-
     for _ in range(2):
-        claim(tmp_path / "work", {"recipe": {"teachers": 2}})
+        check_provenance(tmp_path / "work", {"recipe": {"teachers": 2}})
     with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        claim(tmp_path / "work", {"recipe": {"teachers": 3}})
+        check_provenance(tmp_path / "work", {"recipe": {"teachers": 3}})
