@@ -462,7 +462,7 @@ def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, t
         torch.save(state, checkpoint)
     else:
         checkpoint.write_bytes({"cut": content[:2000], "empty": b"", "no checkpoint": b"not one"}[harm])
-    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another wor"
+    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another `wo"
     with pytest.raises(ModelError, match=message) as caught:
         small_fit(tiny_reranker_weights, checkpoint)
     assert "\n" not in str(caught.value)

@@ -67,7 +67,7 @@ def test_reading_csabstruct(tmp_path):
         ({**ABSTRACT, "labels": ["aim", "method"]}, r"line 2: .*, found KeyError\('aim'\); give the folder"),
         ({**ABSTRACT, "labels": None}, "line 2: .*found TypeError"),
         ({**ABSTRACT, "confs": ["sure", 1]}, "line 2: .*found ValueError.*sure"),
-        ({**ABSTRACT, "labels": ["method"]}, r"line 2: expected one label .* found \[2, 1, 2\]; mend"),
+        ({**ABSTRACT, "labels": ["method"]}, r"line 2: expected one label .* found \[2, 1, 2\]; correct"),
         ({**ABSTRACT, "confs": [1]}, r"line 2: expected one label .* found \[2, 2, 1\]"),
         ({"sentences": [], "labels": []}, r"line 2: expected one label .* found \[0, 0, 0\]"),
         ([1], "line 2: expected a JSON object, found an array"),

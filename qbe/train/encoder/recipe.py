@@ -41,6 +41,11 @@ LAYOUTS = (TITLE_ABSTRACT, TITLE_SEP_ABSTRACT)
 """The layouts that read sentences in context."""
 
 
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise UsageError(f"expected `{name}` above 0, found {value:g}")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How distances are computed and compared.
@@ -107,8 +112,3 @@ class Recipe:
         """How the trained encoder is to be read: as it was in training."""
         layout = SENTENCES if OBJECTIVES[self.objective].sentences else self.layout
         return EncoderFormat.pooled(layout, MEAN, self.settings.similarity)
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise UsageError(f"expected `{name}` above 0, found {value:g}")
