@@ -25,22 +25,22 @@ SEEDS = (0, 1)
 
 def learned(folder, seed):
     """Weights as a training of that seed might leave them, gates as good as shut."""
-    found = stirred(folder)
+    model = stirred(folder)
     random = torch.Generator().manual_seed(seed)
-    for name, part in trainable(found).items():
+    for name, part in trainable(model).items():
         if name.endswith("gate"):
             part.data = torch.full_like(part, -1e4)
         elif name.startswith("upper."):
             part.data += 0.05 * torch.randn(part.shape, generator=random)
-    return found
+    return model
 
 
 def test_share_0_is_the_base_and_the_whole_of_what_never_learned_too(tiny_reranker_weights):
     base = load_file(tiny_reranker_weights / "model.safetensors")
     for share, weights in ((0.0, learned(tiny_reranker_weights, 3)), (1.0, network(tiny_reranker_weights))):
-        found = interpolated_encoder(base, copied(weights), share)
-        assert found.keys() == base.keys()
-        assert all(torch.equal(found[name], base[name]) for name in base)
+        actual = interpolated_encoder(base, copied(weights), share)
+        assert actual.keys() == base.keys()
+        assert all(torch.equal(actual[name], base[name]) for name in base)
 
 
 def test_the_whole_share_reads_as_the_rerankers_trunk_does(tiny_reranker_weights, papers, tmp_path):
@@ -63,12 +63,12 @@ def test_the_whole_share_reads_as_the_rerankers_trunk_does(tiny_reranker_weights
 def test_half_the_share_is_half_way(tiny_reranker_weights):
     base = load_file(tiny_reranker_weights / "model.safetensors")
     weights = copied(learned(tiny_reranker_weights, 5))
-    found = interpolated_encoder(base, weights, 0.5)
+    actual = interpolated_encoder(base, weights, 0.5)
     key = "encoder.layer.2.attention.self.key.weight"  # the last of three layers; two of them learn
     size = len(base[key])
     expected = (base[key] + weights["upper.1.heads_weight"][size : 2 * size]) / 2
-    torch.testing.assert_close(found[key], expected)
-    assert torch.equal(found["encoder.layer.0.output.dense.bias"], base["encoder.layer.0.output.dense.bias"])
+    torch.testing.assert_close(actual[key], expected)
+    assert torch.equal(actual["encoder.layer.0.output.dense.bias"], base["encoder.layer.0.output.dense.bias"])
 
 
 def test_rerankers_of_another_encoder_are_refused(tiny_reranker_weights):
@@ -137,10 +137,10 @@ def test_figures_of_vectors_that_know_the_answer(papers):
     query, *others = some
     pairs = [GradedPair(name, (grade, -grade, 1)) for name, grade in zip(others, (3, 2, 1), strict=True)]
     pairs[0] = pairs[0]._replace(grades=(3, -3, 2))
-    found = measure(vectors, some, {query: pairs})
-    for row in found.means.values():
+    actual = measure(vectors, some, {query: pairs})
+    for row in actual.means.values():
         assert row == pytest.approx([1, -1, 0.8660254])  # ranks 3 2 1 against 3 1.5 1.5
-    assert found.queries == pytest.approx([0.8660254 / 3])
+    assert actual.queries == pytest.approx([0.8660254 / 3])
 
 
 def test_significance_by_hand():

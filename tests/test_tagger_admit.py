@@ -53,13 +53,13 @@ def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
     encoder = Encoder.open(str(near_encoder))
     assert not Tagger.open(str(folder)).supports(encoder)
     for _ in range(2):  # the second time it takes the place of the first
-        found = admit(folder, str(near_encoder), csabstruct, 1)
+        actual = admit(folder, str(near_encoder), csabstruct, 1)
     tagger = Tagger.open(str(folder))
     assert tagger.supports(encoder)
     assert tagger.supports(Encoder.open(str(tiny_encoder)))
     (noted,) = tagger.card.also_reads
-    assert noted["measured"] == found
-    assert found["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures
+    assert noted["measured"] == actual
+    assert actual["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures
 
 
 def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tmp_path, monkeypatch):

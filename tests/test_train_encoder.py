@@ -94,12 +94,12 @@ def read(path: Path, evaluated: TitleIndex = NONE, **options) -> list[Cocitation
 def test_reading_cocitations(tmp_path):
     third = {"TITLE": "Third", "ABSTRACT": ["Four.", " ", "Five."], "citing_contexts": ["Here."]}
     lines = [LINE, changed(query=third | {"cc_align": 1}, pos_context=third | {"cc_align": [2, 2]})]
-    found, other = read(write(tmp_path / "x.jsonl", lines), contexts=True)
+    actual, other = read(write(tmp_path / "x.jsonl", lines), contexts=True)
     first = Paper("", "First", (Sentence("One."), Sentence("Two.")))
     cited = frozenset("123")
     contexts = ("Both (First; Second).", "Again [1, 2].")
     second = Paper("", "Second", (Sentence("Three."),))
-    assert found == Cocitation(cited, first, second, contexts, (1, 0), (0, 0))
+    assert actual == Cocitation(cited, first, second, contexts, (1, 0), (0, 0))
     # A sentence of nothing is dropped, and with it positions that count it; equal papers are one.
     assert other.by_contexts is other.by_abstracts is None
     assert [sentence.text for sentence in other.query.sentences] == ["Four.", "Five."]
@@ -114,8 +114,8 @@ def test_papers_that_are_evaluated_on_are_dropped(tmp_path):
         {"TITLE": title, "ABSTRACT": ["x", "y"]} for title in ("THE HEART: a model of it", "A model")
     )
     lines = [changed(pos_context=other, query=query) for query in (it, heart) for other in (it, heart)]
-    (found,) = read(write(tmp_path / "x.jsonl", lines), TitleIndex(["A Model of the Heart."]))
-    assert found.query.title == found.positive.title == "A model"
+    (actual,) = read(write(tmp_path / "x.jsonl", lines), TitleIndex(["A Model of the Heart."]))
+    assert actual.query.title == actual.positive.title == "A model"
 
 
 def test_reading_sentences_that_cite_the_same_papers(tmp_path):
@@ -123,11 +123,11 @@ def test_reading_sentences_that_cite_the_same_papers(tmp_path):
     evaluated = changed(query={"TITLE": "Evaluated", "ABSTRACT": ["x", "y"]})
     three = changed(citing_contexts=["A b.", "C d.", "E f."])
     path = write(tmp_path / "x.jsonl", [evaluated, three, LINE, strings])
-    found = list(read_citing_sentences(path, TitleIndex(["Evaluated"])))
-    texts = [(pair.query.abstract, pair.positive.abstract) for pair in found]
+    actual = list(read_citing_sentences(path, TitleIndex(["Evaluated"])))
+    texts = [(pair.query.abstract, pair.positive.abstract) for pair in actual]
     assert texts == [("A b.", "C d."), ("A b.", "E f."), ("C d.", "E f."), ("One.", "Two.")]
-    assert {pair.query.title for pair in found} == {""}
-    assert [pair.cited for pair in found] == [frozenset("123")] * 3 + [frozenset("89")]
+    assert {pair.query.title for pair in actual} == {""}
+    assert [pair.cited for pair in actual] == [frozenset("123")] * 3 + [frozenset("89")]
 
 
 POSITIVE = LINE["pos_context"]
@@ -190,9 +190,9 @@ def test_sentences_are_aligned_by_those_that_cite_the_papers(bert, tmp_path):
     pairs = read(write(tmp_path / "x.jsonl", [line for line, _ in lines]))
     encoder, cache = Encoder.open(), tmp_path / "cache.npy"
     planted_alignments = np.array([alignment for _, alignment in lines])
-    found = align(pairs, "contexts", encoder, lambda _: SENTENCES, cache=cache)
-    assert np.mean(np.array(found) == planted_alignments) >= 0.9  # found: 0.98; chance 0.33
-    assert align(pairs, "contexts", None, None, cache=cache) == found
+    actual = align(pairs, "contexts", encoder, lambda _: SENTENCES, cache=cache)
+    assert np.mean(np.array(actual) == planted_alignments) >= 0.9  # found: 0.98; chance 0.33
+    assert align(pairs, "contexts", None, None, cache=cache) == actual
     with pytest.raises(ModelError, match=r"cache\.npy: expected the alignments of this training's 15 pairs"):
         align(pairs[1:], "contexts", None, None, cache=cache)
     # By the abstracts alone it is found where both sentences have words of the same half.
@@ -309,12 +309,12 @@ BY_HAND = {
 
 def test_objectives_are_margins_of_distances_worked_by_hand():
     settings = Settings(margin=1.5)
-    found = {name: OBJECTIVES[name](TRIPLETS, settings).tolist() for name in OBJECTIVES}
-    for name, (one, two) in BY_HAND.items():
+    actual = {name: OBJECTIVES[name](TRIPLETS, settings).tolist() for name in OBJECTIVES}
+    for name, (near, far) in BY_HAND.items():
         # With a tau of 5000 masses are nearly halves.
-        assert found[name] == pytest.approx([max(0, 1.5 + one - two), max(0, 1.5 + two - one)], abs=1e-3)
-    assert found["ts+ot"] == pytest.approx(np.add(found["ts"], found["ot"]))
-    assert found.keys() == {*BY_HAND, "ts+ot"} == encoder_recipe.OBJECTIVES.keys()
+        assert actual[name] == pytest.approx([max(0, 1.5 + near - far), max(0, 1.5 + far - near)], abs=1e-3)
+    assert actual["ts+ot"] == pytest.approx(np.add(actual["ts"], actual["ot"]))
+    assert actual.keys() == {*BY_HAND, "ts+ot"} == encoder_recipe.OBJECTIVES.keys()
 
 
 def test_a_low_temperature_moves_mass_to_what_is_near():
@@ -325,10 +325,10 @@ def test_a_low_temperature_moves_mass_to_what_is_near():
 
 def test_equal_papers_leave_gradients_finite():
     ours, theirs = (torch.tensor([QUERY, QUERY]).requires_grad_() for _ in range(2))
-    present, told = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
+    present, alignment = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
     for name, objective in OBJECTIVES.items():
         query, positive = (Vectors(part, present, part.mean(1)) for part in (ours, theirs))
-        lost = objective(Triplets(query, positive, query, told, told[:, 0]), Settings())
+        lost = objective(Triplets(query, positive, query, alignment, alignment[:, 0]), Settings())
         gradients = torch.autograd.grad(lost.sum(), [ours, theirs])
         assert all(part.isfinite().all() for part in gradients), name
 
@@ -369,11 +369,11 @@ def recovered(
     """
     network.eval()
     papers = [each for pair in pairs for each in pair[1:3]]
-    found = network([tokenizer.window(paper) for paper in papers])
+    actual = network([tokenizer.window(paper) for paper in papers])
     if objective == "bi-encoder":
-        distances = torch.cdist(found.whole[::2], found.whole[1::2])
+        distances = torch.cdist(actual.whole[::2], actual.whole[1::2])
         return float((distances > distances.diag()[:, None]).sum() / (len(pairs) * (len(pairs) - 1)))
-    distances = torch.cdist(found.sentences[::2], found.sentences[1::2]).flatten(1)
+    distances = torch.cdist(actual.sentences[::2], actual.sentences[1::2]).flatten(1)
     best = [divmod(int(row.argmin()), SENTENCES) for row in distances]
     return float(np.mean([place == pair.alignment for place, pair in zip(best, pairs, strict=True)]))
 
@@ -415,13 +415,15 @@ def uninterrupted(request, bert, tmp_path_factory):
     return *small_fit(bert, checkpoint, request.param), checkpoint, request.param
 
 
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(part, other[name]) for name, part in one.items())
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        torch.equal(part, second[name]) for name, part in first.items()
+    )
 
 
-def alike(one: Path, other: Path) -> bool:
+def alike(first: Path, second: Path) -> bool:
     """Whether two checkpoints hold the same numbers to the last bit."""
-    ours, theirs = (torch.load(path, weights_only=True) for path in (one, other))
+    ours, theirs = (torch.load(path, weights_only=True) for path in (first, second))
     parts = [same(ours[kind], theirs[kind]) for kind in ("network", "best")]
     parts += [
         same(state, theirs["optimizer"]["state"][number])
@@ -435,11 +437,11 @@ def test_an_interrupted_fit_ends_in_the_same_weights(bert, uninterrupted, tmp_pa
     assert progress.step == KEPT_AT[-1]
     checkpoint = tmp_path / "checkpoint.pt"
     for steps, more in ((1, 1), (6, 5)):  # within the first epoch; at the end of the second
-        _, found = small_fit(bert, checkpoint, kind, stop_after=more)
-        assert found.step == steps
+        _, actual = small_fit(bert, checkpoint, kind, stop_after=more)
+        assert actual.step == steps
         assert not alike(checkpoint, whole)
-    again, found = small_fit(bert, checkpoint, kind)
-    assert found == progress
+    again, actual = small_fit(bert, checkpoint, kind)
+    assert actual == progress
     assert same(copied(again), copied(network))
     assert alike(checkpoint, whole)
 
@@ -452,8 +454,8 @@ def test_a_killed_fit_ends_in_the_same_weights(bert, tmp_path):
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert torch.load(checkpoint, weights_only=True)["step"] == 4
     assert checkpoint.with_suffix(".partial").exists()
-    again, found = small_fit(bert, checkpoint)
-    assert found == progress
+    again, actual = small_fit(bert, checkpoint)
+    assert actual == progress
     assert same(copied(again), copied(network))
     assert alike(checkpoint, whole)
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint.pt", "whole.pt"}
@@ -466,8 +468,8 @@ def test_a_finished_fit_is_not_done_again(bert, uninterrupted, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
-    again, found = small_fit(bert, checkpoint, kind)
-    assert found == progress
+    again, actual = small_fit(bert, checkpoint, kind)
+    assert actual == progress
     assert same(copied(again), copied(network))
 
 
@@ -512,8 +514,8 @@ def arguments(folder: Path, bert: Path, **other: object) -> list[str]:
         "seeds": "0,1",
         "threads": 1,
     } | {name.replace("_", "-"): value for name, value in other.items()}
-    found = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
-    return ["encoder", *(part for option in found for part in option)]
+    pairs = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
+    return ["encoder", *(part for option in pairs for part in option)]
 
 
 @pytest.fixture(scope="module")
@@ -571,9 +573,9 @@ def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files
     published = text.partition("Published: ")[2].partition(", the lowest")[0]
     weights = {name: (part + kept[1]["best"][name]) / 2 for name, part in kept[0]["best"].items()}
     weights = {"seed 0": kept[0]["best"], "seed 1": kept[1]["best"], "mean": weights}[published]
-    found = load_file(trained / "model.safetensors")
+    actual = load_file(trained / "model.safetensors")
     for name, part in weights.items():
-        torch.testing.assert_close(found[name.removeprefix("bert.")], part, rtol=0, atol=0)
+        torch.testing.assert_close(actual[name.removeprefix("bert.")], part, rtol=0, atol=0)
     for number in (0, 1):
         assert f"| seed {number} | {-kept[number]['dev'][0]:.4f} |" in text
     for path in ("train.jsonl", "dev.jsonl", "evaluated.jsonl"):
@@ -595,12 +597,12 @@ def test_the_network_reads_as_the_library_does(trained):
     ]
     tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.card.convention.layout)
     with torch.no_grad():
-        found = EncoderNetwork(trained).eval()([tokenizer.window(paper) for paper in papers])
-    assert found.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
+        actual = EncoderNetwork(trained).eval()([tokenizer.window(paper) for paper in papers])
+    assert actual.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
     for number, expected in enumerate(encoder.encode(papers)):
-        ours = found.sentences[number][found.present[number]]
+        ours = actual.sentences[number][actual.present[number]]
         np.testing.assert_allclose(ours, expected.sentences, atol=2e-3)  # those are of half precision
-        np.testing.assert_allclose(found.whole[number], expected.whole, atol=2e-3)
+        np.testing.assert_allclose(actual.whole[number], expected.whole, atol=2e-3)
 
 
 def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):

@@ -71,28 +71,28 @@ LONG = Paper(
 
 
 def test_reading_a_paper(tiny_reranker_weights):
-    """[CLS] a title | one two three . | four . | five six . | [SEP], and no room for more."""
+    """[CLS] a title | first two three . | four . | five six . | [SEP], and no room for more."""
     tokenizer = PaperTokenizer(tiny_reranker_weights / TOKENIZER)
-    found = tokenize(LONG, tokenizer, 14)
-    words = ["a title", "one two three.", "four.", "five six."]
+    actual = tokenize(LONG, tokenizer, 14)
+    words = ["a title", "first two three.", "four.", "five six."]
     ids = [number for text in words for number in tokenizer.ids(text)]
-    assert found.ids.tolist() == [tokenizer.special.cls, *ids, tokenizer.special.sep]
-    assert found.sentences == 3
-    assert [chosen.tolist() for chosen in found.facets] == [[1], [0, 2], [0, 1, 2]]
-    one, four, five = [0] * 3 + [1] * 4 + [0] * 6, [0] * 7 + [1] * 2 + [0] * 4, [0] * 9 + [1] * 3 + [0]
-    method, every = np.add(one, five), np.add(np.add(one, four), five)  # no result was read: all stand in
-    rows = [one, four, five, four, method, every, [1] * 13]
-    np.testing.assert_allclose(found.pooling.numpy(), [np.divide(row, sum(row)) for row in rows], atol=1e-6)
+    assert actual.ids.tolist() == [tokenizer.special.cls, *ids, tokenizer.special.sep]
+    assert actual.sentences == 3
+    assert [chosen.tolist() for chosen in actual.facets] == [[1], [0, 2], [0, 1, 2]]
+    first, four, five = [0] * 3 + [1] * 4 + [0] * 6, [0] * 7 + [1] * 2 + [0] * 4, [0] * 9 + [1] * 3 + [0]
+    method, every = np.add(first, five), np.add(np.add(first, four), five)  # no result was read: all stand in
+    rows = [first, four, five, four, method, every, [1] * 13]
+    np.testing.assert_allclose(actual.pooling.numpy(), [np.divide(row, sum(row)) for row in rows], atol=1e-6)
     for number, row in enumerate((four, method, every)):
-        assert found.facet_tokens(number).tolist() == [bool(value) for value in row]
+        assert actual.facet_tokens(number).tolist() == [bool(value) for value in row]
 
 
 def test_papers_are_collected_with_their_facets_predicted(papers, sample):
     encoder, tagger = Encoder.open(), Tagger.open()
     wanted = {papers[3].paper_id, papers[0].paper_id}
-    found = collect_papers(sample / "corpus.jsonl", wanted, encoder, tagger)
-    assert found.keys() == wanted
-    paper = found[papers[3].paper_id]
+    actual = collect_papers(sample / "corpus.jsonl", wanted, encoder, tagger)
+    assert actual.keys() == wanted
+    paper = actual[papers[3].paper_id]
     assert paper.predicted
     assert paper.abstract == papers[3].abstract
     with pytest.raises(CorpusError, match=r"found none of 2, such as absent; give the corpus that the pairs"):
@@ -118,8 +118,8 @@ class Reference:
         """States (tokens, dimension) of a paper read alone, of the embeddings and behind each layer."""
         ids = self.tokenizer.first_window(paper, MAX_TOKENS).ids
         with torch.inference_mode():
-            found = self.bert(torch.tensor([ids]), output_hidden_states=True)
-        return tuple(states[0] for states in found.hidden_states)
+            output = self.bert(torch.tensor([ids]), output_hidden_states=True)
+        return tuple(states[0] for states in output.hidden_states)
 
     def below(self, paper: Paper) -> Tensor:
         return self.states(paper)[len(self.network.lower)]
@@ -134,8 +134,8 @@ class Reference:
                 mask = torch.zeros(1, len(ours.gate), both.shape[1], both.shape[1])
                 mask[:, :, :begin, begin:] = -1e9
                 mask[:, :, begin:, :begin] = ours.gate
-                found = layer(both, attention_mask=mask)
-                both = found[0] if isinstance(found, tuple) else found
+                output = layer(both, attention_mask=mask)
+                both = output[0] if isinstance(output, tuple) else output
         return both[0, begin:]
 
     def vectors(self, paper: Paper, states: Tensor, facet: Facet) -> late_interaction.Vectors:
@@ -179,9 +179,9 @@ def test_scores_are_those_of_transformers(tiny_reranker_weights, papers, attenti
         expected.append([reference.score(query, paper, states, facet) for facet in FACETS])
     below = [reference.below(paper) for paper in papers[:COUNT]]
     with torch.inference_mode():
-        found = model(list(tokenized(tiny_reranker_weights, papers[:COUNT]).values()), below)
+        actual = model(list(tokenized(tiny_reranker_weights, papers[:COUNT]).values()), below)
     assert np.std(expected, axis=0).min() > 0.05
-    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=1e-4)
 
 
 def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker_weights, papers):
@@ -194,8 +194,8 @@ def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker
     query, *candidates = papers[:3]
     three = list(tokenized(tiny_reranker_weights, papers[:3]).values())
     with torch.inference_mode():
-        found = model(three, [reference.below(paper) for paper in papers[:3]])
-    for row, paper in zip(found.tolist(), candidates, strict=True):
+        actual = model(three, [reference.below(paper) for paper in papers[:3]])
+    for row, paper in zip(actual.tolist(), candidates, strict=True):
         for value, facet in zip(row, FACETS, strict=True):
             pair = [reference.vectors(each, reference.states(each)[-1], facet) for each in (query, paper)]
             assert np.ptp(pair[0].shares[pair[0].shares > 0]) < 1e-9
@@ -242,7 +242,7 @@ def test_unrelated_candidates_are_sampled():
     assert sample_unrelated(pairs, 6, random.Random(1)) == pairs
     assert sample_unrelated(pairs, 0, random.Random(1)) == related
     drawn = [sample_unrelated(pairs, 2, random.Random(seed)) for seed in range(40)]
-    assert all(len(found) == 4 and found == [pair for pair in pairs if pair in found] for found in drawn)
+    assert all(len(kept) == 4 and kept == [pair for pair in pairs if pair in kept] for kept in drawn)
     assert set().union(*drawn) == set(pairs)
     assert sample_unrelated(pairs, 2, random.Random(7)) == sample_unrelated(pairs, 2, random.Random(7))
 
@@ -268,9 +268,9 @@ def test_a_mean_passes_over_queries_of_one_grade():
     pairs = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 1, 2))]
     scorer = FixedScorer({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
     other = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 0, 2))]
-    found = mean_spearman(scorer, {"q1": pairs, "q2": other})
-    assert found[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
-    assert np.isnan(found[2])
+    actual = mean_spearman(scorer, {"q1": pairs, "q2": other})
+    assert actual[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
+    assert np.isnan(actual[2])
 
 
 def test_weights_are_lent_and_given_back(tiny_reranker_weights):
@@ -386,14 +386,14 @@ def uninterrupted(tiny_reranker_weights, tmp_path_factory):
     return *small_fit(tiny_reranker_weights, checkpoint), checkpoint
 
 
-def same(one: Network, other: Network) -> bool:
-    ours, theirs = copied(one), copied(other)
+def same(first: Network, second: Network) -> bool:
+    ours, theirs = copied(first), copied(second)
     return all(torch.equal(part, theirs[name]) for name, part in ours.items())
 
 
-def alike(one: Path, other: Path) -> bool:
+def alike(first: Path, second: Path) -> bool:
     """Whether two checkpoints hold the same numbers to the last bit."""
-    ours, theirs = (torch.load(path, weights_only=True) for path in (one, other))
+    ours, theirs = (torch.load(path, weights_only=True) for path in (first, second))
     parts = [
         torch.equal(part, theirs[kind][name])
         for kind in ("network", "mean", "best")
@@ -412,11 +412,11 @@ def test_an_interrupted_fit_ends_in_the_same_weights(tiny_reranker_weights, unin
     assert progress.step == SCHEDULE.epochs * LISTS == 9
     checkpoint = tmp_path / "checkpoint.pt"
     for steps, more in ((2, 2), (6, 4)):  # within the first epoch; at the end of the second
-        _, found = small_fit(tiny_reranker_weights, checkpoint, stop_after=more)
-        assert found.step == steps
+        _, actual = small_fit(tiny_reranker_weights, checkpoint, stop_after=more)
+        assert actual.step == steps
         assert not alike(checkpoint, whole)
-    again, found = small_fit(tiny_reranker_weights, checkpoint)
-    assert found == progress
+    again, actual = small_fit(tiny_reranker_weights, checkpoint)
+    assert actual == progress
     assert same(again, model)
     assert alike(checkpoint, whole)
 
@@ -429,8 +429,8 @@ def test_a_killed_fit_ends_in_the_same_weights(tiny_reranker_weights, uninterrup
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert torch.load(checkpoint, weights_only=True)["step"] == EVERY
     assert checkpoint.with_suffix(".partial").exists()
-    again, found = small_fit(tiny_reranker_weights, checkpoint)
-    assert found == progress
+    again, actual = small_fit(tiny_reranker_weights, checkpoint)
+    assert actual == progress
     assert same(again, model)
     assert alike(checkpoint, whole)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
@@ -444,8 +444,8 @@ def test_a_finished_fit_is_not_done_again(tiny_reranker_weights, uninterrupted, 
 
     monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
     before = sha256(checkpoint)
-    again, found = small_fit(tiny_reranker_weights, checkpoint)
-    assert found == progress
+    again, actual = small_fit(tiny_reranker_weights, checkpoint)
+    assert actual == progress
     assert same(again, model)
     assert sha256(checkpoint) == before
 
@@ -524,9 +524,9 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     assert read_reranker_card(folder) == read_card(card)
     assert (card.precision, read_reranker_card(folder / "fp32").precision) == ("int8", "fp32")
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
-        found = resolve_reranker(str(each), precision)
-        found.verify()
-        assert found.card.max_tokens == TINY.max_tokens
+        actual = resolve_reranker(str(each), precision)
+        actual.verify()
+        assert actual.card.max_tokens == TINY.max_tokens
     sizes = [(each / TRUNK).stat().st_size for each in (folder, folder / "fp32")]
     assert sizes[0] < 0.5 * sizes[1]
 
@@ -561,12 +561,13 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
     lists = graded_lists(8)
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
     encoder = Encoder.open(BASE_ENCODER)
-    found = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
+    collected = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
     budget = {"query_tokens": TINY.max_tokens, "candidate_tokens": TINY.max_tokens}
     model = network(tiny_reranker_weights, TINY.joint)
     model.load_state_dict(shipped(card, work), strict=False)
     scorer = CandidateScorer(
-        model, {name: tokenize(paper, encoder.tokenizer, TINY.max_tokens) for name, paper in found.items()}
+        model,
+        {name: tokenize(paper, encoder.tokenizer, TINY.max_tokens) for name, paper in collected.items()},
     )
     with torch.inference_mode():
         expected = {query: scorer.scores(query, pairs).numpy() for query, pairs in dev.items()}
@@ -575,8 +576,8 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
         for number, facet in enumerate(Facet):
             figures = []
             for query, pairs in dev.items():
-                candidates = [found[pair.paper_id] for pair in pairs]
-                scores = [each.score for each in reranker.score(Query(found[query], facet), candidates)]
+                candidates = [collected[pair.paper_id] for pair in pairs]
+                scores = [each.score for each in reranker.score(Query(collected[query], facet), candidates)]
                 figures.append(spearmanr(scores, [pair.grades[number] for pair in pairs]).statistic)
                 if precision == "fp32":  # in training the lower layers' states are of half precision
                     np.testing.assert_allclose(scores, expected[query][:, number], rtol=0, atol=0.05)
@@ -586,7 +587,7 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
 
 def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
     _, card, _ = trained
-    found = card.training
+    training = card.training
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)
@@ -599,26 +600,26 @@ def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
     ]
     assert len(kept) < 32
     assert evaluated not in queries[:4]
-    assert found["pairs"] == {"train": len(kept), "dev": 16}
-    assert found["queries"] == {"train": 4, "dev": 2}
+    assert training["pairs"] == {"train": len(kept), "dev": 16}
+    assert training["queries"] == {"train": 4, "dev": 2}
     files = (*sources.train, sources.dev, sources.corpus)
-    assert found["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
+    assert training["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
 
 
 def test_the_readme_has_the_cards_figures(trained):
     folder, card, _ = trained
     text = " ".join((folder / "README.md").read_text().split())
-    found = card.training
-    for name, row in (found["dev"] | found["exported"]).items():
+    training = card.training
+    for name, row in (training["dev"] | training["exported"]).items():
         cells = [*row, sum(row) / 3]
         assert f"| {name} | " + " | ".join(f"{value:.3f}" for value in cells) + " |" in text
     for facet, row in card.heads.items():
         assert f"| {facet} | " + " | ".join(f"{value:.2f}" for value in row) + " |" in text
-    assert all(f"{name}: SHA-256 {digest}" in text for name, digest in found["data"].items())
+    assert all(f"{name}: SHA-256 {digest}" in text for name, digest in training["data"].items())
     size = sum((folder / name).stat().st_size for name in card.files)
     assert f"(int8, {size / 1e6:.1f} MB in all)" in text
-    assert f"Published: {found['shipped']}, the best on dev." in text
-    assert f"4 graded lists ({found['pairs']['train']} pairs)" in text
+    assert f"Published: {training['shipped']}, the best on dev." in text
+    assert f"4 graded lists ({training['pairs']['train']} pairs)" in text
     assert "at most 2 epochs" in text
 
 
@@ -693,14 +694,14 @@ def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weigh
 @pytest.fixture
 def calls(monkeypatch, trained):
     """What the command asks of the training, which is not done."""
-    found = []
+    recorded = []
 
     def called(*arguments, **options):
-        found.append((arguments, options))
+        recorded.append((arguments, options))
         return trained[1]
 
     monkeypatch.setattr("qbe.train.reranker.training.train_rerankers", called)
-    return found
+    return recorded
 
 
 ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]

@@ -54,10 +54,10 @@ def test_reading_csabstruct(tmp_path):
     for split in ("train", "dev"):
         write(tmp_path / f"{split}.jsonl", ABSTRACT, ABSTRACT)
     write(tmp_path / "test.jsonl", {"sentences": ["So."], "labels": ["result"]})
-    found = read_csabstruct(tmp_path)
-    assert list(found) == ["train", "dev", "test"]
-    assert found["dev"] == [LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
-    assert found["test"] == [LabelledAbstract(("So.",), (3,), (1.0,))]
+    actual = read_csabstruct(tmp_path)
+    assert list(actual) == ["train", "dev", "test"]
+    assert actual["dev"] == [LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
+    assert actual["test"] == [LabelledAbstract(("So.",), (3,), (1.0,))]
 
 
 @pytest.mark.parametrize(
@@ -157,19 +157,19 @@ def test_scores():
     ]
     first = np.array([[0.6, 0.4, 0, 0, 0], [0.25, 0.25, 0.4, 0.1, 0], [0, 0.3, 0.4, 0.3, 0]])
     second = np.array([[0, 0, 0, 1, 0], [0.2, 0.2, 0, 0.5, 0.1]])  # two sentences did not fit
-    found = score(abstracts, [first, second])
-    assert found.micro_f1 == pytest.approx(100 * 5 / 7)
-    assert found.folded == pytest.approx(100 * 6 / 7)
-    assert found.confident == pytest.approx(100 * 3.75 / 5)
-    assert found.confusion.tolist() == [
+    actual = score(abstracts, [first, second])
+    assert actual.micro_f1 == pytest.approx(100 * 5 / 7)
+    assert actual.folded == pytest.approx(100 * 6 / 7)
+    assert actual.confident == pytest.approx(100 * 3.75 / 5)
+    assert actual.confusion.tolist() == [
         [1, 0, 0, 0, 0],
         [1, 0, 0, 0, 0],  # background and objective together are the most probable
         [0, 0, 1, 0, 0],
         [0, 0, 0, 3, 0],
         [0, 0, 0, 1, 0],
     ]
-    assert str(found) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
-    by_label = found.by_label()
+    assert str(actual) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
+    by_label = actual.by_label()
     assert list(by_label) == list(LABELS)
     assert by_label["background"] == pytest.approx(
         {"precision": 50, "recall": 100, "f1": 200 / 3, "sentences": 1}
@@ -213,24 +213,24 @@ def small_head(seed: int = 0) -> Head:
 
 def scores(head: Head, *papers: Tokens) -> list[np.ndarray]:
     with torch.inference_mode():
-        found = head(*head.collate(papers)).numpy()
-    return [rows[: len(paper.spans)] for rows, paper in zip(found, papers, strict=True)]
+        actual = head(*head.collate(papers)).numpy()
+    return [rows[: len(paper.spans)] for rows, paper in zip(actual, papers, strict=True)]
 
 
 def test_padding_does_not_change_scores():
     head = small_head()
     papers = [made_up(0, [0]), made_up(1, [3, 1, 4, 2, 0, 0, 1]), made_up(2, [2, 2])]
-    for paper, found in zip(papers, scores(head, *papers), strict=True):
-        assert found.shape == (len(paper.spans), 5)
-        np.testing.assert_allclose(found, scores(head, paper)[0], rtol=0, atol=1e-5)
+    for paper, actual in zip(papers, scores(head, *papers), strict=True):
+        assert actual.shape == (len(paper.spans), 5)
+        np.testing.assert_allclose(actual, scores(head, paper)[0], rtol=0, atol=1e-5)
 
 
 def test_the_order_of_sentences_matters():
     head = small_head()
     paper = made_up(3, [1, 2, 3])
-    (found,) = scores(head, paper)
+    (actual,) = scores(head, paper)
     (turned,) = scores(head, paper._replace(spans=paper.spans[::-1]))
-    assert np.abs(found - turned[::-1]).min(axis=1).max() > 1e-4
+    assert np.abs(actual - turned[::-1]).min(axis=1).max() > 1e-4
 
 
 def test_tokens_outside_of_sentences_do_not_matter():
@@ -239,8 +239,10 @@ def test_tokens_outside_of_sentences_do_not_matter():
     paper = made_up(4, [1, 2])
     numbers = paper.numbers.copy()
     numbers[[0, 1, 2, -1]] = 100
-    for one, other in zip(scores(head, paper), scores(head, paper._replace(numbers=numbers)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    for row, other_row in zip(
+        scores(head, paper), scores(head, paper._replace(numbers=numbers)), strict=True
+    ):
+        np.testing.assert_allclose(row, other_row, rtol=0, atol=1e-6)
 
 
 def test_far_sentences_share_a_position():
@@ -263,16 +265,16 @@ def cross_entropy(row: list[float], targets: list[float]) -> float:
 
 def test_the_loss_of_sentences_without_a_chain():
     model = SimpleNamespace(chain=Chain())  # of zeros: sentences do not act on each other
-    one, two, soft = [1.0, 2.0, 0.5, -1.0, 0.0], [0.0, 3.0, 0.0, 0.0, 1.0], [0.5, 0.25, 0.25, 0.0, 0.0]
+    first, second, soft = [1.0, 2.0, 0.5, -1.0, 0.0], [0.0, 3.0, 0.0, 0.0, 1.0], [0.5, 0.25, 0.25, 0.0, 0.0]
     label = one_hot([2])[0].tolist()
     assert label == [0, 0, 1, 0, 0]
-    padded = torch.tensor([[one, two], [two, [9.0] * 5]])
+    padded = torch.tensor([[first, second], [second, [9.0] * 5]])
     present = torch.tensor([[True, True], [True, False]])
     with torch.inference_mode():
         single = loss(model, padded[:1, :1], present[:1, :1], [example([label], [0.25])])
         several = loss(model, padded, present, [example([label, soft], [1.0, 0.5]), example([label], [0.25])])
-    assert single.item() == pytest.approx(cross_entropy(one, label))
-    parts = [cross_entropy(one, label), cross_entropy(two, soft), cross_entropy(two, label)]
+    assert single.item() == pytest.approx(cross_entropy(first, label))
+    parts = [cross_entropy(first, label), cross_entropy(second, soft), cross_entropy(second, label)]
     assert several.item() == pytest.approx((parts[0] + 0.5 * parts[1] + 0.25 * parts[2]) / 1.75)
 
 
@@ -281,14 +283,14 @@ def test_the_loss_of_a_sentence_with_its_chain():
     chain.begin.data, chain.end.data = torch.tensor([0.0, 1, 2, 3, 4]), torch.tensor([5.0, 0, 0, 0, 0])
     row = [1.0, 2.0, 0.5, -1.0, 0.0]
     with torch.inference_mode():
-        found = loss(
+        actual = loss(
             SimpleNamespace(chain=chain),
             torch.tensor([[row]]),
             torch.tensor([[True]]),
             [example([[0, 0, 0, 1, 0]], [1])],
         )
     added = [value + begin for value, begin in zip(row, [5.0, 1, 2, 3, 4], strict=True)]
-    assert found.item() == pytest.approx(cross_entropy(added, [0, 0, 0, 1, 0]))
+    assert actual.item() == pytest.approx(cross_entropy(added, [0, 0, 0, 1, 0]))
 
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 9), st.integers(0, 3))
@@ -314,24 +316,24 @@ def planted() -> list[Example]:
 
 
 def fitted(examples: list[Example], seed: int) -> tuple[Head, list[tuple[int, float]]]:
-    head, told = small_head(), []
+    head, epochs = small_head(), []
     schedule = Schedule(epochs=4, learning_rate=2e-2)
-    fit(head, examples, schedule, seed, lambda epoch, value: told.append((epoch, value)))
-    return head, told
+    fit(head, examples, schedule, seed, lambda epoch, value: epochs.append((epoch, value)))
+    return head, epochs
 
 
 def test_a_planted_rule_is_learned_and_a_seed_gives_the_same_weights(planted):
-    head, told = fitted(planted[:80], 3)
+    head, epochs = fitted(planted[:80], 3)
     assert not head.training
-    assert [epoch for epoch, _ in told] == [1, 2, 3, 4]
-    assert told[-1][1] < 0.5 * told[0][1]
+    assert [epoch for epoch, _ in epochs] == [1, 2, 3, 4]
+    assert epochs[-1][1] < 0.5 * epochs[0][1]
     rest = planted[80:]
-    found = list(predict(head, [example.paper for example in rest]))
-    for row, example in zip(found, rest, strict=True):
+    actual = list(predict(head, [example.paper for example in rest]))
+    for row, example in zip(actual, rest, strict=True):
         assert row.shape == example.targets.shape
         np.testing.assert_allclose(row.sum(axis=1), 1, rtol=0, atol=1e-5)
     right = np.concatenate(
-        [row.argmax(1) == example.targets.argmax(1) for row, example in zip(found, rest, strict=True)]
+        [row.argmax(1) == example.targets.argmax(1) for row, example in zip(actual, rest, strict=True)]
     )
     assert right.mean() > 0.95
     again, _ = fitted(planted[:80], 3)
@@ -351,8 +353,8 @@ def test_sentences_of_no_weight_teach_nothing(planted):
             targets[1:] = np.roll(targets[1:], 1, axis=1)
         return Example(example.paper, targets, weights)
 
-    one, other = (fitted([halved(e, turned) for e in planted[:20]], 0)[0] for turned in (False, True))
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    first, second = (fitted([halved(e, turned) for e in planted[:20]], 0)[0] for turned in (False, True))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
 # States as the encoder computes them, and the teacher that computes its own.
@@ -376,9 +378,9 @@ def test_recorded_states(encoder, papers, tiny_model):
         assert (tokens.numbers.dtype, tokens.scales.dtype) == (np.int8, np.float16)
         states = layer_states(tiny_model, first.ids)
         expected = np.stack([states[0], states[2]], axis=1)
-        found = tokens.numbers * tokens.scales.astype(np.float64)
-        assert found.shape == expected.shape == (len(first.ids), 2, 16)
-        assert (np.abs(found - expected) <= 0.6 * tokens.scales + 1e-4).all()
+        actual = tokens.numbers * tokens.scales.astype(np.float64)
+        assert actual.shape == expected.shape == (len(first.ids), 2, 16)
+        assert (np.abs(actual - expected) <= 0.6 * tokens.scales + 1e-4).all()
 
 
 def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(encoder, papers, tiny_model):
@@ -387,8 +389,8 @@ def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(
     head = Head(3 * 16)
     head.load_state_dict(teacher.head.state_dict())
     tokens = record_states(encoder, (0, 1, 2), [*papers[:6], LONG])
-    for one, other in zip(predict(teacher, tokens), predict(head, tokens), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=0.02)
+    for row, other_row in zip(predict(teacher, tokens), predict(head, tokens), strict=True):
+        np.testing.assert_allclose(row, other_row, rtol=0, atol=0.02)
 
 
 def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model):
@@ -476,31 +478,33 @@ def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
     tagging = TaggingEncoder(encoder, tagger, "predicted")
     abstracts = read_csabstruct(sources.csabstruct)["test"]
     tagged = [
-        tagging.encode_paper(Paper("x", "", tuple(map(Sentence, one.sentences))))[0] for one in abstracts
+        tagging.encode_paper(Paper("x", "", tuple(map(Sentence, abstract_.sentences))))[0]
+        for abstract_ in abstracts
     ]
-    found = score(
-        abstracts, [np.array([sentence.probabilities for sentence in one.sentences]) for one in tagged]
+    actual = score(
+        abstracts,
+        [np.array([sentence.probabilities for sentence in abstract_.sentences]) for abstract_ in tagged],
     )
     figures = card.training["test"]
-    assert figures == {name: round(getattr(found, name), 2) for name in ("micro_f1", "folded", "confident")}
+    assert figures == {name: round(getattr(actual, name), 2) for name in ("micro_f1", "folded", "confident")}
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
 
 
 def test_the_card_states_how_it_came_about(trained, sources):
     _, card, _ = trained
-    found = card.training
-    best = max(found["seeds"], key=lambda seed: found["seeds"][seed]["dev"]["confident"])
-    assert found["seed"] == best
-    assert list(found["seeds"]) == [0, 1]
-    assert found["recipe"]["layers"] == TINY.layers
-    assert found["recipe"]["gold"] == as_record(TINY.gold)
-    tests = [found["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
-    assert found["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
-    assert found["parity"]["fp32_max_abs_difference"] < 1e-3
-    assert found["parity"]["int8_same_label"] >= 0.98
+    record = card.training
+    best = max(record["seeds"], key=lambda seed: record["seeds"][seed]["dev"]["confident"])
+    assert record["seed"] == best
+    assert list(record["seeds"]) == [0, 1]
+    assert record["recipe"]["layers"] == TINY.layers
+    assert record["recipe"]["gold"] == as_record(TINY.gold)
+    tests = [record["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
+    assert record["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
+    assert record["parity"]["fp32_max_abs_difference"] < 1e-3
+    assert record["parity"]["int8_same_label"] >= 0.98
     csabstruct, unlabelled = sources.csabstruct, sources.unlabelled
     files = {f"CSAbstruct {split}.jsonl": csabstruct / f"{split}.jsonl" for split in ("train", "dev", "test")}
-    assert found["data"] == {
+    assert record["data"] == {
         name: sha256(path) for name, path in {**files, unlabelled.name: unlabelled}.items()
     }
 
@@ -508,23 +512,23 @@ def test_the_card_states_how_it_came_about(trained, sources):
 def test_the_readme_has_the_cards_figures(trained, sources):
     folder, card, _ = trained
     text = " ".join((folder / "README.md").read_text().split())
-    found = card.training
-    figures = found["test"]
+    record = card.training
+    figures = record["test"]
     assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
-    for seed, by_split in found["seeds"].items():
+    for seed, by_split in record["seeds"].items():
         dev, test = by_split["dev"], by_split["test"]
         row = (dev["micro_f1"], dev["confident"], test["micro_f1"], test["folded"])
         assert f"| {seed} | " + " | ".join(f"{figure:.2f}" for figure in row) + " |" in text
-    spread = found["spread"]
+    spread = record["spread"]
     assert f"micro-F1 {spread['micro_f1']:.2f}, folded {spread['folded']:.2f}" in text
-    assert f"Seed {found['seed']} ships" in text
+    assert f"Seed {record['seed']} ships" in text
     assert card.files[HEAD] in text
-    assert all(digest in text for digest in found["data"].values())
+    assert all(digest in text for digest in record["data"].values())
     # The confusion matrix counts each sentence once, and its diagonal is micro-F1.
     rows = [re.search(rf"\| {label} \|((?: \d+ \|){{5}})", text)[1] for label in LABELS]
     confusion = np.array([[int(cell) for cell in row.split("|")[:-1]] for row in rows])
     abstracts = read_csabstruct(sources.csabstruct)["test"]
-    true = [label for one in abstracts for label in one.labels]
+    true = [label for abstract_ in abstracts for label in abstract_.labels]
     assert confusion.sum(axis=1).tolist() == np.bincount(true, minlength=5).tolist()
     assert 100 * np.trace(confusion) / confusion.sum() == pytest.approx(figures["micro_f1"], abs=0.005)
 
@@ -602,12 +606,12 @@ def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
 
 
 def readings(count: int, papers: list[Example]) -> list[Reading]:
-    found = []
+    inputs = []
     for example in papers[:count]:
         batch = Head.collate([example.paper])
         states = (example.paper.numbers * example.paper.scales.astype(np.float32)).swapaxes(0, 1)
-        found.append(Reading(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
-    return found
+        inputs.append(Reading(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
+    return inputs
 
 
 def test_an_exported_head_gives_the_same_scores(planted, tmp_path):
@@ -651,8 +655,8 @@ def test_a_head_that_does_not_survive_the_export_is_refused(planted, tmp_path, h
         ModelError, match=r"parity check: expected fp32 within .* and int8 .*, found "
     ) as caught:
         export_head(head, readings(20, planted), tmp_path / HEAD)
-    found = str(caught.value).partition("found ")[2]
-    exact = float(re.search(r"fp32_max_abs_difference': ([\d.e-]+)", found)[1])
+    actual = str(caught.value).partition("found ")[2]
+    exact = float(re.search(r"fp32_max_abs_difference': ([\d.e-]+)", actual)[1])
     assert (exact > 0.5) is isinstance(head, Changing)
 
 
@@ -688,8 +692,8 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
         )
     ]
     figures = trained[1].training["test"]
-    found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
-    assert capsys.readouterr().out == f"out: {found} on CSAbstruct's test split\n"
+    shown = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
+    assert capsys.readouterr().out == f"out: {shown} on CSAbstruct's test split\n"
 
 
 def test_usage_errors_of_the_command(monkeypatch):
