@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
 	@echo "make whole      the same queries over all of arXiv's computer science, without pools (an hour)"
-	@echo "make test       lint, types, tests"
+	@echo "make test       lint, types, examples in docstrings, tests"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
 
@@ -18,7 +18,7 @@ install: $(VENV)/installed
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "expected Python 3.11 or later, found " + v + "; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[cpu,train,dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[huggingface,plot,train,dev]'
 	@touch $@
 
 reproduce: install
@@ -37,6 +37,7 @@ types: install
 	$(BIN)/mypy
 
 tests: install
+	$(BIN)/pytest --doctest-modules qbe
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 peers: $(VENV)-peers/installed

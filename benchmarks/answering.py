@@ -1,6 +1,6 @@
-"""What a process of `benchmarks.sides.Side` says and measures; Python's own library alone.
+"""Messages and measurements of a process of `benchmarks.sides.Side`, with the standard library only.
 
-The processes are started with ``-m``, so that a peer's environment needs nothing of qbe's but its folder.
+The processes are started with ``-m``, so that an environment of a peer needs only the folder of qbe.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 
 
 def say(**record: object) -> None:
-    """One line of JSON, past whatever a library prints."""
+    """Print one line of JSON, which begins on a new line whatever a library has printed before."""
     print("\n" + json.dumps(record), flush=True)
 
 
 def timed(search: Callable[..., Any], queries: Iterable[tuple[Any, ...]]) -> tuple[list[float], list[Any]]:
-    """Seconds of each query, one after the other, and what was found."""
-    seconds, found = [], []
+    """Run queries one after the other; return the seconds and the result of each."""
+    seconds, results = [], []
     for query in queries:
         begin = time.perf_counter()
         hits = search(*query)
         seconds.append(time.perf_counter() - begin)
-        found.append(hits)
-    return seconds, found
+        results.append(hits)
+    return seconds, results
 
 
 def memory(process: int | str = "self") -> dict[str, float]:
-    """Of a process, in 10^9 bytes: the most it held, what it holds, and of that the anonymous part.
+    """Return the memory of a process in 10^9 bytes: its peak, its resident and its anonymous part.
 
     Raises OSError or KeyError where the process has ended.
     """

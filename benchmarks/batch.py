@@ -1,7 +1,7 @@
 """``python -m benchmarks.batch``: many queries at a time against the same ones one by one, stage by stage.
 
-Both sides give the same hits, which is checked. Wall-clock seconds and the processor's are told apart: on a
-machine that does other work only the latter compare well.
+Both sides give the same hits, which is checked. Wall-clock time and processor time are measured: on a machine
+that does other work only the latter compare well.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.common import collection_options, machine, positive, spread, table
 from qbe import _cli
-from qbe.search.batch import BLOCK
+from qbe.search.fingerprint import BLOCK
 
 if TYPE_CHECKING:
     from qbe.query import Query
-    from qbe.search.contracts import AnySearcher
+    from qbe.search.pipeline import Pipeline
     from qbe.types import Hit, Pools
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
@@ -49,57 +49,57 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.index.index import Index
-    from qbe.rerank.open import open_reranker
-    from qbe.search.queries import queries_from_topics
-    from qbe.search.reranking import RerankingSearcher
-    from qbe.search.searcher import FIRST_STAGES, Searcher
+    from qbe.index.index import open_index
+    from qbe.search.config import FIRST_STAGES, SearchConfig
+    from qbe.search.pipeline import Pipeline
+    from qbe.search.queries import queries_of, topics_of
     from qbe.trec import read_pools
 
-    pools = read_pools(options.pool)
-    with Index(options.index, threads=threads) as index:
-        queries = [query for _, query in queries_from_topics(index, options.topics, None)]
-        own = [pools[query.query_id] for query in queries]
+    pools_by_query = read_pools(options.pool)
+    with open_index(options.index, threads=threads) as index:
+        queries = queries_of(index, topics_of(index, options.topics))
+        pools = [pools_by_query[query.query_id] for query in queries]
         print(f"{len(queries)} queries, {BLOCK} at a time; {len(index)} papers; {options.rounds} rounds\n")
         rows = []
         for name in FIRST_STAGES:
-            searcher = Searcher(index, name)
-            rows.append(
-                _row(f"{name}, whole index", searcher, queries, [None] * len(queries), options.rounds)
-            )
-            rows.append(_row(f"{name}, pools", searcher, queries, own, options.rounds))
+            with Pipeline.open(index, SearchConfig(first_stage=name, rerank="none")) as pipeline:
+                whole = [None] * len(queries)
+                rows.append(_row(f"{name}, whole index", pipeline, queries, whole, options.rounds))
+                rows.append(_row(f"{name}, pools", pipeline, queries, pools, options.rounds))
         if options.reranked:
-            reranked = RerankingSearcher(Searcher(index), index, open_reranker(threads=threads))
             few = slice(options.reranked)
-            rows.append(_row("fused, reranked, pools", reranked, queries[few], own[few], options.rounds))
+            with Pipeline.open(index) as pipeline:
+                rows.append(
+                    _row("fused, reranked, pools", pipeline, queries[few], pools[few], options.rounds)
+                )
     header = ("stage", "one by one, processor ms a query", "one by one / many, processor", "the same, wall")
     print(table(header, rows))
 
 
 def _row(
-    name: str, searcher: AnySearcher, queries: Sequence[Query], pools: Pools, rounds: int
+    name: str, pipeline: Pipeline, queries: Sequence[Query], pools: Pools, rounds: int
 ) -> tuple[str, str, str, str]:
-    one = functools.partial(_one_by_one, searcher, queries, pools)
-    many = functools.partial(_many, searcher, queries, pools)
-    assert one() == many(), name
-    runs = [(_timed(one), _timed(many)) for _ in range(rounds)]
-    alone = statistics.median(first.processor for first, _ in runs) / len(queries)
+    singly = functools.partial(_one_by_one, pipeline, queries, pools)
+    together = functools.partial(_many, pipeline, queries, pools)
+    assert singly() == together(), name
+    runs = [(_timed(singly), _timed(together)) for _ in range(rounds)]
+    milliseconds = statistics.median(first.processor for first, _ in runs) / len(queries)
     processor = [first.processor / second.processor for first, second in runs]
     wall = [first.wall / second.wall for first, second in runs]
-    return name, f"{1e3 * alone:.1f}", spread(processor, "{:.2f}"), spread(wall, "{:.2f}")
+    return name, f"{1e3 * milliseconds:.1f}", spread(processor, "{:.2f}"), spread(wall, "{:.2f}")
 
 
-def _one_by_one(searcher: AnySearcher, queries: Sequence[Query], pools: Pools) -> list[list[Hit]]:
+def _one_by_one(pipeline: Pipeline, queries: Sequence[Query], pools: Pools) -> list[list[Hit]]:
     pairs = zip(queries, pools, strict=True)
-    return [searcher.search(query, HITS, pool, matches=False) for query, pool in pairs]
+    return [pipeline.search(query, HITS, pool, matches=False) for query, pool in pairs]
 
 
-def _many(searcher: AnySearcher, queries: Sequence[Query], pools: Pools) -> list[list[Hit]]:
-    found: list[list[Hit]] = []
+def _many(pipeline: Pipeline, queries: Sequence[Query], pools: Pools) -> list[list[Hit]]:
+    hits: list[list[Hit]] = []
     for first in range(0, len(queries), BLOCK):
         block = slice(first, first + BLOCK)
-        found += searcher.batch_search(queries[block], HITS, pools[block], matches=False)
-    return found
+        hits += pipeline.batch_search(queries[block], HITS, pools[block], matches=False)
+    return hits
 
 
 def _timed(action: Callable[[], object]) -> Seconds:

@@ -23,14 +23,14 @@ Search = Callable[[str], Any]
 
 def of_qbe(folder: Path, k1: float, b: float) -> Search:
     """What the first stage calls, for a text."""
-    from qbe.index.index import Index
+    from qbe.index.index import open_index
     from qbe.search.lucene import LuceneSearch
 
-    index = Index(folder)
+    index = open_index(folder)
     manifest = index.manifest.lucene
     assert manifest is not None
     assert (manifest["k1"], manifest["b"]) == (k1, b)
-    searcher = LuceneSearch(index.lucene)
+    searcher = LuceneSearch(index.reader.lucene)
     return lambda text: searcher.search(text, HITS)
 
 
@@ -44,7 +44,7 @@ def of_pyserini(folder: Path, k1: float, b: float) -> Search:
 
     searcher = LuceneSearcher(str(folder))
     searcher.set_bm25(k1, b)
-    return lambda text: [(hit.paper_id, hit.score) for hit in searcher.search(text, HITS)]
+    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, HITS)]
 
 
 def of_bm25s(folder: Path, k1: float, b: float) -> Search:
@@ -89,8 +89,8 @@ def main(role: str, first: str, second: str, k1: str, b: str) -> None:
     search, queries = ROLES[role](Path(first), float(k1), float(b)), json.loads(Path(second).read_text())
     say(ready=True)
     for _ in sys.stdin:
-        seconds, found = timed(search, [(query,) for query in queries])
-        say(seconds=seconds, best=[[paper_id for paper_id, _ in hits[:10]] for hits in found])
+        seconds, ranked = timed(search, [(query,) for query in queries])
+        say(seconds=seconds, best=[[paper_id for paper_id, _ in hits[:10]] for hits in ranked])
 
 
 if __name__ == "__main__":

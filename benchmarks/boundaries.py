@@ -49,10 +49,10 @@ def score(split: Splitter, texts: Iterable[Marked]) -> Score:
     """The boundaries that a splitter finds, against the marked ones, counted over all texts."""
     right = wrong = missed = 0
     for text, ends in texts:
-        found = _ends(split(text))
-        right += len(found & ends)
-        wrong += len(found - ends)
-        missed += len(ends - found)
+        predicted = _ends(split(text))
+        right += len(predicted & ends)
+        wrong += len(predicted - ends)
+        missed += len(ends - predicted)
     return Score(right, wrong, missed)
 
 
@@ -98,8 +98,8 @@ def _abstracts(corpus: Path, wanted: set[str]) -> dict[str, str]:
     with lzma.open(corpus, "rt", encoding="utf-8") as lines:
         for line in lines:
             # Only the lines that are wanted are worth parsing: 60 of 176,320.
-            if (found := paper_id.match(line)) and found[1] in wanted:
-                abstracts[found[1]] = json.loads(line)["abstract"]
+            if (match := paper_id.match(line)) and match[1] in wanted:
+                abstracts[match[1]] = json.loads(line)["abstract"]
                 if len(abstracts) == len(wanted):
                     break
     return abstracts

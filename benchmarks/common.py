@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, ratios, tables, the papers, the machine."""
+"""Functions shared by the benchmarks: interleaved timing, ratios, tables, papers, the machine."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from qbe.types import Paper
 Stage = Callable[[], object]
 
 Times = dict[str, list[float]]
-"""Seconds of each run, by name; runs of the same place in their lists belong to one round."""
+"""Seconds of each run by name; runs at the same position of their lists belong to one round."""
 
 
 def positive(text: str) -> int:
-    """An option's value of at least 1."""
+    """Parse an option's value, a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
     return int(text)
 
 
 def collection_options(parser: argparse.ArgumentParser) -> None:
-    """Which queries are searched for in what: by default CSFCube's, where `make reproduce` leaves them."""
+    """Add options for index, topics and pools; by default CSFCube's, as `make reproduce` writes them."""
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
     parser.add_argument("--pool", type=Path, default=Path("qrels/pools.tsv"), metavar="FILE")
 
 
 def peers_option(parser: argparse.ArgumentParser) -> None:
-    """Where peers are that want other versions than qbe's."""
+    """Add an option for the environment of peers that need other versions of packages."""
     parser.add_argument(
         "--peers",
         type=Path,
         default=Path(".venv-peers/bin/python"),
         metavar="PYTHON",
-        help="of the environment that `make peers` makes (default: %(default)s)",
+        help="of the environment that `make peers` creates (default: %(default)s)",
     )
 
 
 def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True) -> Times:
-    """Time the actions in turn, A B C A B C ..., so that a change of the machine's load meets all alike."""
+    """Time the actions in turn, A B C A B C ..., so that changes of the machine's load affect all equally."""
     if warm_up:
         for action in actions.values():
             action()
@@ -61,9 +61,9 @@ def interleaved(actions: Mapping[str, Stage], rounds: int, warm_up: bool = True)
 
 
 def time_stages(queries: Sequence[Mapping[str, Stage]], rounds: int) -> Times:
-    """Time every stage of every query; a round takes all queries through one stage, then the next.
+    """Time every stage of every query; a round runs one stage for all queries, then the next stage.
 
-    A first round is not counted. The runs of a stage come round by round, in the order of the queries.
+    A first round is not counted. The times of a stage are in the order of rounds, then of queries.
     """
     times: Times = {name: [] for name in queries[0]}
     for counted in (False, *(True for _ in range(rounds))):
@@ -77,26 +77,26 @@ def time_stages(queries: Sequence[Mapping[str, Stage]], rounds: int) -> Times:
 
 
 def ratio(times: Times, numerator: str, denominator: str) -> str:
-    """How many times as long the numerator takes: median (min to max) over rounds, each within its round."""
+    """Return the ratio of two times as text: median (min to max) over rounds."""
     pairs = zip(times[numerator], times[denominator], strict=True)
     return spread([slow / fast for slow, fast in pairs], "{:.2f}")
 
 
 def spread(values: Sequence[float], form: str = "{:.1f}") -> str:
-    """Median (min to max)."""
+    """Return median (min to max) as text."""
     low, middle, high = (form.format(f(values)) for f in (min, statistics.median, max))
     return f"{middle} ({low} to {high})"
 
 
 def median_p95(values: Sequence[float], factor: float = 1e3) -> tuple[str, str]:
-    """Median and 95th percentile, by default of seconds in milliseconds."""
+    """Return median and 95th percentile as text, by default in milliseconds from seconds."""
     ordered = sorted(values)
     p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
     return f"{factor * statistics.median(ordered):.2f}", f"{factor * p95:.2f}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table that also reads well on a terminal; all columns but the first are right-aligned."""
+    """Format a Markdown table with aligned columns, all but the first to the right."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     first, *others = widths
@@ -110,15 +110,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def papers(corpus: Path | None, count: int, fits: Callable[[Paper], bool]) -> tuple[str, list[Paper]]:
-    """A name and the first papers that fit: of a corpus file, of CSFCube below QBE_DATA, or of the sample.
+    """Return a name and the first ``count`` papers for which ``fits`` is true; fewer are repeated.
 
-    Where there are fewer, they are repeated. Raises CorpusError when none fits.
+    They are those of a corpus file, of CSFCube below QBE_DATA, or of the sample. Raises CorpusError when
+    there is none.
     """
     name, source = _source(corpus)
-    found = list(islice(filter(fits, source), count))
-    if not found:
+    fitting = list(islice(filter(fits, source), count))
+    if not fitting:
         raise CorpusError(f"expected papers of at most one pass through the encoder, found none in {name}")
-    return name, list(islice(cycle(found), count))
+    return name, list(islice(cycle(fitting), count))
 
 
 def _source(corpus: Path | None) -> tuple[str, Iterator[Paper]]:
@@ -129,11 +130,11 @@ def _source(corpus: Path | None) -> tuple[str, Iterator[Paper]]:
     if corpus is not None:
         return corpus.name, read_corpus([str(corpus)])
     with resources.as_file(resources.files("qbe.datasets") / "sample" / "papers.jsonl") as sample:
-        return "the embedded sample", iter(list(read_corpus([str(sample)])))
+        return "the sample of the package", iter(list(read_corpus([str(sample)])))
 
 
 def machine(threads: int, packages: Sequence[str]) -> str:
-    """One paragraph: processor, threads, load, versions."""
+    """Describe the machine in one paragraph: processor, threads, load, versions."""
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     versions = ", ".join(f"{package} {metadata.version(package)}" for package in packages)
     return (

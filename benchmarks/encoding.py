@@ -134,11 +134,11 @@ def _agreement(encoders: dict[str, Encoder], original: Any, bf16: Any, chosen: l
         model.encode(texts, batch_size=8, show_progress_bar=False).astype(np.float32)
         for model in (original, bf16)
     )
-    found = {"ST bf16": reduced}
+    by_side = {"ST bf16": reduced}
     for precision, encoder in encoders.items():
-        found[f"qbe {precision}"] = np.stack([vectors.whole for vectors in encoder.encode(chosen)])
+        by_side[f"qbe {precision}"] = np.stack([vectors.whole for vectors in encoder.encode(chosen)])
     print()
-    for name, vectors in found.items():
+    for name, vectors in by_side.items():
         norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
         cosines = (vectors * expected).sum(axis=1) / norms
         print(
@@ -166,8 +166,8 @@ def flops(tokens: int) -> int:
 def _weights(files: EncoderFiles) -> Path:
     """The folder of what qbe's export was made from."""
     from qbe.files import sha256
-    from qbe.models.encoder_files import packaged_weights
     from qbe.models.registry import BASE_ENCODER, ENCODERS
+    from qbe.models.sources import packaged_weights
 
     folder = packaged_weights(ENCODERS[BASE_ENCODER])
     assert sha256(folder / "model.safetensors") == files.card.weights_sha256

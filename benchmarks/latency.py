@@ -1,7 +1,7 @@
-"""``python -m benchmarks.latency``: milliseconds a query, stage by stage, over the whole index and in pools.
+"""``python -m benchmarks.latency``: milliseconds per query, by stage, over the whole index and in pools.
 
-Everything is warm: each stage has run on every query once before the clock starts. A round times all
-queries in one stage, then in the next, so that a change of the machine's load meets all stages alike.
+Everything is warm: each stage has run on every query once before it is timed. A round times one stage for
+all queries, then the next stage, so that a change of the machine's load affects all stages equally.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
         sentences = len(index.sentence_vectors)
         print(
             f"{len(queries)} queries, {options.rounds} rounds; {len(index)} papers, {sentences} sentences; "
-            f"{size:.0f} papers a pool; {options.hits} hits\n"
+            f"{size:.0f} papers per pool; {options.hits} hits\n"
         )
         corpus = time_stages([_stages(index, query, options.hits, None) for query in queries], options.rounds)
         pooled = [_stages(index, query, options.hits, pools[query.query_id]) for query in queries]
@@ -62,25 +62,25 @@ def main(argv: list[str]) -> None:
             (name, *median_p95(runs), *(median_p95(in_pool[name]) if name in in_pool else ("", "")))
             for name, runs in corpus.items()
         ]
-        print(table(("ms a query", "index: median", "p95", "pool: median", "p95"), rows), "\n")
+        print(table(("ms per query", "index: median", "p95", "pool: median", "p95"), rows), "\n")
         compare(index, queries, options.hits, threads, options.rounds)
         _floors(index, queries)
 
 
 def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> dict[str, Stage]:
-    """The steps of a search, each on the results of the steps before it, and whole searches."""
+    """The steps of a search, each with the results of the previous steps as input, and whole searches."""
     import numpy as np
+    from qbe.search.searcher import FIRST_STAGES, Searcher
 
     from qbe.search.bm25 import BM25Searcher
     from qbe.search.dense import DenseSearcher, QueryVectors
     from qbe.search.fusion import EQUAL_WEIGHTS, weighted_sum
-    from qbe.search.searcher import FIRST_STAGES, Searcher
 
     dense, bm25 = DenseSearcher(index), BM25Searcher(index)
     vectors = QueryVectors(index, query)
     rows = dense.rows(pool) if pool is not None else next(dense.candidates([vectors], hits))
-    found = Searcher(index, "fused").search(query, hits, pool, matches=False)
-    paper_ids = [hit.paper_id for hit in found]
+    ranking = Searcher(index, "fused").search(query, hits, pool, matches=False)
+    paper_ids = [hit.paper_id for hit in ranking]
     scores = {name: np.random.default_rng(0).random(len(rows)) for name in EQUAL_WEIGHTS}
     stages: dict[str, Stage] = {}
     if pool is None:
@@ -107,8 +107,9 @@ def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> di
 
 
 def _floors(index: Index, queries: Sequence[Query]) -> None:
-    from benchmarks import floors
     from qbe.encode.selection import selected_positions
+
+    from benchmarks import floors
 
     sentences, dimension = index.sentence_vectors.shape
     chosen = sum(len(selected_positions(query)) for query in queries) / len(queries)

@@ -2,9 +2,8 @@
 
     QBE_DATA=... python -m benchmarks.matchings [--encoders NAME_OR_FOLDER ...]
 
-Indexes the collection with each encoder, ranks each pool by each matching alone, and prints NDCG%20 on the
-test folds by CSFCube's own protocol. What is measured here must choose nothing: each call is a look at test
-data.
+Indexes the collection with each encoder, ranks each pool by each matching only, and prints NDCG%20 on the
+test folds by CSFCube's protocol. These are test data: no setting may be chosen by these figures.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.query import Query
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.trec import read_pools, read_qrels, read_topics
-from qbe.types import Facet
+from qbe.types import Facet, Hit, Run
 
-Scores = Mapping[str, Mapping[str, float]]
 SCOPES = (*map(str, Facet), "aggregated")
 
 
-def ranked(index: Index, folder: Path, matching: str, threads: int) -> Scores:
-    """Scores of each pool's papers, by query."""
+def ranked(index: Index, folder: Path, matching: str, threads: int) -> Run:
+    """Rank each pool by the scores of a matching."""
     matcher = VectorMatching(
         matching, lambda paper: index.vectors(paper).sentences, similarity=index.similarity, threads=threads
     )
-    found = {}
+    rankings = {}
     pools = read_pools(folder / "pools.tsv")
     for topic in read_topics(folder / "topics.tsv"):
         query = Query(index.paper(topic.paper_id), topic.facet)
         pool = [paper_id for paper_id in pools[topic.query_id] if paper_id != topic.paper_id]
-        judged = matcher.score(query, [index.paper(paper_id) for paper_id in pool])
-        found[topic.query_id] = {paper_id: one.score for paper_id, one in zip(pool, judged, strict=True)}
-    return found
+        scores = matcher.score(query, [index.paper(paper_id) for paper_id in pool])
+        hits = [Hit(paper_id, rerank.score) for paper_id, rerank in zip(pool, scores, strict=True)]
+        rankings[topic.query_id] = tuple(sorted(hits, key=lambda hit: -hit.score))
+    return Run(matching, rankings)
 
 
 def main() -> None:
@@ -72,9 +71,9 @@ def main() -> None:
                     print(f"| {Path(encoder).name} | {matching} | {row} |", flush=True)
 
 
-def _figures(qrels: Mapping[str, Mapping[str, int]], scores: Scores, folds: Folds) -> str:
-    found = csfcube_protocol(qrels, scores, folds).figures["NDCG%20"]
-    return " | ".join(f"{100 * (found[scope] or 0):.2f}" for scope in SCOPES)
+def _figures(qrels: Mapping[str, Mapping[str, int]], run: Run, folds: Folds) -> str:
+    figures = csfcube_protocol(qrels, run, folds).figures["NDCG%20"]
+    return " | ".join(f"{100 * (figures[scope] or 0):.2f}" for scope in SCOPES)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The steps of a search by the tools a user would otherwise pick: Pyserini, flat FAISS, plain numpy."""
+"""The steps of a search with other tools: Pyserini, flat FAISS, plain numpy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from qbe.search.dense import QueryVectors
 
 TOP = 10
-"""Papers at the head of a ranking that two ways of dense search are asked to agree on."""
+"""Number of best papers in which two implementations of dense search are compared."""
 
 
 def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rounds: int) -> None:
-    """Print each step beside the same step by what a user would otherwise call, timed in turn."""
+    """Print the times of each step and of the same step with another tool, timed in turn."""
     import faiss
     import numpy as np
 
@@ -55,18 +55,18 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
         )
     times = time_stages(stages, rounds)
     rows = []
-    for ours, theirs in (
+    for name, peer in (
         ("BM25", "pyserini LuceneSearcher"),
         ("FAISS, fp16", "FAISS IndexFlatIP, fp32"),
         ("search: dense", "numpy, all sentences, fp32"),
     ):
-        pairs = zip(_totals(times[theirs], rounds), _totals(times[ours], rounds), strict=True)
+        pairs = zip(_totals(times[peer], rounds), _totals(times[name], rounds), strict=True)
         rows.append(
             (
-                f"{ours} / {theirs}",
-                median_p95(times[ours])[0],
-                median_p95(times[theirs])[0],
-                spread([peer / own for peer, own in pairs], "{:.2f}"),
+                f"{name} / {peer}",
+                median_p95(times[name])[0],
+                median_p95(times[peer])[0],
+                spread([peer_seconds / seconds for peer_seconds, seconds in pairs], "{:.2f}"),
             )
         )
     print(table(("qbe / peer, whole index", "qbe, ms", "peer, ms", "peer / qbe"), rows))
@@ -75,7 +75,7 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
 
 
 def _totals(runs: Sequence[float], rounds: int) -> list[float]:
-    """Seconds of each round over all queries."""
+    """Return the seconds of each round over all queries."""
     size = len(runs) // rounds
     return [sum(runs[first : first + size]) for first in range(0, len(runs), size)]
 
@@ -92,7 +92,7 @@ def _scan(
 
 
 def _pyserini(index: Index) -> Any:
-    """Pyserini's searcher on the same postings; its import wants a key for a service nobody calls here."""
+    """Pyserini's searcher on the same postings; its import needs a key of a service that is not used here."""
     os.environ.setdefault("OPENAI_API_KEY", "unused")
     from pyserini.search.lucene import LuceneSearcher
 
@@ -103,4 +103,4 @@ def _pyserini(index: Index) -> Any:
 
 
 def _pyserini_hits(searcher: Any, text: str, hits: int) -> list[tuple[str, float]]:
-    return [(hit.paper_id, hit.score) for hit in searcher.search(text, hits)]
+    return [(hit.docid, hit.score) for hit in searcher.search(text, hits)]

@@ -84,8 +84,8 @@ def write_classifier(folder: Path) -> None:
     from transformers import AutoModelForSequenceClassification
     from transformers.utils import logging
 
-    from qbe.models.encoder_files import packaged_weights
     from qbe.models.registry import BASE_ENCODER, ENCODERS
+    from qbe.models.sources import packaged_weights
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # it would warn that the head is new, as meant here

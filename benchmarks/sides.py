@@ -1,4 +1,4 @@
-"""Sides of a benchmark that need a process of their own: they wait for a line, and do a round."""
+"""Sides of a benchmark that run in separate processes; each waits for a line and runs a round."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from benchmarks.answering import memory
 from benchmarks.common import Stage, median_p95, spread
 
 _EVERY = 0.02
-"""Seconds between two looks at how much memory a command holds."""
+"""Seconds between two measurements of a command's memory."""
 
 
 class Side:
-    """A process that says a JSON object when it is ready, and one more for each line that it reads."""
+    """A process that prints a JSON object when it is ready, and one more for each line that it reads."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.ready = self._answer()
         self.rounds: list[dict[str, Any]] = []
 
-    def round(self, asked: str = "") -> None:
-        """Have it do a round, of what the line says."""
+    def round(self, line: str = "") -> None:
+        """Run a round; the line is passed to the process."""
         assert self._process.stdin is not None
-        print(asked, file=self._process.stdin, flush=True)
+        print(line, file=self._process.stdin, flush=True)
         self.rounds.append(self._answer())
 
     def latency(self) -> str:
-        """Median and 95th percentile of the milliseconds that its queries took."""
-        return " / ".join(median_p95([one for each in self.rounds for one in each["seconds"]]))
+        """Return median and 95th percentile of the milliseconds of its queries, as text."""
+        return " / ".join(median_p95([seconds for answer in self.rounds for seconds in answer["seconds"]]))
 
     def slower_than(self, other: Side) -> str:
-        """How many times as long as the other's its queries took, by round: median (minimum to maximum)."""
+        """Return the ratio of its time to the other's by round, as text: median (minimum to maximum)."""
         pairs = zip(self.rounds, other.rounds, strict=True)
-        return spread([sum(mine["seconds"]) / sum(its["seconds"]) for mine, its in pairs], "{:.2f}")
+        ratios = [sum(answer["seconds"]) / sum(peer["seconds"]) for answer, peer in pairs]
+        return spread(ratios, "{:.2f}")
 
     def close(self) -> None:
         """End the process."""
@@ -50,14 +51,14 @@ class Side:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("{"):  # whatever else a library prints
+            if line.startswith("{"):  # libraries may print other lines
                 answer: dict[str, Any] = json.loads(line)
                 return answer
         raise SystemExit(f"a side ended without an answer: {self._process.args!r}")
 
 
 def in_turn(sides: Sequence[Side], rounds: int) -> None:
-    """Have all sides do their rounds, A B C A B C ...; a first round is forgotten."""
+    """Run the rounds of all sides in turn, A B C A B C ...; a first round is not counted."""
     for _ in range(rounds + 1):
         for side in sides:
             side.round()
@@ -68,9 +69,9 @@ def in_turn(sides: Sequence[Side], rounds: int) -> None:
 def onnx_rounds(
     peers: Path, kind: str, model: Path, texts: Sequence[Any], sizes: Sequence[int], threads: int
 ) -> dict[str, Stage]:
-    """Rounds of sentence-transformers' ONNX back end by name; none without the peers' environment."""
+    """Return rounds of sentence-transformers' ONNX back end by name; none without the peers' environment."""
     if not peers.exists():
-        print(f"without sentence-transformers' ONNX back end: no {peers}; `make peers` makes it\n")
+        print(f"without sentence-transformers' ONNX back end: no {peers}; `make peers` creates it\n")
         return {}
     file = model / "benchmark-texts.json"
     file.write_text(json.dumps(texts))
@@ -84,21 +85,21 @@ def onnx_rounds(
 
 
 class Ended(NamedTuple):
-    """Wall-clock seconds of a command, and the most memory it held, in 10^9 bytes."""
+    """Wall-clock seconds of a command, and its peak memory in 10^9 bytes."""
 
     seconds: float
     peak: float
 
 
 def finished(command: Sequence[str], environment: dict[str, str] | None = None) -> Ended:
-    """Run a command to its end, its output thrown away; raises SystemExit where it fails."""
+    """Run a command to its end and discard its output; raises SystemExit where it fails."""
     begin, peak = time.perf_counter(), 0.0
     variables = {**os.environ, **(environment or {})}
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=variables) as process,
     ):
-        # Not `getrusage`: a child's maximum begins at what its parent held.
+        # Not `getrusage`: a child's maximum starts with the memory of its parent.
         while process.poll() is None:
             with contextlib.suppress(OSError, KeyError):
                 peak = max(peak, memory(process.pid)["peak"])

@@ -64,14 +64,14 @@ def _splitters(data: Path) -> tuple[dict[str, Splitter], dict[str, str]]:
     """The splitters that are installed, ours first, and for the others what is missing."""
     from qbe.text.split import split_sentences
 
-    found: dict[str, Splitter] = {OURS: split_sentences}
+    splitters: dict[str, Splitter] = {OURS: split_sentences}
     absent = {}
     for name, load in PEERS.items():
         try:
-            found[name] = load(data)
+            splitters[name] = load(data)
         except ImportError:
             absent[name] = f"not installed: pip install {name.split()[0]}"
-    return found, absent
+    return splitters, absent
 
 
 def _pysbd(_data: Path) -> Splitter:

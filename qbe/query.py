@@ -1,33 +1,234 @@
-"""What is asked for: queries, and topics that name them."""
+"""What is asked for: queries made of weighted aspects of papers, and topics that name them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import NamedTuple
+from urllib.parse import quote
 
+from qbe.errors import FacetNotFoundError, UsageError
 from qbe.types import Facet, Paper
+
+_ABSTRACT, _SENTENCES = "abstract", "sentences"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A paper, seen through a facet, through hand-picked sentence positions, or as a whole.
+class Aspect:
+    """A paper seen through a facet, through hand-picked sentences (positions from 0), or as a whole.
 
-    At most one of ``facet`` and ``positions`` is set; with neither the whole abstract is meant.
+    At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
+    ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
+    UsageError for a facet together with positions and for a weight that is 0 or not finite.
+
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
+    >>> Aspect(paper, Facet.METHOD).selected_positions()
+    (0,)
     """
 
     paper: Paper
     facet: Facet | None = None
     positions: tuple[int, ...] | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.paper, Paper):
+            raise TypeError(
+                f"expected a qbe.Paper, found {_kind(self.paper)}; look one up with index.paper(id)"
+            )
+        if self.facet is not None and not isinstance(self.facet, Facet):
+            raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, found {_kind(self.facet)}")
+        if self.positions is not None:
+            object.__setattr__(self, "positions", _whole_numbers(self.positions))
+            if self.facet is not None:
+                raise UsageError("expected a facet or sentence positions, found both; give one of them")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
+            raise TypeError(f"expected a number as weight, found {_kind(self.weight)}")
+        if not isfinite(self.weight) or self.weight == 0:
+            raise UsageError(f"expected a finite weight other than 0, found {self.weight:g}")
+
+    @property
+    def name(self) -> str:
+        """``background``, ``method``, ``result``, ``abstract``, or ``sentences-`` and the positions."""
+        if self.facet is not None:
+            return self.facet.value
+        if self.positions is not None:
+            return "-".join([_SENTENCES, *map(str, self.positions)])
+        return _ABSTRACT
+
+    def selected_positions(self) -> tuple[int, ...]:
+        """Positions of its sentences: those picked, those of the facet, or all.
+
+        Where a tagger found no sentence of the facet, the likeliest stands in for it (see `is_guess`).
+        Raises UsageError for positions out of range, FacetNotFoundError where no sentence has the facet.
+        """
+        if self.positions is not None:
+            return _checked(self.paper, self.positions)
+        if self.facet is None:
+            return self.paper.positions(None)
+        positions, _ = self.paper.facet_positions(self.facet)
+        if not positions:
+            raise FacetNotFoundError(_missing(self.paper, self.facet))
+        return positions
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether no sentence of the paper was labelled with the facet, so that the likeliest stands in."""
+        return self.facet is not None and self.paper.facet_positions(self.facet)[1]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Query:
+    """One or several weighted aspects, of one paper or of several.
+
+    ``Query(paper, Facet.METHOD)``, ``Query(paper, positions=(1, 2))`` and ``Query(paper)`` have one aspect of
+    weight 1. ``Query.of(...)`` takes aspects. Weights are relative to each other; at least one is positive.
+    Raises TypeError for values of another type, UsageError where no weight is positive.
+
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
+    >>> Query(paper, Facet.METHOD).query_id
+    'p1_method'
+    >>> Query.of(Aspect(paper), Aspect(paper, Facet.METHOD, weight=-0.5)).query_id
+    '1*p1_abstract&-0.5*p1_method'
+    """
+
+    aspects: tuple[Aspect, ...]
+
+    def __init__(
+        self, paper: Paper, facet: Facet | None = None, positions: Sequence[int] | None = None
+    ) -> None:
+        chosen = None if positions is None else tuple(positions)
+        object.__setattr__(self, "aspects", (Aspect(paper, facet, chosen),))
+
+    @classmethod
+    def of(cls, *aspects: Aspect) -> Query:
+        """A query of several aspects."""
+        for aspect in aspects:
+            if not isinstance(aspect, Aspect):
+                raise TypeError(f"expected qbe.Aspect objects, found {_kind(aspect)}")
+        if not any(aspect.weight > 0 for aspect in aspects):
+            raise UsageError(
+                "expected at least one aspect with a positive weight, found none; a search starts from what "
+                "the papers are to have in common"
+            )
+        query = cls.__new__(cls)
+        object.__setattr__(query, "aspects", tuple(aspects))
+        return query
+
+    @property
+    def papers(self) -> tuple[Paper, ...]:
+        """The papers of its aspects, each once, in their order."""
+        return tuple({aspect.paper.paper_id: aspect.paper for aspect in self.aspects}.values())
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it has one aspect: then its weight says nothing, and scores are those of the stages."""
+        return len(self.aspects) == 1
+
+    @property
+    def has_facet(self) -> bool:
+        """Whether an aspect of it is a facet."""
+        return any(aspect.facet is not None for aspect in self.aspects)
 
     @property
     def query_id(self) -> str:
-        """``{paper_id}_{facet}``, or the paper's id alone when no facet is asked for."""
-        return f"{self.paper.paper_id}_{self.facet}" if self.facet else self.paper.paper_id
+        """What names it in a run: no two queries of papers with different ids or other aspects share one.
+
+        ``{paper_id}_{facet}`` for a facet, ``{paper_id}_sentences-1-2`` for positions, the paper's id for its
+        whole abstract (followed by ``_abstract`` where it ends like one of the others); several aspects are
+        joined with ``&`` behind their weights. ``%`` and ``&`` in paper ids are percent-encoded.
+        """
+        if self.is_single:
+            (aspect,) = self.aspects
+            paper_id = _escaped(aspect.paper.paper_id)
+            if aspect.name == _ABSTRACT and not _ends_like_an_aspect(paper_id):
+                return paper_id
+            return f"{paper_id}_{aspect.name}"
+        parts = (
+            f"{format_weight(aspect.weight)}*{_escaped(aspect.paper.paper_id)}_{aspect.name}"
+            for aspect in self.aspects
+        )
+        return "&".join(parts)
+
+
+class TopicAspect(NamedTuple):
+    """An aspect in a topics file: a paper of the index by its id, and what of it counts (see `Aspect`)."""
+
+    paper_id: str
+    facet: Facet | None = None
+    positions: tuple[int, ...] | None = None
+    weight: float = 1.0
 
 
 class Topic(NamedTuple):
-    """One line of a topics file: which paper, for which facet (None: its whole abstract)."""
+    """One line of a topics file: a paper and a facet (None: its whole abstract), or ``aspects``, which then
+    take their place.
+    """
 
     query_id: str
     paper_id: str
     facet: Facet | None = None
+    aspects: tuple[TopicAspect, ...] = ()
+
+    def resolved_aspects(self) -> tuple[TopicAspect, ...]:
+        """Its aspects: those stated, or its paper's facet."""
+        return self.aspects or (TopicAspect(self.paper_id, self.facet),)
+
+
+def format_weight(weight: float) -> str:
+    """A weight as the shortest text that reads as the same number.
+
+    >>> format_weight(1.0), format_weight(-0.5)
+    ('1', '-0.5')
+    """
+    return repr(float(weight)).removesuffix(".0")
+
+
+def _escaped(paper_id: str) -> str:
+    return paper_id.replace("%", quote("%")).replace("&", quote("&"))
+
+
+def _ends_like_an_aspect(paper_id: str) -> bool:
+    ending = paper_id.rpartition("_")[2] if "_" in paper_id else ""
+    return ending in (*(facet.value for facet in Facet), _ABSTRACT) or ending.startswith(f"{_SENTENCES}-")
+
+
+def _kind(value: object) -> str:
+    return f"{value!r:.60} ({type(value).__name__})"
+
+
+def _whole_numbers(positions: object) -> tuple[int, ...]:
+    if isinstance(positions, Sequence) and not isinstance(positions, str):
+        numbers = tuple(positions)
+        if all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+            return numbers
+    raise TypeError(f"expected sentence positions such as (0, 3), found {_kind(positions)}")
+
+
+def _checked(paper: Paper, positions: tuple[int, ...]) -> tuple[int, ...]:
+    count = len(paper.sentences)
+    outside = [position for position in positions if not 0 <= position < count]
+    if outside or not positions:
+        described = ", ".join(map(str, outside)) or "none"
+        raise UsageError(
+            f"expected sentence positions from 0 to {count - 1} (paper {paper.paper_id} has {count} "
+            f"sentences), found {described}"
+        )
+    return tuple(dict.fromkeys(positions))
+
+
+def _missing(paper: Paper, facet: Facet) -> str:
+    if not paper.labelled:
+        return (
+            f"expected paper {paper.paper_id} to have sentences labelled {facet}, found no facet labels; "
+            "have them predicted (Index.label_facets), search with its whole abstract (no facet), or pick "
+            "sentences by position"
+        )
+    present = [str(other) for other in Facet if paper.positions(other)]
+    return (
+        f"expected paper {paper.paper_id} to have sentences labelled {facet}, found only "
+        f"{', '.join(present) or 'other'}; choose another facet, or pick sentences by position"
+    )

@@ -2,12 +2,16 @@
 
 Runs and qrels are TREC's; topics and pools are tab-separated with a header line. A topic whose facet is
 empty, or left out, is about its paper's whole abstract; where none has one, the header may leave it out too.
+A topic of several aspects states them in a fourth column, separated by spaces: each a weight and ``*`` (left
+out: 1), then ``background``, ``method``, ``result``, ``abstract`` or ``sentences:`` with positions from 0,
+then ``@`` and a paper's id (left out: the topic's paper): ``background -0.5*method sentences:0,3@p7``.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +20,17 @@ from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.files import atomic_file, write_text
-from qbe.query import Topic
+from qbe.query import Topic, TopicAspect, format_weight
 from qbe.types import Facet, Hit, Run
 
-TOPICS_HEADER = ("query_id", "paper_id", "facet")
+TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects")
 POOLS_HEADER = ("query_id", "paper_id")
+
+_ASPECT = re.compile(
+    r"(?:(?P<weight>[-+0-9.eE]+)\*)?"
+    r"(?:(?P<facet>background|method|result)|abstract|sentences:(?P<positions>\d+(?:,\d+)*))"
+    r"(?:@(?P<paper_id>\S+))?"
+)
 
 
 class Judgment(NamedTuple):
@@ -80,12 +90,12 @@ def format_run(run: Run) -> str:
     return "".join(lines)
 
 
-def write_run(path: Path, run: Run) -> None:
+def write_run(path: str | Path, run: Run) -> None:
     """Write a TREC run file, whole or not at all."""
-    write_text(path, format_run(run))
+    write_text(Path(path), format_run(run))
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: str | Path) -> Run:
     """Read a TREC run file; hits are ordered as trec_eval does, whatever their ranks.
 
     That is by score in single precision, best first, and ties by document id, the greatest first.
@@ -118,12 +128,12 @@ def read_run(path: Path) -> Run:
     return Run(tag, ordered)
 
 
-def write_qrels(path: Path, judgments: Iterable[Judgment]) -> None:
+def write_qrels(path: str | Path, judgments: Iterable[Judgment]) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
     _write_lines(path, (f"{j.query_id} 0 {j.paper_id} {j.relevance}\n" for j in judgments))
 
 
-def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Read a TREC qrels file into grades by query id and document id, the mapping ir-measures takes.
 
     Raises FileFormatError with the line number for a line without four fields, a grade that is no
@@ -146,39 +156,91 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     return qrels
 
 
-def write_topics(path: Path, topics: Iterable[Topic]) -> None:
-    """Write a topics file with its header; the facet's column is left out where no topic has a facet."""
-    rows = [(t.query_id, t.paper_id, t.facet.value if t.facet else "") for t in topics]
-    columns = 3 if any(facet for _, _, facet in rows) else 2
+def write_topics(path: str | Path, topics: Iterable[Topic]) -> None:
+    """Write a topics file with its header; the last columns are left out where no topic needs them."""
+    rows = [
+        (t.query_id, t.paper_id, t.facet.value if t.facet else "", format_aspects(t.paper_id, t.aspects))
+        for t in topics
+    ]
+    columns = 4 if any(row[3] for row in rows) else 3 if any(row[2] for row in rows) else 2
     _write_table(path, TOPICS_HEADER[:columns], (row[:columns] for row in rows))
 
 
-def read_topics(path: Path) -> list[Topic]:
-    """Read a topics file; an empty or absent facet is None.
+def read_topics(path: str | Path) -> list[Topic]:
+    """Read a topics file; an empty or absent facet is None, empty or absent aspects are none.
 
-    Raises FileFormatError for a wrong header, field count, facet or a repeated id.
+    Raises FileFormatError for a wrong header, field count, facet, aspect or a repeated id.
     """
     topics: list[Topic] = []
     seen: set[str] = set()
-    for number, (query_id, paper_id, *rest) in _table(path, TOPICS_HEADER, optional=1):
+    for number, (query_id, paper_id, *rest) in _table(path, TOPICS_HEADER, optional=2, spaced="aspects"):
         if query_id in seen:
             raise _bad(path, number, "each query_id once (a file of pools has more)", f"{query_id} again")
         seen.add(query_id)
-        facet = rest[0] if rest else ""
+        facet, aspects = (*rest, "", "")[:2]
+        if facet and aspects:
+            raise _bad(path, number, "a facet or aspects", f"{facet} and {aspects}")
         try:
-            topics.append(Topic(query_id, paper_id, Facet(facet) if facet else None))
+            parsed = parse_aspects(paper_id, aspects)
+        except ValueError as error:
+            expected = "aspects such as background -0.5*method sentences:0,3@p7"
+            raise _bad(path, number, expected, str(error)) from error
+        try:
+            topics.append(Topic(query_id, paper_id, Facet(facet) if facet else None, parsed))
         except ValueError as error:
             raise _bad(path, number, "background, method, result or nothing as facet", facet) from error
     return topics
 
 
-def write_pools(path: Path, pools: Mapping[str, Iterable[str]]) -> None:
+def parse_aspects(paper_id: str, text: str) -> tuple[TopicAspect, ...]:
+    """The aspects of a topics file's column, of the paper ``paper_id`` where they name no other.
+
+    Raises ValueError with the part that is none, and where no weight is positive.
+
+    >>> parse_aspects("p1", "background -0.5*method@p7")[1].weight
+    -0.5
+    """
+    aspects = []
+    for part in text.split():
+        match = _ASPECT.fullmatch(part)
+        if match is None:
+            raise ValueError(part)
+        weight = float(match["weight"] or 1)
+        if not math.isfinite(weight) or weight == 0:
+            raise ValueError(part)
+        positions = match["positions"]
+        aspects.append(
+            TopicAspect(
+                match["paper_id"] or paper_id,
+                Facet(match["facet"]) if match["facet"] else None,
+                tuple(map(int, positions.split(","))) if positions else None,
+                weight,
+            )
+        )
+    if aspects and not any(aspect.weight > 0 for aspect in aspects):
+        raise ValueError(f"no positive weight in {text}")
+    return tuple(aspects)
+
+
+def format_aspects(paper_id: str, aspects: Iterable[TopicAspect]) -> str:
+    """The text that `parse_aspects` reads as these aspects."""
+    parts = []
+    for aspect in aspects:
+        what = aspect.facet.value if aspect.facet else "abstract"
+        if aspect.positions is not None:
+            what = "sentences:" + ",".join(map(str, aspect.positions))
+        weight = "" if aspect.weight == 1 else f"{format_weight(aspect.weight)}*"
+        parts.append(f"{weight}{what}" + ("" if aspect.paper_id == paper_id else f"@{aspect.paper_id}"))
+    return " ".join(parts)
+
+
+def write_pools(path: str | Path, pools: Mapping[str, Iterable[str]]) -> None:
     """Write a pools file with its header."""
     rows = ((query_id, paper_id) for query_id, paper_ids in pools.items() for paper_id in paper_ids)
     _write_table(path, POOLS_HEADER, rows)
 
 
-def read_pools(path: Path) -> dict[str, list[str]]:
+def read_pools(path: str | Path) -> dict[str, list[str]]:
     """Read a pools file into document ids by query id, in the file's order, repetitions dropped."""
     pools: dict[str, dict[str, None]] = {}
     for _, (query_id, paper_id) in _table(path, POOLS_HEADER):
@@ -186,18 +248,22 @@ def read_pools(path: Path) -> dict[str, list[str]]:
     return {query_id: list(paper_ids) for query_id, paper_ids in pools.items()}
 
 
-def _write_table(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+def _write_table(path: str | Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     _write_lines(path, ("\t".join(row) + "\n" for row in itertools.chain((header,), rows)))
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
+def _write_lines(path: str | Path, lines: Iterable[str]) -> None:
     """Write lines as they come: the judgements of a large collection are never one string."""
-    with atomic_file(path) as stream:
+    with atomic_file(Path(path)) as stream:
         stream.writelines(line.encode() for line in lines)
 
 
-def _table(path: Path, header: tuple[str, ...], optional: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Numbered rows behind the header; the last ``optional`` fields may be empty or left out."""
+def _table(
+    path: str | Path, header: tuple[str, ...], optional: int = 0, spaced: str = ""
+) -> Iterator[tuple[int, list[str]]]:
+    """Numbered rows behind the header; the last ``optional`` fields may be empty or left out, and the one
+    named ``spaced`` may have spaces.
+    """
     rows = _fields(path, "\t")
     expected = "a header line " + " ".join(f"<{name}>" for name in header) + " separated by tabs"
     number, first = next(rows, (1, []))
@@ -205,17 +271,20 @@ def _table(path: Path, header: tuple[str, ...], optional: int = 0) -> Iterator[t
     if len(first) < least or tuple(first) != header[: len(first)]:
         raise _bad(path, number, expected, "\t".join(first))
     for number, fields in rows:
-        filled = fields[:least] + [field for field in fields[least:] if field]
-        if not least <= len(fields) <= len(first) or any(field.split() != [field] for field in filled):
+        named = itertools.zip_longest(header[: len(fields)], fields, fillvalue="")
+        words = [
+            field for place, (name, field) in enumerate(named) if name != spaced and (place < least or field)
+        ]
+        if not least <= len(fields) <= len(first) or any(field.split() != [field] for field in words):
             expected = f"{len(first)} tab-separated fields without white space"
             raise _bad(path, number, expected, "\t".join(fields))
         yield number, fields
 
 
-def _fields(path: Path, separator: str | None) -> Iterator[tuple[int, list[str]]]:
+def _fields(path: str | Path, separator: str | None) -> Iterator[tuple[int, list[str]]]:
     """Numbered lines of a UTF-8 file, split; blank lines are passed over."""
     try:
-        with path.open("rb") as stream:
+        with Path(path).open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 try:
                     text = line.decode().rstrip("\r\n")
@@ -230,5 +299,5 @@ def _fields(path: Path, separator: str | None) -> Iterator[tuple[int, list[str]]
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def _bad(path: Path, number: int, expected: str, found: str) -> FileFormatError:
+def _bad(path: str | Path, number: int, expected: str, found: str) -> FileFormatError:
     return FileFormatError(f"{path}, line {number}: expected {expected}, found {found[:80]!r}; mend the file")

@@ -1,4 +1,4 @@
-"""The words of the domain: papers, facets, queries, hits, runs.
+"""The words of the domain: papers, facets, hits, runs (queries are in `qbe.query`).
 
 Standard library only, so that every other module may import it at no cost.
 """
@@ -112,6 +112,19 @@ class Paper:
         year = self.metadata.get("year") or str(self.metadata.get("date") or "")[:4]
         return str(year)
 
+    def __post_init__(self) -> None:
+        for name, value in (("paper_id", self.paper_id), ("title", self.title)):
+            if not isinstance(value, str):
+                raise TypeError(f"expected the {name} of a paper to be a str, found {type(value).__name__}")
+        if not isinstance(self.sentences, tuple) or any(
+            not isinstance(sentence, Sentence) for sentence in self.sentences
+        ):
+            raise TypeError(
+                "expected the sentences of a paper to be a tuple of qbe.Sentence, found "
+                f"{type(self.sentences).__name__}; make a paper of a plain abstract with "
+                "qbe.paper_from_text(title, abstract)"
+            )
+
     def positions(self, facet: Facet | None) -> tuple[int, ...]:
         """Positions (from 0) of the sentences of a facet; of all sentences when it is None."""
         return tuple(
@@ -142,17 +155,21 @@ Pools = Sequence[Sequence[str] | None]
 
 
 class Match(NamedTuple):
-    """A query sentence, the candidate's sentence closest to it (positions from 0), and their similarity."""
+    """A query sentence, the candidate's sentence closest to it (positions from 0), and their similarity.
+
+    ``aspect`` is the place (from 0) of the aspect of the query whose paper has the query sentence.
+    """
 
     query_position: int
     position: int
     score: float
+    aspect: int = 0
 
 
 class TransportEntry(NamedTuple):
-    """What a plan of transport moves from a query sentence to a candidate's (positions from 0).
+    """The mass that a transport plan moves from a query sentence to a candidate's (positions from 0).
 
-    All the ``mass`` of a plan sums to 1.
+    All masses of a plan sum to 1.
     """
 
     query_position: int
@@ -163,25 +180,29 @@ class TransportEntry(NamedTuple):
 class Hit(NamedTuple):
     """One ranked paper.
 
-    ``matches`` is empty where a searcher knows no sentences (bm25). ``parts``, there only where a search was
-    asked to explain itself, are the scores that ``score`` came from, by name: those of the first stage's
-    components before fusion and, where a reranker took part, ``first`` (the first stage's) and ``reranker``
-    (absent from a paper below its depth). ``driven_by`` is the pair of sentences that drove a reranker's
-    score, where it tells. ``plan``, there only where a search was asked to explain itself, is how the
-    sentences were transported, largest mass first, where the reranker does so.
+    ``matches`` is empty where the index has no sentence vectors. ``component_scores``, only where a search
+    was asked to explain itself, are the scores that ``score`` came from, by name: those of the first stage's
+    components before fusion and, where a reranker took part, ``first_stage`` and ``reranker`` (absent from
+    a paper below the reranked ones). ``driven_by`` is the pair of sentences that contributed most to a
+    reranker's score, where it tells. ``plan``, only where a search was asked to explain itself, is the
+    transport plan, largest mass first, where the reranker has one.
     """
 
     paper_id: str
     score: float
     matches: tuple[Match, ...] = ()
-    parts: Mapping[str, float] | None = None
+    component_scores: Mapping[str, float] | None = None
     driven_by: Match | None = None
     plan: tuple[TransportEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Ranked lists by query id, best first, under one run tag."""
+    """Ranked lists by query id, best first, under one run tag.
+
+    >>> Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))}).rankings["p1_method"][0].paper_id
+    'p7'
+    """
 
     tag: str
     rankings: Mapping[str, tuple[Hit, ...]]

@@ -11,17 +11,33 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_jsonl
+from qbe.encode.aspect import EncodedAspect
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents
+from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search.bm25 import QUERY_FORMS, BM25Searcher, query_text
+from qbe.search.bm25 import BM25Stage, query_text
+from qbe.search.config import BM25_QUERIES
 from qbe.trec import read_pools, read_topics
-from qbe.types import Facet, Paper, Sentence
+from qbe.types import Facet, Hit, Paper, Sentence
 
 ROUNDING = 6e-5
 """Anserini rounds scores to four places, and lowers each of several equal ones by a millionth."""
+
+
+def bm25(
+    index: Index, query: Query, k: int, pool: Sequence[str] | None = None, form: str = "title+facet"
+) -> list[Hit]:
+    """The first stage by itself, which ranks a query's own paper like any other."""
+    with index.reading() as reader:
+        stage = BM25Stage(reader, Workers(), form)
+        return stage.batch_search([EncodedAspect.of(query.aspects[0])], k, [pool])[0]
+
+
+def words(query: Query, form: str) -> str:
+    return query_text(EncodedAspect.of(query.aspects[0]), form)
 
 
 class Collection:
@@ -31,7 +47,7 @@ class Collection:
         build_index(folder / "index", BuildSettings((str(corpus),), dense=False))
         self.index = Index(folder / "index")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in read_topics(topics)]
-        queries = [query for query in queries if query.paper.positions(query.facet)]
+        queries = [query for query in queries if query.aspects[0].paper.positions(query.aspects[0].facet)]
         self.queries = [(form, query) for query in queries for form in forms]
         (folder / "documents").mkdir()
         with (folder / "documents" / "documents.jsonl").open("w") as stream:
@@ -43,7 +59,7 @@ class Collection:
             "ours": str(folder / "index" / "lucene"),
             "documents": str(folder / "documents"),
             "index": str(folder / "pyserini"),
-            "queries": [query_text(query, form) for form, query in self.queries],
+            "queries": [words(query, form) for form, query in self.queries],
         }
 
 
@@ -60,7 +76,7 @@ def collections(tmp_path_factory, sample) -> dict[str, Collection]:
     made = {}
     for name, source in sources.items():
         (folder / name).mkdir()
-        forms = QUERY_FORMS if name == "sample" else QUERY_FORMS[:1]  # a thousand hits each take a while
+        forms = BM25_QUERIES if name == "sample" else BM25_QUERIES[:1]  # a thousand hits each take a while
         made[name] = Collection(folder / name, source / "corpus.jsonl", source / "topics.tsv", forms)
     return made
 
@@ -78,9 +94,8 @@ def reference(collections) -> dict[str, dict[str, list]]:
 
 def check(name: str, collections: dict, reference: dict) -> None:
     index, queries = collections[name].index, collections[name].queries
-    searchers = {form: BM25Searcher(index, form) for form in QUERY_FORMS}
     for number, (form, query) in enumerate(queries):
-        found = [[hit.paper_id, hit.score] for hit in searchers[form].search(query, 1000)]
+        found = [[hit.paper_id, hit.score] for hit in bm25(index, query, 1000, form=form)]
         assert found
         assert found == reference[name]["ours"][number]
         assert found == reference[name]["pyserini"][number]
@@ -97,12 +112,11 @@ def test_on_csfcube_too(qbe_data, collections, reference):
 
 def test_scores_in_a_pool_are_those_of_the_whole_index(collections, sample):
     index = collections["sample"].index
-    searcher = BM25Searcher(index)
     pools = read_pools(sample / "pools.tsv")
     for topic in read_topics(sample / "topics.tsv"):
         query = Query(index.paper(topic.paper_id), topic.facet)
-        whole = {hit.paper_id: hit.score for hit in searcher.search(query, len(index))}
-        ranked = searcher.search(query, 1000, pools[topic.query_id])
+        whole = {hit.paper_id: hit.score for hit in bm25(index, query, len(index))}
+        ranked = bm25(index, query, 1000, pools[topic.query_id])
         assert sorted(hit.paper_id for hit in ranked) == sorted(pools[topic.query_id])
         for hit in ranked:
             assert hit.score == pytest.approx(whole.get(hit.paper_id, 0.0), abs=ROUNDING)
@@ -154,29 +168,30 @@ def score(*terms: tuple[int, int, int, int]) -> float:
     ],
 )
 def test_scores_worked_by_hand(three, words, expected):
-    found = BM25Searcher(three, "facet").search(Query(paper("q", "", words), Facet.METHOD), 10)
+    query = Query(paper("q", "", words), Facet.METHOD)
+    found = bm25(three, query, 10, form="facet")
     assert [hit.paper_id for hit in found] == list(expected)
     assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
 
 
 def test_first_value_in_figures(three):
     """ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78."""
-    (hit,) = BM25Searcher(three, "facet").search(Query(paper("q", "", "dog"), Facet.METHOD), 10)
+    (hit,) = bm25(three, Query(paper("q", "", "dog", form="facet"), Facet.METHOD), 10)
     assert hit.score == pytest.approx(0.551028, abs=ROUNDING)
 
 
 def test_pools_keep_papers_without_a_common_word(three):
     query = Query(paper("q", "", "dog"), Facet.METHOD)
-    found = BM25Searcher(three).search(query, 10, ["d3", "d2", "d1"])
+    found = bm25(three, query, 10, ["d3", "d2", "d1"])
     assert [(hit.paper_id, hit.score > 0) for hit in found] == [("d1", True), ("d2", False), ("d3", False)]
     assert [hit.score for hit in found[1:]] == [0.0, 0.0]
-    assert BM25Searcher(three).search(query, 2, ["d3", "d2", "d1"]) == found[:2]
+    assert bm25(three, query, 2, ["d3", "d2", "d1"]) == found[:2]
 
 
 def test_a_query_may_have_any_number_of_terms(three):
     words = " ".join(f"w{number}x" for number in range(3000))
-    few = BM25Searcher(three).search(Query(paper("q", "cat", "dog")), 10)
-    many = BM25Searcher(three).search(Query(paper("q", "cat", "dog", words)), 10)
+    few = bm25(three, Query(paper("q", "cat", "dog")), 10)
+    many = bm25(three, Query(paper("q", "cat", "dog", words)), 10)
     assert many == few
 
 
@@ -187,7 +202,7 @@ def test_query_forms():
         ),
         Facet.METHOD,
     )
-    assert query_text(query, "title+facet") == "Title A. C."
-    assert query_text(query, "facet") == "A. C."
-    assert query_text(query, "abstract") == "Title A. B. C."
-    assert query_text(Query(query.paper, positions=(2, 1)), "title+facet") == "Title C. B."
+    assert words(query, "title+facet") == "Title A. C."
+    assert words(query, "facet") == "A. C."
+    assert words(query, "abstract") == "Title A. B. C."
+    assert words(Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."

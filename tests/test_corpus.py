@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.corpus import paper_to_record, parse_paper, read_corpus, read_jsonl, read_paper_file, write_jsonl
+from qbe.corpus import (
+    paper_from_record,
+    paper_to_record,
+    parse_paper,
+    read_corpus,
+    read_jsonl,
+    read_paper_file,
+    write_jsonl,
+)
+from qbe.corpus.jsonl import dump_record
 from qbe.corpus.offsets import locate
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
 from qbe.errors import CorpusError
@@ -366,7 +375,8 @@ def papers(draw: st.DrawFn) -> Paper:
 
 @given(papers())
 def test_paper_to_record_to_paper(paper: Paper) -> None:
-    assert parse_paper(paper_to_record(paper), "here") == paper
+    record = json.loads(dump_record(paper_to_record(paper)))
+    assert parse_paper(record, "here") == paper_from_record(record) == paper
 
 
 @given(st.lists(papers(), max_size=4))
@@ -432,7 +442,8 @@ def test_offsets_survive_a_record():
     record = {"paper_id": "x", "title": "", "abstract": "One. \n Two."}
     paper = parse_paper(record, "here", lambda text: text.split(" "))
     assert paper.offsets == ((0, 4), (7, 11))
-    assert parse_paper(paper_to_record(paper), "here") == paper
+    record = paper_to_record(paper)
+    assert parse_paper(record, "here") == paper_from_record(record) == paper
     dropped = {**record, "abstract": ["One.", " "], "sentence_offsets": [[0, 4], [5, 5]]}
     assert parse_paper(dropped, "here").offsets == ((0, 4),)
 

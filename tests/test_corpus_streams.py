@@ -1,9 +1,12 @@
 """Plain and compressed sources, standard input, and what goes wrong with them."""
 
+import errno
 import gzip
 import io
 import json
 import lzma
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -134,7 +137,26 @@ def test_missing_files_and_files_as_folders(tmp_path: Path) -> None:
         count(tmp_path / ("x" * 300))
 
 
-def test_troubles_with_other_files_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["./nosuch.jsonl", "a//b", "x/", "https://example.org/papers.jsonl"])
+@pytest.mark.parametrize("read", [lambda name: list(read_corpus([name])), read_paper_file])
+def test_a_missing_file_is_named_as_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[str], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CorpusError, match=f"^cannot read {re.escape(name)}: No such file or directory; "):
+        read(name)
+
+
+def test_files_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(CorpusError, match=r"^cannot read a//b: Permission denied; give a file that you may"):
+        list(read_corpus(["a//b"]))
+
+
+def test_errors_with_other_files_pass(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotFoundError), open_source(tmp_path / "file"):
         (tmp_path / "absent").read_bytes()

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 from support.damage import truncate, vouch
+from support.rerankers import score
 from tokenizers import Tokenizer
 
 from qbe.errors import ModelError, UsageError
 from qbe.models.reranker_files import RERANKER_CARD, resolve_reranker
+from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
@@ -65,7 +67,7 @@ def original(tiny_classifier):
 
 
 def scores(reranker, query: Query) -> list[float]:
-    return [judged.score for judged in reranker.score(query, CANDIDATES)]
+    return [judged.score for judged in score(reranker, query, CANDIDATES)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_scores_are_those_of_sentence_transformers(tiny_cross_encoder, tiny_clas
 
 def test_budgets_cut_each_side_at_its_end(tiny_cross_encoder, tiny_classifier, original):
     reranker = open_reranker(
-        str(tiny_cross_encoder), precision="fp32", threads=2, query_tokens=11, candidate_tokens=9
+        str(tiny_cross_encoder), precision="fp32", workers=Workers(2), query_tokens=11, candidate_tokens=9
     )
     tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
     expected = []
@@ -117,7 +119,7 @@ def test_smaller_numbers_keep_the_order(tiny_cross_encoder, papers, precision, l
     exact, rounded = (
         [
             judged.score
-            for judged in open_reranker(str(tiny_cross_encoder), precision=p, **ROOMY).score(query, papers)
+            for judged in score(open_reranker(str(tiny_cross_encoder), precision=p, **ROOMY), query, papers)
         ]
         for p in ("fp32", precision)
     )
@@ -158,7 +160,7 @@ def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
 def test_it_is_named_and_knows_no_sentences(tiny_cross_encoder):
     reranker = open_reranker(str(tiny_cross_encoder), **ROOMY)
     assert reranker.name == "tiny-classifier"
-    assert [judged.match for judged in reranker.score(Query(QUERY), CANDIDATES)] == [None] * 3
+    assert [judged.match for judged in score(reranker, Query(QUERY), CANDIDATES)] == [None] * 3
 
 
 def test_budgets_beyond_the_model_are_refused(tiny_cross_encoder):

@@ -15,13 +15,14 @@ import pytest
 
 from qbe import trec
 from qbe.corpus import read_corpus
+from qbe.datasets import DATASETS, options, write_dataset
 from qbe.datasets import download as download_module
 from qbe.datasets.__main__ import main
 from qbe.datasets.csfcube import convert
 from qbe.datasets.download import download, matches
 from qbe.datasets.embedded import copy_sample
 from qbe.datasets.release import DIGESTS, changed_files, find_release
-from qbe.errors import CorpusError, DatasetError, OutputError
+from qbe.errors import CorpusError, DatasetError, OutputError, UsageError
 from qbe.files import sha256
 from qbe.query import Topic
 from qbe.trec import Judgment
@@ -105,7 +106,7 @@ def test_a_small_release_exactly(tmp_path: Path) -> None:
     assert summary.sentences == 8
     assert summary.queries == {Facet.BACKGROUND: 1, Facet.METHOD: 2, Facet.RESULT: 1}
     assert summary.judgments == {Facet.BACKGROUND: 2, Facet.METHOD: 3, Facet.RESULT: 1}
-    assert summary.own_pool == ("2_background",)
+    assert summary.in_own_pool == ("2_background",)
     assert summary.no_sentence == ("2_result",)
 
 
@@ -196,7 +197,7 @@ def method(**entry: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_unfit_releases_write_nothing(
+def test_invalid_releases_write_nothing(
     tmp_path: Path, changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     release = write_release(tmp_path / "release", **changes)
@@ -226,7 +227,7 @@ def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytes
     assert find_release(None) == shared
     assert changed_files(named) == list(DIGESTS)
     (named / "evaluation_splits.json").unlink()
-    with pytest.raises(DatasetError, match=r"named: .*found no evaluation_splits\.json; name"):
+    with pytest.raises(DatasetError, match=r"named: .*found no evaluation_splits\.json; give"):
         find_release(named)
     with pytest.raises(
         DatasetError, match="absent: expected the files of CSFCube's release, found no abstracts"
@@ -302,12 +303,12 @@ def test_digests() -> None:
 
 
 def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     wanted = digests(server.folder)
-    folder = find_release(None, base_url=server.url, digests=wanted, tell=told.append)
+    folder = find_release(None, base_url=server.url, digests=wanted, report=reported.append)
     assert folder == tmp_path / "cache" / "csfcube"
     assert contents(folder) == contents(server.folder)
-    assert len(told) == 5
+    assert len(reported) == 5
     assert convert(folder, tmp_path / "out").papers == 4
     find_release(None, base_url=server.url, digests=wanted)
     assert set(server.requests.values()) == {1}
@@ -318,7 +319,7 @@ def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: P
 
 
 @pytest.mark.parametrize("failures", [["503"], ["short"], ["500", "short"]])
-def test_failures_that_may_pass_are_tried_again(server: Server, tmp_path: Path, failures: list[str]) -> None:
+def test_temporary_failures_are_tried_again(server: Server, tmp_path: Path, failures: list[str]) -> None:
     server.failures["evaluation_splits.json"] = list(failures)
     digest = digests(server.folder)["evaluation_splits.json"]
     assert download(server.url + "evaluation_splits.json", tmp_path / "x", digest)
@@ -332,7 +333,7 @@ def test_failures_that_may_pass_are_tried_again(server: Server, tmp_path: Path, 
         (["404"], "HTTP status 404 Not Found", 1),
         (["403"], "HTTP status 403 Forbidden", 1),
         (["503"] * 3, "HTTP status 503 Service Unavailable", 3),
-        (["short"] * 3, "the answer was cut short", 3),
+        (["short"] * 3, "the response was incomplete", 3),
     ],
 )
 def test_downloads_that_fail(
@@ -348,9 +349,9 @@ def test_downloads_that_fail(
 
 def test_a_download_with_another_digest_is_thrown_away(server: Server, tmp_path: Path) -> None:
     (server.folder / "x").write_bytes(b"data")
-    found = hashlib.sha256(b"data").hexdigest()
+    actual = hashlib.sha256(b"data").hexdigest()
     with pytest.raises(
-        DatasetError, match=rf"expected the digest sha256:0, found sha256:{found} \(4 bytes\)"
+        DatasetError, match=rf"expected the digest sha256:0, found sha256:{actual} \(4 bytes\)"
     ):
         download(server.url + "x", tmp_path / "new" / "x", "sha256:0")
     assert not (tmp_path / "new").exists()
@@ -366,14 +367,14 @@ def test_no_server_and_a_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "sha256:0")
         silent.listen()
         monkeypatch.setattr(download_module, "TIMEOUT_S", 0.05)
-        with pytest.raises(DatasetError, match=r"no answer within 0.05 seconds|timed out"):
+        with pytest.raises(DatasetError, match=r"no response within 0.05 seconds|timed out"):
             download(f"http://127.0.0.1:{port}/x", tmp_path / "x", "sha256:0")
 
 
 # The command.
 
 
-def test_the_command_prints_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     release = write_release(tmp_path / "release")
     main(["csfcube", "--source", str(release), "--output", str(tmp_path / "out")])
     printed = capsys.readouterr().out.splitlines()
@@ -385,7 +386,8 @@ def test_the_command_prints_what_it_found(tmp_path: Path, capsys: pytest.Capture
     ]
     abstracts = "abstracts-csfcube-preds.jsonl"
     assert printed[4] == (
-        f"  {abstracts} is not the release's, its form was checked (sha256 {sha256(release / abstracts)})"
+        f"  {abstracts} differs from the release's file, its form was checked "
+        f"(sha256 {sha256(release / abstracts)})"
     )
     assert printed[-1] == f"written to {tmp_path / 'out'}"
 
@@ -398,7 +400,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     done = run_command("csfcube", "--source", str(tmp_path), "--output", str(tmp_path / "out"))
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"qbe.datasets: {tmp_path}: expected the files of CSFCube's release, found no"
+        f"qbe datasets: {tmp_path}: expected the files of CSFCube's release, found no"
     )
     assert done.stderr.count("\n") == 1
     for arguments in ([], ["other"], ["csfcube"], ["sample"], ["sample", "--source", "x", "--output", "y"]):
@@ -427,9 +429,32 @@ def test_the_sample_raw(tmp_path: Path) -> None:
     raw, plain = (contents(tmp_path / name) for name in ("raw", "plain"))
     joined, papers = (map(json.loads, files.pop("corpus.jsonl").splitlines()) for files in (raw, plain))
     assert raw == plain
-    for one, paper in zip(joined, papers, strict=True):
+    for joined_paper, paper in zip(joined, papers, strict=True):
         del paper["pred_labels"]
-        assert one == paper | {"abstract": " ".join(paper["abstract"])}
+        assert joined_paper == paper | {"abstract": " ".join(paper["abstract"])}
+
+
+def test_the_table_of_data_sets_is_that_of_the_options() -> None:
+    """The options may not load the readers for the help."""
+    assert {name: dataset.description for name, dataset in DATASETS.items()} == options.NAMES
+    assert {name for name, dataset in DATASETS.items() if not dataset.released} == {*options.WITHOUT_SOURCE}
+    assert {name for name, dataset in DATASETS.items() if not dataset.has_sentences} == {*options.WITHOUT_RAW}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("nosuch", {}, "expected a data set `name` of csfcube, .*, found 'nosuch'"),
+        ("sample", {"source": "x"}, "leave out `source`"),
+        ("scidocs", {"raw": True}, "leave out `raw`"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    tmp_path: Path, name: str, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        write_dataset(name, tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +471,7 @@ def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
     assert list(summary.queries.values()) == [16, 17, 17]
     # 6,244 judgements less those of a query paper for itself.
     assert list(summary.judgments.values()) == [1876, 2174, 2192]
-    assert summary.own_pool == ("8781666_background", "8781666_result")
+    assert summary.in_own_pool == ("8781666_background", "8781666_result")
     assert summary.no_sentence == ()
     topics = trec.read_topics(tmp_path / "topics.tsv")
     assert topics[0] == Topic("10014168_background", "10014168", Facet.BACKGROUND)

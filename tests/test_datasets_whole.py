@@ -35,8 +35,8 @@ TRECCOVID = {
 }
 TRECCOVID_SPLITS = {"dev": ["q2"], "test": ["q1"]}
 
-# "gone" is no paper of the metadata, q1c4 has no abstract, "blank" neither abstract nor title; no query
-# "lost" can be asked.
+# "gone" is no paper of the metadata, q1c4 has no abstract, "blank" neither abstract nor title; the query
+# "lost" has no text.
 CITE = {
     "q1": {"q1c0": 0, "q1c1": 1, "gone": 1, "q1c2": 0, "q1c4": 0, "blank": 0},
     "lost": {"q1c0": 1, "q1c1": 0},
@@ -108,9 +108,9 @@ def test_from_a_release_to_its_figures(name: str, tmp_path: Path, capsys: pytest
     pools = data / f"pools.{split}.tsv"
     options = ["--topics", str(data / f"topics.{split}.tsv"), "--pool", str(pools), "--first-stage", "bm25"]
     search(["--index", str(index), *options, "--output", str(run)])
-    found = read_run(run)
-    assert found.tag == "qbe-bm25"
-    assert {query: {hit.paper_id for hit in hits} for query, hits in found.rankings.items()} == {
+    ranked = read_run(run)
+    assert ranked.tag == "qbe-bm25"
+    assert {query: {hit.paper_id for hit in hits} for query, hits in ranked.rankings.items()} == {
         query: set(pool) for query, pool in read_pools(pools).items()
     }
     with Index(index) as opened:
@@ -132,8 +132,8 @@ def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         "relish.test.qrels",
     }
     records = [json.loads(line) for line in (out / "corpus.jsonl").read_text().splitlines()]
-    given = papers(RELISH).values()
-    assert records == [{k: v for k, v in record.items() if k != "topic_ids"} for record in given]
+    expected = papers(RELISH).values()
+    assert records == [{k: v for k, v in record.items() if k != "topic_ids"} for record in expected]
     # q1 is judged by two people, and a query once.
     assert (out / "topics.test.tsv").read_text() == "query_id\tpaper_id\nq1\tq1\nq2\tq2\n"
     assert read_topics(out / "topics.dev.tsv") == [Topic("q2", "q2")]
@@ -144,7 +144,7 @@ def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert read_qrels(out / "relish.test.qrels") == judged
     assert read_pools(out / "pools.test.tsv") == {query: list(pool) for query, pool in judged.items()}
     assert capsys.readouterr().out.splitlines() == [
-        f"relish: 16 papers (0 with a title alone) from {release}",
+        f"relish: 16 papers (0 with a title only) from {release}",
         "  dev: 1 queries, 5 judgements",
         "  test: 2 queries, 15 judgements",
         "    left out of its own pool: q1",
@@ -171,13 +171,13 @@ def test_scidocs_keeps_what_its_own_scorer_counts(tmp_path: Path, capsys: pytest
     assert len(list(out.glob("topics.co*.*.tsv"))) == 6
     printed = capsys.readouterr().out.splitlines()
     assert printed[:5] == [
-        f"scidocs: 8 papers (1 with a title alone) from {release}",
-        "  left out, without a text: blank",
+        f"scidocs: 8 papers (1 with a title only) from {release}",
+        "  papers without text, left out: blank",
         "  cite.val: 1 queries, 2 judgements",
         "  cite.test: 1 queries, 6 judgements",
-        "    2 of them of papers without a text: judged, but in no pool",
+        "    2 of them of papers without text: in the qrels, in no pool",
     ]
-    assert printed[5] == "    queries without a text, left out: lost"
+    assert printed[5] == "    queries without text, left out: lost"
 
 
 def relish(**changes: Any) -> Any:

@@ -25,7 +25,7 @@ def test_providers_are_those_of_the_device():
 
 
 def test_a_gpu_encodes_in_full_precision(tiny_encoder):
-    with pytest.raises(UsageError, match="--device cuda runs models in fp32, found --precision int8"):
+    with pytest.raises(UsageError, match="`device` cuda runs models in fp32, found `precision` int8"):
         Encoder(resolve_encoder(str(tiny_encoder)), device="cuda")
     options = ["--corpus", "x", "--output", "y"]
     assert precision(parser().parse_args(options)) == "int8"

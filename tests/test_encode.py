@@ -126,10 +126,12 @@ def assert_close(vectors: np.ndarray, expected: np.ndarray, precision: str) -> N
 
 def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    for one in some:
-        sentences, whole = reference(one, tokenizer, lambda ids: token_states(tiny_model, ids), MAX_TOKENS)
-        vectors = encoder.encode_paper(one)
-        assert vectors.sentences.shape == (len(one.sentences), encoder.dimension) == (len(one.sentences), 16)
+    for item in some:
+        sentences, whole = reference(item, tokenizer, lambda ids: token_states(tiny_model, ids), MAX_TOKENS)
+        vectors = encoder.encode_paper(item)
+        assert (
+            vectors.sentences.shape == (len(item.sentences), encoder.dimension) == (len(item.sentences), 16)
+        )
         assert vectors.whole.shape == (16,)
         assert_close(vectors.sentences, sentences, encoder.files.precision)
         assert_close(vectors.whole, whole, encoder.files.precision)
@@ -137,7 +139,7 @@ def test_vectors_are_means_of_token_states(encoder, some, tiny_model):
 
 def test_vectors_are_single_precision_with_the_values_of_half(encoder):
     vectors = encoder.encode_paper(PAPERS[0])
-    assert vectors.readings is None
+    assert vectors.hook_values is None
     for array in (vectors.sentences, vectors.whole):
         assert array.dtype == np.float32
         assert (array.astype(np.float16) == array).all()
@@ -150,7 +152,7 @@ def test_context_counts(encoder):
 
 
 def test_vectors_depend_on_neither_threads_nor_neighbours(encoder, some):
-    alone = [encoder.encode_paper(one) for one in some]
+    alone = [encoder.encode_paper(item) for item in some]
     threaded = list(Encoder(encoder.files, threads=3).encode(iter(some)))
     turned = list(encoder.encode(reversed(some)))[::-1]
     for left, middle, right in zip(alone, threaded, turned, strict=True):
@@ -159,26 +161,26 @@ def test_vectors_depend_on_neither_threads_nor_neighbours(encoder, some):
             assert (arrays[0] == arrays[2]).all()
 
 
-class MeanReader:
-    """Reads the mean state of each sentence at some layers, side by side."""
+class MeanHook:
+    """The mean state of each sentence at some layers, concatenated."""
 
     def __init__(self, *layers: int) -> None:
         self.layers, self.width = layers, HIDDEN * len(layers)
 
-    def read(self, states, spans):
+    def compute(self, states, spans):
         assert all(array.dtype == np.float32 for array in states)
         means = [[array[begin:end].mean(axis=0) for array in states] for begin, end in spans]
         return np.array(means).reshape(len(spans), self.width)
 
 
 @pytest.mark.parametrize("layers", [(0, 1, 2), (2, 0), (1,)])
-def test_a_reader_is_given_the_states_it_wants(tiny_encoder, tiny_model, some, layers):
-    """PAPERS[-1] is longer than one window: its readings follow the order of its sentences."""
+def test_a_hook_receives_the_states_of_its_layers(tiny_encoder, tiny_model, some, layers):
+    """PAPERS[-1] is longer than one window: its values follow the order of its sentences."""
     encoder = Encoder(resolve_encoder(str(tiny_encoder), "fp32"))
     tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    for one in some:
-        title = tokenizer.encode(one.title, add_special_tokens=False).ids
-        sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in one.sentences]
+    for item in some:
+        title = tokenizer.encode(item.title, add_special_tokens=False).ids
+        sentences = [tokenizer.encode(s.text, add_special_tokens=False).ids for s in item.sentences]
         expected = []
         for window in windows(title, sentences, SPECIAL, MAX_TOKENS):
             states = layer_states(tiny_model, window.ids)
@@ -186,43 +188,43 @@ def test_a_reader_is_given_the_states_it_wants(tiny_encoder, tiny_model, some, l
                 np.concatenate([states[layer][begin:end].mean(axis=0) for layer in layers])
                 for begin, end in window.spans
             ]
-        readings = encoder.encode_paper(one, MeanReader(*layers)).readings
-        assert readings.dtype == np.float32
-        np.testing.assert_allclose(readings, expected, rtol=0, atol=1e-4)
+        values = encoder.encode_paper(item, MeanHook(*layers)).hook_values
+        assert values.dtype == np.float32
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-4)
 
 
-def test_a_reader_changes_no_vector(encoder, some):
-    threaded = Encoder(encoder.files, threads=3).encode(some, MeanReader(0, 1, 2))
-    for vectors, found in zip(encoder.encode(some), threaded, strict=True):
-        assert (vectors.sentences == found.sentences).all()
-        assert (vectors.whole == found.whole).all()
-        assert found.readings.shape == (len(vectors.sentences), 3 * HIDDEN)
+def test_a_hook_changes_no_vector(encoder, some):
+    threaded = Encoder(encoder.files, threads=3).encode(some, MeanHook(0, 1, 2))
+    for vectors, hooked in zip(encoder.encode(some), threaded, strict=True):
+        assert (vectors.sentences == hooked.sentences).all()
+        assert (vectors.whole == hooked.whole).all()
+        assert hooked.hook_values.shape == (len(vectors.sentences), 3 * HIDDEN)
 
 
 class Spy:
-    """A session that tells which outputs it is asked for."""
+    """A session that records which outputs are requested."""
 
     def __init__(self, session) -> None:
-        self.session, self.asked = session, []
+        self.session, self.requested = session, []
 
     def run(self, outputs, feeds):
-        self.asked.append(outputs)
+        self.requested.append(outputs)
         return self.session.run(outputs, feeds)
 
 
-def test_only_the_wanted_states_are_asked_of_the_model(tiny_encoder):
+def test_only_the_states_of_the_hook_are_computed(tiny_encoder):
     encoder = Encoder(resolve_encoder(str(tiny_encoder)))
     encoder._session = spy = Spy(encoder._session)
     encoder.encode_paper(PAPERS[0])
-    encoder.encode_paper(PAPERS[0], MeanReader(1))
-    assert spy.asked == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
+    encoder.encode_paper(PAPERS[0], MeanHook(1))
+    assert spy.requested == [["last_hidden_state"], ["last_hidden_state", "hidden_state_1"]]
 
 
 @pytest.mark.parametrize("layer", [-1, 3])
-def test_a_reader_of_a_layer_that_is_not_there_is_refused(tiny_encoder, layer):
+def test_a_hook_for_a_missing_layer_is_refused(tiny_encoder, layer):
     encoder = Encoder(resolve_encoder(str(tiny_encoder)))
     with pytest.raises(ModelError, match=f"expected layers from 0 to 2, found {layer}; give an encoder"):
-        encoder.encode_paper(PAPERS[0], MeanReader(0, layer))
+        encoder.encode_paper(PAPERS[0], MeanHook(0, layer))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -268,10 +270,10 @@ def test_the_base_encoder_agrees_with_transformers(original, papers, precision):
     tokenizer = Tokenizer.from_file(str(encoder.files.tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    long = paper("One paper after another", *(s.text for one in papers[10:18] for s in one.sentences))
-    for one in (papers[0], papers[77], long):
-        sentences, whole = reference(one, tokenizer, original, 512)
-        vectors = encoder.encode_paper(one)
+    long = paper("One paper after another", *(s.text for item in papers[10:18] for s in item.sentences))
+    for item in (papers[0], papers[77], long):
+        sentences, whole = reference(item, tokenizer, original, 512)
+        vectors = encoder.encode_paper(item)
         assert_close(vectors.sentences, sentences, precision)
         assert_close(vectors.whole, whole, precision)
 

@@ -1,4 +1,4 @@
-"""Where an encoder's files come from: names, folders, the registry, the cache; what is refused."""
+"""Resolving an encoder: names, folders, the registry, the cache; what is refused."""
 
 import json
 import shutil
@@ -13,9 +13,10 @@ from support.damage import truncate
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
 from qbe.files import lock, sha256
-from qbe.models import encoder_files, exports
-from qbe.models.encoder_files import CARD, ENCODER, EXPORT_FORMAT, EncoderFiles, read_card, resolve_encoder
+from qbe.models import exports, sources
+from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
 from qbe.models.exports import cached_export
+from qbe.models.kinds import ENCODER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER, ENCODERS
 from qbe.models.session import open_session
 
@@ -43,7 +44,7 @@ def test_what_is_no_onnx_model_is_refused(exported):
 
 def test_damaged_card_is_refused(exported):
     truncate(exported / CARD)
-    with pytest.raises(ModelError, match="expected the card of an exported encoder"):
+    with pytest.raises(ModelError, match="expected the metadata of an exported encoder"):
         resolve_encoder(str(exported))
 
 
@@ -69,7 +70,7 @@ def test_tokenizer_without_bert_tokens_is_refused(exported):
 def test_names_that_are_no_encoder_are_refused(cache):
     with pytest.raises(ModelError, match=f"known by name .{DEFAULT_ENCODER}"):
         resolve_encoder("no-such-encoder")
-    with pytest.raises(UsageError, match="expected a precision"):
+    with pytest.raises(UsageError, match="expected a `precision`"):
         resolve_encoder(BASE_ENCODER, "int4")
     assert not cache.exists()
 
@@ -80,7 +81,7 @@ def registry_entry(monkeypatch, package: Path, digests: dict[str, str]) -> None:
     (package / "__init__.py").write_text("raise AssertionError('the code of the package was run')")
     monkeypatch.syspath_prepend(package.parent)
     entry = replace(ENCODERS[BASE_ENCODER], name="known", package=package.name, digests=digests)
-    monkeypatch.setattr(encoder_files, "ENCODERS", {"known": entry})
+    monkeypatch.setattr(sources, "ENCODERS", {"known": entry})
 
 
 def test_registry_refuses_other_weights_than_its_digest(tmp_path, model, cache, monkeypatch):
@@ -122,7 +123,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
     digest = first.card.weights_sha256[:12]
-    assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{EXPORT_FORMAT}"
+    assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{ENCODER.format}"
     assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")
     assert first.identity == {**second.identity, "precision": "int8"}
 
@@ -140,12 +141,12 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
     caplog.set_level("INFO")
     with lock(destination.with_name(destination.name + ".lock")):
         assert resolve_encoder(str(model)).folder == destination
-    assert waited == [exports.LOOK_AGAIN] * 2
+    assert waited == [exports.POLL_SECONDS] * 2
     assert caplog.messages == ["another process is exporting the encoder model: waiting for it ..."]
 
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):
-    failed = SimpleNamespace(returncode=1, stderr="noise\nqbe.export: the reason\n")
+    failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
     monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(ModelError, match=r"failed: qbe\.export: the reason"):
+    with pytest.raises(ModelError, match=r"failed: qbe export: the reason"):
         resolve_encoder(str(model))

@@ -1,4 +1,4 @@
-"""``python -m qbe.evaluate``: files joined, tables, JSON, error lines, exit codes."""
+"""``qbe evaluate``: files joined, tables, JSON, error lines, exit codes."""
 
 import json
 import os
@@ -208,13 +208,13 @@ def test_qrels_files_must_not_share_judgements(collection):
             {"folds.json": None},
             ["--protocol", "csfcube", *qrels(), "--run", *runs("good")],
             1,
-            "found no such file; give it with --folds",
+            "found no such file; give it as --folds",
         ),
         (
             {"c.method.qrels": "9_method 0 d1 1\n"},
             ["--protocol", "csfcube", *qrels(), "--run", *runs("good")],
             1,
-            "qbe.evaluate: expected every judged query in the folds, found 9_method",
+            "qbe evaluate: expected every judged query in the folds, found 9_method",
         ),
     ],
 )
@@ -233,6 +233,30 @@ def test_errors_are_one_line(collection, change, arguments, code, message):
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert not Path("out.json").exists()
+
+
+def test_choices_are_those_of_the_modules():
+    """They are written out in the options, which may not load the modules for the help."""
+    from qbe.evaluate.folds import SPLITS
+    from qbe.evaluate.measures import DEFAULT_MEASURES
+    from qbe.evaluate.options import parser
+    from qbe.evaluate.report import PROTOCOLS
+
+    actions = {action.dest: action for action in parser("qbe evaluate")._actions}
+    assert actions["protocol"].choices == PROTOCOLS
+    assert actions["split"].choices == tuple(SPLITS)
+    assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"
+
+
+def test_the_public_names_are_all_there():
+    import qbe.evaluate
+
+    assert sorted(qbe.evaluate.__all__) == sorted(qbe.evaluate._MODULES)
+    assert dir(qbe.evaluate) == sorted(qbe.evaluate.__all__)
+    for name in qbe.evaluate.__all__:
+        assert getattr(qbe.evaluate, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'facing'"):
+        qbe.evaluate.facing  # noqa: B018
 
 
 def test_help_loads_nothing_heavy():

@@ -135,8 +135,8 @@ def test_ir_measures_computes_the_protocols_measures_and_agrees_where_it_has_the
         grades = judged_ranking(query_id, qrels[query_id], scores[query_id])
         for measure in MEASURES.values():
             assert values[measure.name][query_id] == pytest.approx(measure.function(*grades))
-    for ours, theirs in stock.items():
-        assert values[ours] == pytest.approx(values[theirs])
+    for label, stock_name in stock.items():
+        assert values[label] == pytest.approx(values[stock_name])
 
 
 def test_protocol_measures_are_known_to_ir_measures_by_name():

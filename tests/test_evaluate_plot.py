@@ -15,8 +15,8 @@ from qbe.evaluate.plot import check_plot, gains_figure, write_plot
 from qbe.evaluate.queries import RunComparison
 from qbe.evaluate.results import Evaluation
 
-OURS = {"7_method": 0.5, "8_method": 0.25, "9_method": 0.75, "7_result": 0.5}
-THEIRS = {"7_method": 0.5, "8_method": 0.5, "9_method": 0.25, "7_result": 0.125}
+SYSTEM = {"7_method": 0.5, "8_method": 0.25, "9_method": 0.75, "7_result": 0.5}
+BASELINE = {"7_method": 0.5, "8_method": 0.5, "9_method": 0.25, "7_result": 0.125}
 
 
 def evaluation(values):
@@ -25,12 +25,12 @@ def evaluation(values):
 
 
 @pytest.fixture
-def pair():
-    return RunComparison("fused+rerank", "fused", evaluation(OURS), evaluation(THEIRS))
+def comparison():
+    return RunComparison("fused+rerank", "fused", evaluation(SYSTEM), evaluation(BASELINE))
 
 
-def test_a_panel_a_facet_and_a_bar_a_query_best_first(pair):
-    method, result = gains_figure(pair).axes
+def test_a_panel_a_facet_and_a_bar_a_query_best_first(comparison):
+    method, result = gains_figure(comparison).axes
     assert [bar.get_width() for bar in method.patches] == [50.0, 0.0, -25.0]
     assert [label.get_text() for label in method.get_yticklabels()] == ["9", "7", "8"]
     assert method.yaxis_inverted()  # the first bar is at the top
@@ -42,20 +42,20 @@ def test_a_panel_a_facet_and_a_bar_a_query_best_first(pair):
     assert gain == result.patches[0].get_facecolor() != loss
 
 
-def test_the_same_figures_give_the_same_bytes_whatever_the_settings(pair, tmp_path):
+def test_the_same_figures_give_the_same_bytes_whatever_the_settings(comparison, tmp_path):
     import matplotlib
 
     for name in ("a.svg", "a.png"):
-        write_plot(tmp_path / name, pair)
+        write_plot(tmp_path / name, comparison)
         with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "svg.hashsalt": None}):
-            write_plot(tmp_path / f"again-{name}", pair)
+            write_plot(tmp_path / f"again-{name}", comparison)
             assert matplotlib.rcParams["font.size"] == 20
         assert (tmp_path / name).read_bytes() == (tmp_path / f"again-{name}").read_bytes()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_text_in_svg_stays_text_and_has_no_date(pair, tmp_path):
-    write_plot(tmp_path / "a.SVG", pair)
+def test_text_in_svg_stays_text_and_has_no_date(comparison, tmp_path):
+    write_plot(tmp_path / "a.SVG", comparison)
     svg = (tmp_path / "a.SVG").read_text()
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     assert {"fused+rerank against fused, query by query", "difference in NDCG%20, points"} <= set(texts)
@@ -75,10 +75,10 @@ def test_without_matplotlib_the_pip_line_is_told(tmp_path, monkeypatch):
         check_plot(tmp_path / "gains.svg")
 
 
-def test_a_file_that_cannot_be_written_is_told(pair, tmp_path):
+def test_a_file_that_cannot_be_written_is_told(comparison, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"):
-        write_plot(tmp_path / "file" / "gains.svg", pair)
+        write_plot(tmp_path / "file" / "gains.svg", comparison)
 
 
 def test_the_command_draws_the_sample(sample, tmp_path, monkeypatch, capsys):

@@ -27,20 +27,20 @@ def run(**rankings: str) -> Run:
 
 
 def test_figures_by_hand() -> None:
-    found = pool_protocol(QRELS, run(q7="x7bacyde", q8="ba"), "relish", ["P@1"])
+    evaluation = pool_protocol(QRELS, run(q7="x7bacyde", q8="ba"), "relish", ["P@1"])
     # The pool of 7 has 5 papers: a cut at 1 rank, where b gains 1 of 2; a and d stand at ranks 2 and 4.
     # That of 8 has 2: a cut at 0 ranks, and nothing of grade 2.
-    assert found.per_query == {
+    assert evaluation.per_query == {
         "NDCG%20": {"7": 0.5, "8": 0.0},
         "MAP": {"7": pytest.approx((1 / 2 + 2 / 4) / 2), "8": 0.0},
         "P@1": {"7": 1.0, "8": 0.0},
     }
-    assert found.figures == {
+    assert evaluation.figures == {
         "NDCG%20": {"all": 0.25},
         "MAP": {"all": pytest.approx(0.25)},
         "P@1": {"all": 0.5},
     }
-    assert found.warnings == ()
+    assert evaluation.warnings == ()
     # Grade 1 is relevant too.
     assert pool_protocol(QRELS, run(q7="bacde", q8="ba"), "treccovid").per_query["MAP"] == {
         "7": pytest.approx((1 + 1 + 3 / 4) / 3),
@@ -54,9 +54,9 @@ def test_figures_by_hand() -> None:
 
 
 def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
-    found = pool_protocol(QRELS, run(q7="ab", q9="a"), "treccovid")
-    assert found.per_query["MAP"] == {"7": pytest.approx(2 / 3), "8": 0.0}
-    assert found.warnings == (
+    evaluation = pool_protocol(QRELS, run(q7="ab", q9="a"), "treccovid")
+    assert evaluation.per_query["MAP"] == {"7": pytest.approx(2 / 3), "8": 0.0}
+    assert evaluation.warnings == (
         "no documents for query 8: it scores as an empty ranking",
         "queries without judgements left out: 1 (9)",
         "3 pool documents missing in 1 queries (7, ...): they count as not retrieved",
@@ -70,20 +70,21 @@ def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
     }
 
 
-def test_scidocs_is_scored_as_by_its_own_scorer_and_others_as_by_aspires() -> None:
+def test_scidocs_is_scored_as_by_its_scorer_and_others_as_by_aspires() -> None:
     """Against pytrec_eval on the pools, and CSFCube's discount written once more, on random rankings."""
     draw = random.Random(7)
     documents = [f"d{i}" for i in range(40)]
     qrels = {f"q{i}": {d: draw.choice([0, 0, 1]) for d in draw.sample(documents, 30)} for i in range(20)}
     scores = {query: {d: draw.random() for d in documents} for query in qrels}
     ranked = Run(
-        "t", {query: tuple(Hit(d, score) for d, score in found.items()) for query, found in scores.items()}
+        "t",
+        {query: tuple(Hit(d, score) for d, score in by_paper.items()) for query, by_paper in scores.items()},
     )
     pooled = {query: {d: s for d, s in scores[query].items() if d in pool} for query, pool in qrels.items()}
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg"}).evaluate(pooled)
-    ours = pool_protocol(qrels, ranked, "scidocs").per_query
-    assert ours["MAP"] == {query: pytest.approx(values["map"]) for query, values in theirs.items()}
-    assert ours["NDCG"] == {query: pytest.approx(values["ndcg"]) for query, values in theirs.items()}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg"}).evaluate(pooled)
+    per_query = pool_protocol(qrels, ranked, "scidocs").per_query
+    assert per_query["MAP"] == {query: pytest.approx(values["map"]) for query, values in expected.items()}
+    assert per_query["NDCG"] == {query: pytest.approx(values["ndcg"]) for query, values in expected.items()}
 
     def gain(grades: list[int]) -> float:
         return grades[0] + sum(grade / math.log2(rank) for rank, grade in enumerate(grades[1:6], start=2))

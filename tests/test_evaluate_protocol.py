@@ -133,7 +133,7 @@ def test_a_missing_facet_has_no_figure_nor_has_aggregated(qrels, run, folds):
     assert result.figures["MAP"]["background"] is not None
     assert result.figures["MAP"]["method"] is None
     assert result.figures["MAP"]["aggregated"] is None
-    assert result.warnings == ("no method query in the run: no figures for method nor for the whole",)
+    assert result.warnings == ("no method query in the run: no figures for method nor for all queries",)
 
 
 def test_missing_documents_count_as_not_retrieved_and_are_told(qrels, run, folds):
@@ -173,15 +173,15 @@ def test_a_run_must_answer_some_query(qrels, folds):
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("changes", "message"),
     [
         ({"method": {"fold1_test": ["4_method"]}}, "method/fold1_dev, found None"),
         ({"method": [1]}, "folds for method, found list"),
         ({"all": {"fold1_dev": ["4_method"], "fold2_dev": ["4_method"]}}, "all/fold1_test"),
     ],
 )
-def test_broken_folds_are_refused(tmp_path, changes, found):
-    with pytest.raises(FileFormatError, match=found):
+def test_broken_folds_are_refused(tmp_path, changes, message):
+    with pytest.raises(FileFormatError, match=message):
         load_folds(write_folds(tmp_path / "folds.json", **changes))
 
 

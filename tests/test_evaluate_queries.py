@@ -1,4 +1,4 @@
-"""Queries one by one: gains and losses, papers wrongly high, papers missed, as values and as text."""
+"""Comparison by query: gains and losses, overranked and missed papers, as values and as text."""
 
 import json
 from pathlib import Path
@@ -12,15 +12,15 @@ from qbe.evaluate.__main__ import main
 from qbe.evaluate.csfcube import ndcg_percent
 from qbe.evaluate.inputs import read_titles
 from qbe.evaluate.queries import (
-    Placed,
+    RankedPaper,
     best_missed,
-    facing,
+    compare_runs,
     largest_losses,
     lowest_scores,
     outcomes,
-    wrongly_high,
+    overranked,
 )
-from qbe.evaluate.report import build_report
+from qbe.evaluate.report import Scoring, build_report
 from qbe.types import Facet
 
 GRADES = {"a": 3, "b": 2, "c": 2, "d": 1, "e": 0, "f": 0, "g": 0, "h": 0, "i": 0, "j": 0}
@@ -61,7 +61,7 @@ def files(name):
 
 
 def report_of(run, baseline):
-    return build_report([Path("all.qrels")], run, protocol="csfcube", baseline_files=baseline)
+    return build_report([Path("all.qrels")], run, Scoring("csfcube"), baseline_files=baseline)
 
 
 @pytest.fixture
@@ -72,58 +72,62 @@ def collection(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def pair(collection):
-    return facing(report_of(files("run+rerank"), files("run")))
+def comparison(collection):
+    return compare_runs(report_of(files("run+rerank"), files("run")))
 
 
-def test_the_first_run_faces_the_baseline_under_the_name_of_its_files(pair):
-    assert (pair.system, pair.baseline) == ("run+rerank", "run")
-    found = pair.differences()
-    assert list(found) == [Facet.METHOD, Facet.RESULT]
-    assert [query_id for query_id, _ in found[Facet.METHOD]] == ["2_method", "1_method"]
-    assert [value for _, value in found[Facet.METHOD]] == pytest.approx([0.2, -1.0])
-    assert found[Facet.RESULT] == [("2_result", 0.0), ("1_result", pytest.approx(-0.2))]
+def test_the_first_run_is_compared_with_the_baseline_under_the_name_of_its_files(comparison):
+    assert (comparison.system, comparison.baseline) == ("run+rerank", "run")
+    differences = comparison.differences()
+    assert list(differences) == [Facet.METHOD, Facet.RESULT]
+    assert [query_id for query_id, _ in differences[Facet.METHOD]] == ["2_method", "1_method"]
+    assert [value for _, value in differences[Facet.METHOD]] == pytest.approx([0.2, -1.0])
+    assert differences[Facet.RESULT] == [("2_result", 0.0), ("1_result", pytest.approx(-0.2))]
 
 
-def test_outcomes_of_every_query(pair, collection):
+def test_outcomes_of_every_query(comparison, collection):
     report = report_of(files("run+rerank"), files("run"))
-    found = {outcome.query_id: outcome for outcome in outcomes(report, pair, [Path("all.qrels")])}
-    for query_id, (_, _, ours, theirs) in RANKINGS.items():
-        assert found[query_id].score == pytest.approx(ours / 5)
-        assert found[query_id].baseline == pytest.approx(theirs / 5)
-        assert found[query_id].pool == 10
-    assert found["1_method"].wrongly_high == (Placed("e", 0, 1), Placed("f", 0, 2))
-    assert found["1_method"].missed == Placed("a", 3, 3)
-    assert found["2_method"].wrongly_high == ()
-    assert found["2_method"].missed is None
-    assert found["1_result"].wrongly_high == (Placed("e", 0, 1),)
-    assert found["2_result"].wrongly_high == (Placed("e", 0, 1), Placed("d", 1, 2))
+    by_query = {outcome.query_id: outcome for outcome in outcomes(report, comparison, [Path("all.qrels")])}
+    for query_id, (_, _, score, baseline) in RANKINGS.items():
+        assert by_query[query_id].score == pytest.approx(score / 5)
+        assert by_query[query_id].baseline == pytest.approx(baseline / 5)
+        assert by_query[query_id].pool == 10
+    assert by_query["1_method"].overranked == (RankedPaper("e", 0, 1), RankedPaper("f", 0, 2))
+    assert by_query["1_method"].missed == RankedPaper("a", 3, 3)
+    assert by_query["2_method"].overranked == ()
+    assert by_query["2_method"].missed is None
+    assert by_query["1_result"].overranked == (RankedPaper("e", 0, 1),)
+    assert by_query["2_result"].overranked == (RankedPaper("e", 0, 1), RankedPaper("d", 1, 2))
 
 
-def test_largest_losses_and_lowest_scores(pair, collection):
-    found = outcomes(report_of(files("run+rerank"), files("run")), pair, [Path("all.qrels")])
-    assert [o.query_id for o in largest_losses(found, 10)] == ["1_method", "1_result"]
-    assert [o.query_id for o in largest_losses(found, 1)] == ["1_method"]
-    assert [o.query_id for o in lowest_scores(found, 3)] == ["1_method", "2_result", "1_result"]
+def test_largest_losses_and_lowest_scores(comparison, collection):
+    results = outcomes(report_of(files("run+rerank"), files("run")), comparison, [Path("all.qrels")])
+    assert [o.query_id for o in largest_losses(results, 10)] == ["1_method", "1_result"]
+    assert [o.query_id for o in largest_losses(results, 1)] == ["1_method"]
+    assert [o.query_id for o in lowest_scores(results, 3)] == ["1_method", "2_result", "1_result"]
 
 
-def test_the_dearest_ranks_are_kept_and_shown_in_their_order():
+def test_the_ranks_with_the_largest_losses_are_listed_in_their_order():
     grades = {f"p{i:02}": 3 if i < 3 else 1 if i < 8 else 0 for i in range(25)}
     ranked = ["p03", "p04", "p20", "p05", "p21"]
-    # Ideal 3 3 3 1 1: the ranks cost 2, 2, 3 / log2(3) = 1.89, 0 and 1 / log2(5) = 0.43.
-    assert wrongly_high(ranked, grades) == (Placed("p03", 1, 1), Placed("p04", 1, 2), Placed("p20", 0, 3))
-    assert wrongly_high(["p00", *ranked[1:]], grades) == (
-        Placed("p04", 1, 2),
-        Placed("p20", 0, 3),
-        Placed("p21", 0, 5),
+    # Ideal 3 3 3 1 1: the losses are 2, 2, 3 / log2(3) = 1.89, 0 and 1 / log2(5) = 0.43.
+    assert overranked(ranked, grades) == (
+        RankedPaper("p03", 1, 1),
+        RankedPaper("p04", 1, 2),
+        RankedPaper("p20", 0, 3),
+    )
+    assert overranked(["p00", *ranked[1:]], grades) == (
+        RankedPaper("p04", 1, 2),
+        RankedPaper("p20", 0, 3),
+        RankedPaper("p21", 0, 5),
     )
 
 
 def test_the_best_missed_paper_has_the_highest_grade_and_stands_lowest():
-    assert best_missed("beafcdghij", GRADES) == Placed("a", 3, 3)
-    assert best_missed("aebfcdghij", GRADES) == Placed("c", 2, 5)
-    assert best_missed("aeb", GRADES) == Placed("c", 2, None)
-    assert best_missed("acbefghijd", GRADES) == Placed("d", 1, 10)
+    assert best_missed("beafcdghij", GRADES) == RankedPaper("a", 3, 3)
+    assert best_missed("aebfcdghij", GRADES) == RankedPaper("c", 2, 5)
+    assert best_missed("aeb", GRADES) == RankedPaper("c", 2, None)
+    assert best_missed("acbefghijd", GRADES) == RankedPaper("d", 1, 10)
     assert best_missed("acbdfe", GRADES) is None
     assert best_missed("", dict.fromkeys("ab", 0)) is None
 
@@ -133,26 +137,26 @@ def test_a_paper_is_missed_unless_no_worse_one_stands_above_it(grades):
     pool = {f"p{i:02}": grade for i, grade in enumerate(grades)}
     gains = [max(grade, 0) for grade in grades]
     assert (best_missed(list(pool), pool) is None) == (gains == sorted(gains, reverse=True))
-    high = wrongly_high(list(pool), pool)
+    high = overranked(list(pool), pool)
     assert high or ndcg_percent(grades, grades) in (0.0, pytest.approx(1.0))
     assert [placed.rank for placed in high] == sorted({placed.rank for placed in high})
     assert all(pool[placed.paper_id] == placed.grade < max(grades) for placed in high)
 
 
 def test_a_facet_that_one_side_lacks_is_left_out(collection):
-    pair = facing(report_of(files("run+rerank"), [Path("run.result.trec")]))
-    assert list(pair.differences()) == [Facet.RESULT]
+    comparison = compare_runs(report_of(files("run+rerank"), [Path("run.result.trec")]))
+    assert list(comparison.differences()) == [Facet.RESULT]
 
 
-def test_a_run_must_face_one_other_run_on_a_common_facet(collection):
+def test_a_run_is_compared_with_one_other_run_on_a_common_facet(collection):
     with pytest.raises(UsageError, match=r"expected one baseline .* found none"):
-        facing(report_of(files("run"), []))
+        compare_runs(report_of(files("run"), []))
     with pytest.raises(UsageError, match=r"found run\+rerank, run;"):
-        facing(report_of(files("run+rerank"), [*files("run"), *files("run+rerank")]))
+        compare_runs(report_of(files("run+rerank"), [*files("run"), *files("run+rerank")]))
     with pytest.raises(UsageError, match="found run as both"):
-        facing(report_of(files("run"), files("run")))
-    with pytest.raises(UsageError, match="found none; give both for one facet"):
-        facing(report_of([Path("run+rerank.method.trec")], [Path("run.result.trec")]))
+        compare_runs(report_of(files("run"), files("run")))
+    with pytest.raises(UsageError, match="found none; give runs of the same facet"):
+        compare_runs(report_of([Path("run+rerank.method.trec")], [Path("run.result.trec")]))
 
 
 ARGUMENTS = ["--protocol", "csfcube", "--qrels", "all.qrels"]

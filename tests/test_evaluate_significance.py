@@ -66,9 +66,9 @@ def test_monte_carlo_never_reaches_zero():
 def test_t_test_by_hand_and_as_scipy_pairs():
     # Mean 2, deviation 1, t = 2 sqrt(3); with 2 degrees of freedom p = 1 - t / sqrt(t^2 + 2).
     assert t_test([1, 2, 3]) == pytest.approx(1 - math.sqrt(12 / 14))
-    ours, theirs = [0.4, 0.6, 0.9, 0.2], [0.3, 0.7, 0.5, 0.1]
-    paired = [a - b for a, b in zip(ours, theirs, strict=True)]
-    assert t_test(paired) == pytest.approx(stats.ttest_rel(ours, theirs).pvalue)
+    system, baseline = [0.4, 0.6, 0.9, 0.2], [0.3, 0.7, 0.5, 0.1]
+    paired = [a - b for a, b in zip(system, baseline, strict=True)]
+    assert t_test(paired) == pytest.approx(stats.ttest_rel(system, baseline).pvalue)
 
 
 def test_t_test_without_variance():
@@ -101,16 +101,16 @@ def test_compare_pairs_queries_and_corrects_within_a_measure():
     base = evaluation([0.1, 0.2, 0.3], method=0.2, all=0.2)
     better = evaluation([0.3, 0.5, 0.7], method=0.5, all=0.5)
     partial = evaluation([0.1, 0.2, 0.4], method=0.23, all=None)
-    found = compare({"better": better, "partial": partial, "base": base}, {"base": base})
-    assert [(c.system, c.scope, c.queries) for c in found] == [
+    comparisons = compare({"better": better, "partial": partial, "base": base}, {"base": base})
+    assert [(c.system, c.scope, c.queries) for c in comparisons] == [
         ("better", "method", 3),
         ("better", "all", 3),
         ("partial", "method", 3),
     ]
-    assert found[0].difference == pytest.approx(0.3)
-    assert [c.randomization_p for c in found] == [0.25, 0.25, 1.0]
-    assert [c.randomization_p_holm for c in found] == [0.75, 0.75, 1.0]
-    assert [c.t_test_p_holm for c in found] == pytest.approx(holm([c.t_test_p for c in found]))
+    assert comparisons[0].difference == pytest.approx(0.3)
+    assert [c.randomization_p for c in comparisons] == [0.25, 0.25, 1.0]
+    assert [c.randomization_p_holm for c in comparisons] == [0.75, 0.75, 1.0]
+    assert [c.t_test_p_holm for c in comparisons] == pytest.approx(holm([c.t_test_p for c in comparisons]))
 
 
 def test_compare_refuses_what_cannot_be_paired():

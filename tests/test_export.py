@@ -14,13 +14,14 @@ from support.tiny import layer_states
 from qbe.errors import ModelError, OutputError
 from qbe.export import encoder as export
 from qbe.files import sha256
-from qbe.models.encoder_files import CARD, EXPORT_FORMAT, read_card, resolve_encoder, state_output
+from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
+from qbe.models.kinds import ENCODER
 from qbe.models.session import open_session
 
 
 def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
     card = read_card(tiny_encoder)
-    assert (card.format, card.name, card.source) == (EXPORT_FORMAT, "tiny-bert", str(tiny_model))
+    assert (card.format, card.name, card.source) == (ENCODER.format, "tiny-bert", str(tiny_model))
     assert (card.dimension, card.layers, card.max_tokens) == (16, 2, 128)
     assert card.weights_sha256 == sha256(tiny_model / "model.safetensors")
     assert {path.name for path in tiny_encoder.iterdir()} == {CARD, *card.files}
@@ -49,8 +50,8 @@ def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
     feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
     expected = layer_states(tiny_model, ids)
     for layer, states in enumerate(expected):
-        (found,) = session.run([state_output(layer, len(expected) - 1)], feeds)
-        np.testing.assert_allclose(found[0], states, rtol=0, atol=1e-5)
+        (exported,) = session.run([state_output(layer, len(expected) - 1)], feeds)
+        np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
 
 
 def test_int8_model_holds_int8_weights_per_channel(tiny_encoder):
@@ -180,5 +181,5 @@ def test_command_line_refuses_an_output_below_a_file(tmp_path, tiny_model):
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == OutputError.exit_code
-    assert done.stderr.splitlines()[-1].startswith("qbe.export: cannot write ")
+    assert done.stderr.splitlines()[-1].startswith("qbe export: cannot write ")
     assert "Traceback" not in done.stderr

@@ -100,8 +100,8 @@ def test_two_labels_score_the_log_odds_of_the_second(tmp_path, tiny_model):
     relevant = logits.softmax(dim=1)[:, 1].double()
     expected = (relevant / (1 - relevant)).log().numpy()
     session = open_session(tmp_path / "out" / "model.fp32.onnx")
-    (found,) = session.run(["score"], dict(zip(INPUTS, (ids, np.ones_like(ids), types), strict=True)))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    (scores,) = session.run(["score"], dict(zip(INPUTS, (ids, np.ones_like(ids), types), strict=True)))
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-4)
 
 
 def test_another_number_of_labels_is_refused(tmp_path, tiny_model):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from support.damage import truncate, vouch
+from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, stirred, tokenized
 from transformers import BertModel
 
@@ -47,7 +48,7 @@ def exported(tmp_path, tiny_facet_rerankers) -> Path:
 
 
 def scores(reranker: FacetCrossEncoder, query: Query, papers: list[Paper]) -> list[float]:
-    return [judged.score for judged in reranker.score(query, papers)]
+    return [judged.score for judged in score(reranker, query, papers)]
 
 
 def test_scores_are_those_of_the_network(exact, tiny_reranker_weights, papers):
@@ -79,12 +80,12 @@ def test_without_a_facet_three_models_are_averaged(exact, papers):
     """With all sentences picked, the same sentences are about every facet."""
     sentences = tuple(Sentence(sentence.text, Facet.METHOD) for sentence in papers[0].sentences)
     query, candidates = replace(papers[0], sentences=sentences), papers[1:4]
-    whole = exact.score(Query(query), candidates)
-    assert whole == exact.score(Query(query, positions=tuple(range(len(sentences)))), candidates)
+    whole = score(exact, Query(query), candidates)
+    assert whole == score(exact, Query(query, positions=tuple(range(len(sentences)))), candidates)
     parts = []
     for facet in Facet:
         relabelled = replace(query, sentences=tuple(Sentence(each.text, facet) for each in sentences))
-        parts.append(exact.score(Query(relabelled, facet), candidates))
+        parts.append(score(exact, Query(relabelled, facet), candidates))
     for judged, *single in zip(whole, *parts, strict=True):
         assert len({one.score for one in single}) == 3
         assert judged.score == pytest.approx(sum(one.score for one in single) / 3)
@@ -96,14 +97,14 @@ def test_the_match_is_the_most_similar_pair(exact, papers):
     query = papers[0]
     odd = Sentence("Odd words.", Facet.RESULT)
     alike = Paper("alike", query.title, (*query.sentences[:3], odd), labelled=True)
-    (whole,) = exact.score(Query(query, positions=(2,)), [alike])
+    (whole,) = score(exact, Query(query, positions=(2,)), [alike])
     assert (whole.match.query_position, whole.match.position) == (2, 2)
 
 
 def test_the_order_of_picked_positions_does_not_matter(exact, papers):
     for positions in ((3, 0), (2, 3, 0)):
         one, other = (
-            exact.score(Query(papers[0], positions=tuple(chosen)), papers[1:9])
+            score(exact, Query(papers[0], positions=tuple(chosen)), papers[1:9])
             for chosen in (positions, sorted(positions))
         )
         assert one == other
@@ -128,17 +129,17 @@ def test_what_lies_beyond_the_window_is_not_read(tiny_facet_rerankers, papers):
     assert 2 < read < 10
     candidates = [*papers[:3], LONG]
     in_part, inside = (
-        reranker.score(Query(LONG, positions=positions), candidates) for positions in ((1, 35), (1,))
+        score(reranker, Query(LONG, positions=positions), candidates) for positions in ((1, 35), (1,))
     )
     assert in_part == inside
     outside, window = (
-        reranker.score(Query(LONG, positions=positions), candidates)
+        score(reranker, Query(LONG, positions=positions), candidates)
         for positions in ((35,), tuple(range(read)))
     )
     assert outside == window != inside
     cut = replace(LONG, sentences=tuple(Sentence(each.text, Facet.RESULT) for each in LONG.sentences[:read]))
-    assert reranker.score(Query(LONG, Facet.RESULT), candidates) == reranker.score(
-        Query(cut, Facet.RESULT), candidates
+    assert score(reranker, Query(LONG, Facet.RESULT), candidates) == score(
+        reranker, Query(cut, Facet.RESULT), candidates
     )
     for judged in outside:
         assert judged.match.query_position < read
@@ -149,14 +150,14 @@ def test_budgets_reach_no_further_than_the_model(tiny_facet_rerankers, exact, pa
     files = resolve_reranker(str(tiny_facet_rerankers / "fp32"), "fp32")
     roomy = FacetCrossEncoder(files, query_tokens=10_000, candidate_tokens=10_000)
     query = Query(LONG, Facet.METHOD)
-    assert roomy.score(query, [LONG, papers[0]]) == exact.score(query, [LONG, papers[0]])
+    assert score(roomy, query, [LONG, papers[0]]) == score(exact, query, [LONG, papers[0]])
 
 
 def test_a_candidate_without_the_facet_is_read_as_a_whole(exact, papers):
     method = replace(papers[1], sentences=tuple(Sentence(s.text, Facet.METHOD) for s in papers[1].sentences))
     bare = replace(papers[1], sentences=tuple(Sentence(s.text) for s in papers[1].sentences), labelled=False)
     every = replace(papers[1], sentences=tuple(Sentence(s.text, Facet.RESULT) for s in papers[1].sentences))
-    one, two, three = exact.score(Query(papers[0], Facet.RESULT), [method, bare, every])
+    one, two, three = score(exact, Query(papers[0], Facet.RESULT), [method, bare, every])
     assert one == two == three
 
 
@@ -165,7 +166,7 @@ def test_a_candidate_without_the_facet_is_read_as_a_whole(exact, papers):
 
 def refusal(folder: Path, paper: Paper, facet: Facet | None = Facet.METHOD) -> str:
     with pytest.raises(ModelError) as caught:
-        open_reranker(str(folder), **EVERY).score(Query(paper, facet), [paper])
+        score(open_reranker(str(folder), **EVERY), Query(paper, facet), [paper])
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -181,7 +182,7 @@ def test_damaged_files_are_refused(exported, papers, name, damage):
     for facet in (Facet.METHOD, None):
         assert message in refusal(exported, papers[0], facet)
     if name != TRUNK:
-        assert open_reranker(str(exported), **EVERY).score(Query(papers[0], Facet.RESULT), papers[1:2])
+        assert score(open_reranker(str(exported), **EVERY), Query(papers[0], Facet.RESULT), papers[1:2])
 
 
 @pytest.mark.parametrize("name", ["method.onnx", TRUNK])
@@ -227,8 +228,8 @@ def test_a_facet_that_the_card_does_not_have_is_refused(exported, papers):
         with pytest.raises(
             UsageError, match=r"that tiny-facets reranks \(background, result\), found method"
         ):
-            reranker.score(Query(papers[0], facet), papers[1:2])
-    assert reranker.score(Query(papers[0], Facet.RESULT), papers[1:2])
+            score(reranker, Query(papers[0], facet), papers[1:2])
+    assert score(reranker, Query(papers[0], Facet.RESULT), papers[1:2])
 
 
 def test_a_pair_cross_encoder_is_refused(tiny_cross_encoder):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qbe import files
-from qbe.errors import OutputError
+from qbe import _cli, files
+from qbe.errors import InputError, OutputError, file_error
 
 
 def names(folder: Path) -> list[str]:
@@ -89,10 +89,74 @@ def test_atomic_file_on_a_full_disk(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_atomic_file_lets_troubles_with_other_files_pass(tmp_path: Path) -> None:
+def test_atomic_file_passes_on_errors_of_other_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), files.atomic_file(tmp_path / "x"):
         (tmp_path / "absent").read_bytes()
     assert names(tmp_path) == []
+
+
+def test_paths_may_be_strings(tmp_path: Path) -> None:
+    files.write_text(f"{tmp_path}/a/x", "abc")
+    assert files.sha256(f"{tmp_path}/a/x") == files.sha256(tmp_path / "a" / "x")
+    files.publish_directory(f"{tmp_path}/a", f"{tmp_path}/b")
+    with files.lock(f"{tmp_path}/x.lock") as acquired:
+        assert acquired
+    os.close(files.shared_lock(f"{tmp_path}/b/x"))
+    with files.try_exclusive_lock(f"{tmp_path}/b/x") as acquired:
+        assert acquired
+    with pytest.raises(TypeError, match="str"):
+        files.write_text(3, "abc")  # type: ignore[arg-type]
+
+
+def refused(path: object, code: int = errno.EACCES) -> OSError:
+    return OSError(code, os.strerror(code), None if path is None else str(path))
+
+
+def test_an_error_on_reading_is_not_one_on_writing(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").touch()
+    error = file_error(refused(tmp_path / "corpus.jsonl"))
+    assert type(error) is InputError
+    assert str(error) == (
+        f"cannot read {tmp_path}/corpus.jsonl: Permission denied; choose a file that you may read"
+    )
+    assert type(file_error(refused(tmp_path / "absent", errno.ENOENT))) is InputError
+    assert type(file_error(refused(tmp_path / "corpus.jsonl"), tmp_path / "output")) is InputError
+    for error in (
+        file_error(refused(tmp_path / "new")),  # it does not exist: reading it would have said so
+        file_error(refused(tmp_path / "corpus.jsonl", errno.EROFS)),
+        file_error(refused(None, errno.ENOSPC), tmp_path / "output"),
+        file_error(refused(tmp_path), tmp_path / "output"),
+        file_error(refused(tmp_path / "output" / "x"), tmp_path / "output"),
+    ):
+        assert type(error) is OutputError
+
+
+def test_staging_tells_reading_from_writing(tmp_path: Path) -> None:
+    staging = tmp_path / ".staging"
+    (tmp_path / "corpus.jsonl").touch()
+    for path, message in (
+        ("corpus.jsonl", r"cannot read .*corpus.jsonl: .*; what is finished is kept: continue it with `resu"),
+        (".staging/x", r"cannot write .*\.staging: .*; what is finished is kept: continue it with `resume`$"),
+    ):
+        with (
+            pytest.raises((InputError, OutputError), match=message),
+            files.resumable_staging(staging, lambda: True),
+        ):
+            raise refused(tmp_path / path)
+
+
+def test_the_command_line_says_what_could_not_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main(_: list[str]) -> None:
+        raise refused(tmp_path / "vectors.npy", errno.EIO)
+
+    with pytest.raises(SystemExit) as end:
+        _cli.run("qbe search", main, arguments=[])
+    assert end.value.code == 1
+    assert capsys.readouterr().err == (
+        f"qbe search: cannot read {tmp_path}/vectors.npy: Input/output error; check the path\n"
+    )
 
 
 def test_atomic_file_keeps_a_symbolic_link(tmp_path: Path) -> None:
@@ -137,7 +201,7 @@ def test_publish_directory(tmp_path: Path) -> None:
     assert names(tmp_path) == ["index"]
 
 
-def test_publish_directory_leaves_a_file_alone(tmp_path: Path) -> None:
+def test_publish_directory_keeps_a_file(tmp_path: Path) -> None:
     (tmp_path / "index").write_text("mine")
     with pytest.raises(OutputError, match="it is a file"):
         files.publish_directory(directory(tmp_path / "staged", "first"), tmp_path / "index")

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from support.rerankers import over_index, score
+from support.searching import first_stage
 
+from qbe.encode.encoder import PaperVectors
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
@@ -14,7 +17,6 @@ from qbe.query import Query
 from qbe.rerank.matchings import attention, marginals, mean_max, single_match, transport
 from qbe.rerank.reranker import RerankScore
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.search.dense import DenseSearcher
 from qbe.types import Facet, Match, Paper, Sentence
 
 # Two pairs of papers: two sentences against three, and one against two; padding is no number.
@@ -75,17 +77,29 @@ ASKED, A, B = (
 
 
 def by_hand(name: str, **options) -> VectorMatching:
-    return VectorMatching(name, lambda paper: np.array(VECTORS[paper.paper_id], np.float32), **options)
+    return VectorMatching(name, lambda paper: vectors(paper).sentences, similarity="cosine", **options)
+
+
+def vectors(paper: Paper) -> PaperVectors:
+    rows = np.array(VECTORS[paper.paper_id], np.float32)
+    return PaperVectors(rows, rows[0])
+
+
+def scores_by_hand(matching: VectorMatching, query: Query, papers: list[Paper]) -> list[RerankScore]:
+    return score(matching, query, papers, vectors=vectors)
 
 
 def test_only_the_query_is_selected_from():
     query = Query(ASKED, positions=(1,))
-    judged = by_hand("single-match").score(query, [A, B])
+    judged = scores_by_hand(by_hand("single-match"), query, [A, B])
     assert judged[0].score == pytest.approx(-math.sqrt(0.6**2 + 0.2**2))
     assert judged[0].match == pytest.approx(Match(1, 1, 0.8))
     assert judged[1] == RerankScore(0.0, Match(1, 0, 1.0))
-    assert [one.score for one in by_hand("mean-max").score(query, [A, B])] == [1.0, 1.0]
-    assert [one.match for one in by_hand("mean-max").score(query, [A, B])] == [Match(1, 0, 1), Match(1, 0, 1)]
+    assert [one.score for one in scores_by_hand(by_hand("mean-max"), query, [A, B])] == [1.0, 1.0]
+    assert [one.match for one in scores_by_hand(by_hand("mean-max"), query, [A, B])] == [
+        Match(1, 0, 1),
+        Match(1, 0, 1),
+    ]
 
 
 def test_a_plan_names_sentences_and_leaves_out_the_negligible():
@@ -103,17 +117,21 @@ def test_a_plan_names_sentences_and_leaves_out_the_negligible():
 
 def test_the_temperature_follows_the_query():
     whole, part = Query(ASKED), Query(ASKED, positions=(0, 1, 2))
-    assert by_hand("transport").score(whole, [A]) == by_hand("transport", temperature=5000).score(part, [A])
-    assert by_hand("transport").score(part, [A]) == by_hand("transport", temperature=0.5).score(whole, [A])
-    assert by_hand("transport").score(part, [A]) != by_hand("transport").score(whole, [A])
+    assert scores_by_hand(by_hand("transport"), whole, [A]) == scores_by_hand(
+        by_hand("transport", temperature=5000), part, [A]
+    )
+    assert scores_by_hand(by_hand("transport"), part, [A]) == scores_by_hand(
+        by_hand("transport", temperature=0.5), whole, [A]
+    )
+    assert scores_by_hand(by_hand("transport"), part, [A]) != scores_by_hand(by_hand("transport"), whole, [A])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("max", {}), "expected a matching of transport, attention, single-match, mean-max, found 'max'"),
-        (("transport", {"temperature": 0.0}), "expected a temperature above 0, found 0"),
-        (("transport", {"regularization": math.inf}), "expected a regularization above 0, found inf"),
+        (("transport", {"temperature": 0.0}), "expected `temperature` above 0, found 0"),
+        (("transport", {"regularization": math.inf}), "expected `regularization` above 0, found inf"),
     ],
 )
 def test_what_is_refused(arguments, message):
@@ -134,10 +152,10 @@ def index(tiny_index) -> Iterator[Index]:
 def test_an_index_gives_vectors_of_any_paper(index):
     paper = index.paper("s024")
     stored = index.vectors(paper)
-    assert (stored.sentences == index.encode(paper).sentences).all()
-    assert (stored.whole == index.encode(paper).whole).all()
+    assert (stored.sentences == index.encoder.encode_paper(paper).sentences).all()
+    assert (stored.whole == index.encoder.encode_paper(paper).whole).all()
     other = Paper("s024", paper.title, paper.sentences[:2])  # the same id, another text
-    assert (index.vectors(other).sentences == index.encode(other).sentences).all()
+    assert (index.vectors(other).sentences == index.encoder.encode_paper(other).sentences).all()
     assert len(index.vectors(other).sentences) == 2
 
 
@@ -147,27 +165,25 @@ def test_an_index_without_vectors_has_none_to_match(sample, tmp_path):
         Index(tmp_path / "bm25") as index,
         pytest.raises(IndexFormatError, match="expected an index with vec"),
     ):
-        VectorMatching("transport", lambda paper: index.vectors(paper).sentences).score(
-            Query(index.paper("s024")), [index.paper("s025")]
-        )
+        over_index("transport", index)
 
 
 def test_mean_max_is_that_of_the_first_stage(index, papers):
     query = Query(index.paper("s024"), Facet.METHOD)
     candidates = [paper for paper in papers if paper.paper_id != "s024"]
-    judged = VectorMatching("mean-max", lambda paper: index.vectors(paper).sentences).score(query, candidates)
-    hits = DenseSearcher(index).search(query, 1000, [paper.paper_id for paper in candidates])
-    scores = {paper.paper_id: one.score for paper, one in zip(candidates, judged, strict=True)}
+    matched = score(over_index("mean-max", index), query, candidates, vectors=index.vectors)
+    hits = first_stage(index, "dense").search(query, 1000, [paper.paper_id for paper in candidates])
+    scores = {paper.paper_id: scored.score for paper, scored in zip(candidates, matched, strict=True)}
     # Stored vectors are rounded to half precision, and so not quite of unit length.
     assert [scores[hit.paper_id] for hit in hits] == pytest.approx([hit.score for hit in hits], abs=1e-3)
 
 
 @pytest.mark.parametrize("name", MATCHINGS)
 def test_a_paper_is_most_like_itself(index, papers, name):
-    reranker = VectorMatching(name, lambda paper: index.vectors(paper).sentences)
+    reranker = over_index(name, index)
     for query in (Query(index.paper("s024")), Query(index.paper("s024"), Facet.METHOD)):
         scores = {
             paper.paper_id: one.score
-            for paper, one in zip(papers, reranker.score(query, papers), strict=True)
+            for paper, one in zip(papers, score(reranker, query, papers, vectors=index.vectors), strict=True)
         }
         assert max(scores, key=lambda paper_id: scores[paper_id]) == "s024"

@@ -4,13 +4,14 @@ import math
 import threading
 
 import pytest
+from support.rerankers import over_index, request, score
 
-from qbe.encode.selection import selected_positions
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
+from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.open import open_reranker
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.rerank.vector_matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 RERANKERS = {
@@ -25,17 +26,26 @@ RERANKERS = {
 BUDGETS = {"query_tokens": 48, "candidate_tokens": 80}
 
 
+@pytest.fixture(scope="module")
+def index(tiny_index):
+    with Index(tiny_index) as index:
+        yield index
+
+
 @pytest.fixture(scope="module", params=RERANKERS)
-def opened(request):
+def opened(request, index):
     """A function that opens the reranker with a number of threads."""
     fixture, options = RERANKERS[request.param]
+    if request.param in MATCHINGS:
+        return lambda threads=1: over_index(request.param, index, workers=Workers(threads))
     folder = str(request.getfixturevalue(fixture))
-    if request.param not in MATCHINGS:
-        return lambda threads=1: open_reranker(folder, threads=threads, **BUDGETS, **options)
-    index = Index(folder)
-    return lambda threads=1: VectorMatching(
-        request.param, lambda paper: index.vectors(paper).sentences, threads=threads
-    )
+    return lambda threads=1: open_reranker(folder, workers=Workers(threads), **BUDGETS, **options)
+
+
+@pytest.fixture(scope="module")
+def vectors(index):
+    """The vectors of any paper, which matchings need of a query."""
+    return index.vectors
 
 
 @pytest.fixture(scope="module")
@@ -56,28 +66,30 @@ def queries(papers) -> list[Query]:
     return [*(Query(one, facet) for facet in (*Facet, None)), Query(one, positions=(3, 0)), Query(outside)]
 
 
-def test_one_judgement_for_each_paper_in_order(reranker, queries, papers):
+def test_one_judgement_for_each_paper_in_order(vectors, reranker, queries, papers):
     for query in queries:
-        judged = reranker.score(query, papers[:9])
-        assert [reranker.score(query, [paper])[0] for paper in papers[:9]] == judged
+        judged = score(reranker, query, papers[:9], vectors=vectors)
+        assert [score(reranker, query, [paper], vectors=vectors)[0] for paper in papers[:9]] == judged
         assert all(type(one.score) is float and math.isfinite(one.score) for one in judged)
         assert len({one.score for one in judged}) > 1
-        assert reranker.score(query, papers[8::-1]) == judged[::-1]
-        assert reranker.score(query, []) == []
+        assert score(reranker, query, papers[8::-1], vectors=vectors) == judged[::-1]
+        assert score(reranker, query, [], vectors=vectors) == []
 
 
-def test_a_paper_given_twice_is_judged_twice_alike(reranker, queries, papers):
-    first, second, third = reranker.score(queries[0], [papers[5], papers[6], papers[5]])
+def test_a_paper_given_twice_is_judged_twice_alike(vectors, reranker, queries, papers):
+    first, second, third = score(reranker, queries[0], [papers[5], papers[6], papers[5]], vectors=vectors)
     assert first == third != second
 
 
-def test_judgements_do_not_depend_on_threads(opened, reranker, queries, papers):
+def test_judgements_do_not_depend_on_threads(vectors, opened, reranker, queries, papers):
     threaded = opened(3)
     for query in queries[:2]:
-        assert threaded.score(query, papers[:40]) == reranker.score(query, papers[:40])
+        assert score(threaded, query, papers[:40], vectors=vectors) == score(
+            reranker, query, papers[:40], vectors=vectors
+        )
 
 
-def test_what_a_query_is_about_counts(reranker, papers):
+def test_what_a_query_is_about_counts(vectors, reranker, papers):
     sentences = (
         Sentence("Search is hard.", Facet.BACKGROUND),
         Sentence("We read pairs of papers.", Facet.METHOD),
@@ -87,58 +99,61 @@ def test_what_a_query_is_about_counts(reranker, papers):
     queries = [*(Query(paper, facet) for facet in (*Facet, None)), Query(paper, positions=(0, 2))]
     if reranker.name == "single-match":  # aspects that share their closest sentence are one to it
         queries = queries[:3]
-    found = [reranker.score(query, papers[:5]) for query in queries]
+    found = [score(reranker, query, papers[:5], vectors=vectors) for query in queries]
     for number, judged in enumerate(found):
         assert judged not in found[:number]
 
 
-def test_a_match_names_sentences_of_both(reranker, queries, papers):
+def test_a_match_names_sentences_of_both(vectors, reranker, queries, papers):
     for query in queries:
-        for paper, (_, match, plan) in zip(papers[:9], reranker.score(query, papers[:9]), strict=True):
+        for paper, (_, match, plan) in zip(
+            papers[:9], score(reranker, query, papers[:9], vectors=vectors), strict=True
+        ):
             for moved in plan:
-                assert moved.query_position in selected_positions(query)
+                assert moved.query_position in query.aspects[0].selected_positions()
                 assert 0 <= moved.position < len(paper.sentences)
             assert sum(moved.mass for moved in plan) == (pytest.approx(1, abs=1e-4) if plan else 0)
             assert list(plan) == sorted(plan, key=lambda moved: -moved.mass)
             if match is not None:
-                assert 0 <= match.query_position < len(query.paper.sentences)
+                assert 0 <= match.query_position < len(query.aspects[0].paper.sentences)
                 assert 0 <= match.position < len(paper.sentences)
                 assert math.isfinite(match.score)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_many_queries_are_judged_as_each_alone(opened, reranker, queries, papers, threads):
+def test_many_queries_are_judged_as_each_alone(vectors, opened, reranker, queries, papers, threads):
     """To the last bit, whether papers are shared by queries, come twice, or are none."""
-    asked = [
+    pairs = [
         (query, papers[first : first + 7]) for query, first in zip(queries, range(0, 18, 3), strict=True)
     ]
-    asked += [(queries[0], []), (queries[1], [papers[3], papers[3]])]
+    pairs += [(queries[0], []), (queries[1], [papers[3], papers[3]])]
     steps = []
-    found = opened(threads).batch_score(asked, steps.append)
-    assert found == [reranker.score(query, candidates) for query, candidates in asked]
+    requests = [request(query, candidates, vectors) for query, candidates in pairs]
+    together = opened(threads).batch_score(requests, steps.append)
+    assert together == [score(reranker, query, candidates, vectors=vectors) for query, candidates in pairs]
     assert sum(steps) == 44
     assert reranker.batch_score([]) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_progress_adds_up_to_the_papers(opened, queries, papers, threads):
+def test_progress_adds_up_to_the_papers(vectors, opened, queries, papers, threads):
     steps, callers = [], set()
 
     def progress(count):
         steps.append(count)
         callers.add(threading.current_thread())
 
-    opened(threads).score(queries[0], papers[:30], progress)
+    score(opened(threads), queries[0], papers[:30], progress, vectors)
     assert sum(steps) == 30
     assert len(steps) > 1
     assert min(steps) > 0
     assert callers == {threading.current_thread()}
 
 
-def test_what_is_no_query_is_refused(reranker, papers):
+def test_what_is_no_query_is_refused(vectors, reranker, papers):
     labelled = Paper("x", "T", (Sentence("M", Facet.METHOD),), labelled=True)
     with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
-        reranker.score(Query(labelled, Facet.RESULT), papers[:2])
+        score(reranker, Query(labelled, Facet.RESULT), papers[:2], vectors=vectors)
     with pytest.raises(UsageError, match="found both"):
         reranker.score(Query(labelled, Facet.METHOD, (0,)), papers[:2])
     with pytest.raises(UsageError, match="sentence positions from 0 to 0"):
@@ -148,10 +163,10 @@ def test_what_is_no_query_is_refused(reranker, papers):
 @pytest.mark.parametrize(
     "text", ["🧬", "retina 🧬 数学 \U00010348", "\u200b", "?! \\ [SEP] [CLS]", "x " * 3000]
 )
-def test_any_text_can_be_judged(reranker, papers, text):
+def test_any_text_can_be_judged(vectors, reranker, papers, text):
     strange = Paper("strange", text, (Sentence(text), Sentence("A sentence.")))
     for query, candidate in ((strange, papers[0]), (papers[0], strange), (strange, strange)):
-        (judged,) = reranker.score(Query(query), [candidate])
+        (judged,) = score(reranker, Query(query), [candidate], vectors=vectors)
         assert math.isfinite(judged.score)
 
 

@@ -1,4 +1,4 @@
-"""Where a reranker's files come from: names, folders, the cache, cards of both kinds; what is refused."""
+"""Resolving a reranker: names, folders, the cache, metadata of both kinds; what is refused."""
 
 import json
 import shutil
@@ -23,7 +23,6 @@ from qbe.models.reranker_files import (
     resolve_reranker,
     write_reranker_card,
 )
-from qbe.types import Facet
 
 
 @pytest.fixture
@@ -55,11 +54,11 @@ def facets(tmp_path) -> Path:
 def test_a_folder_is_found_in_each_precision(tiny_cross_encoder):
     for precision in ("int8", "fp16", "fp32"):
         files = resolve_reranker(str(tiny_cross_encoder), precision)
-        assert files.model() == files.model(Facet.METHOD) == tiny_cross_encoder / f"model.{precision}.onnx"
+        assert files.model() == files.model("method") == tiny_cross_encoder / f"model.{precision}.onnx"
         assert files.tokenizer == tiny_cross_encoder / "tokenizer.json"
         assert isinstance(files.card, CrossEncoderMetadata)
         files.verify()
-        files.verify(Facet.RESULT)
+        files.verify("result")
 
 
 def test_only_the_files_in_use_are_checked(exported):
@@ -73,12 +72,12 @@ def test_facet_rerankers_have_a_model_a_facet(facets):
     files = resolve_reranker(str(facets))
     assert files.card == read_reranker_card(facets)
     assert files.card.heads == {"background": [1.0, 0.5], "method": [0.25, 2.0]}
-    assert files.model(Facet.METHOD) == facets / "method.onnx"
+    assert files.model("method") == facets / "method.onnx"
     with pytest.raises(UsageError, match=r"that two-facets reranks \(background, method\), found result;"):
-        files.model(Facet.RESULT)
+        files.model("result")
     with pytest.raises(UsageError, match="found none"):
         files.model()
-    with pytest.raises(UsageError, match=r"only one of .*facets, found fp32; give --rerank-precision int8$"):
+    with pytest.raises(UsageError, match=r"only one of .*facets, found fp32; give `rerank_precision` int8$"):
         resolve_reranker(str(facets), "fp32")
 
 
@@ -88,11 +87,11 @@ def test_facet_rerankers_are_checked_by_facet(facets, name, damage):
     files = resolve_reranker(str(facets))
     files.verify()
     damage(facets / name)
-    for facet in (Facet.METHOD, None):
+    for facet in ("method", None):
         with pytest.raises(ModelError, match=rf"{name}: expected SHA-256 .*; install qbe again, or train"):
             files.verify(facet)
     if name == "method.onnx":
-        files.verify(Facet.BACKGROUND)
+        files.verify("background")
 
 
 def test_a_file_that_the_card_does_not_know_is_refused(facets):
@@ -100,11 +99,11 @@ def test_a_file_that_the_card_does_not_know_is_refused(facets):
     del card.files[TRUNK]
     write_reranker_card(facets, card)
     with pytest.raises(ModelError, match=rf"{TRUNK}: expected SHA-256 None, found "):
-        resolve_reranker(str(facets)).verify(Facet.METHOD)
+        resolve_reranker(str(facets)).verify("method")
 
 
 def test_names_that_are_no_reranker_are_refused(cache):
-    with pytest.raises(ModelError, match=f"known by name .{DEFAULT_RERANKER}.*found 'nosuch'; check --rer"):
+    with pytest.raises(ModelError, match=f"known by name .{DEFAULT_RERANKER}.*found 'nosuch'; check `rer"):
         resolve_reranker("nosuch")
     with pytest.raises(UsageError, match="expected a precision of int8, fp16, fp32, found 'int4'"):
         resolve_reranker("nosuch", "int4")
@@ -116,7 +115,7 @@ def test_names_that_are_no_reranker_are_refused(cache):
     [
         ({"format": 2}, "in format 1, found kind pair in format 2; export or train it again"),
         ({"kind": "list"}, "of kind pair or facet in format 1, found kind list"),
-        ({"heads": {}}, "expected the card of a reranker, found .*heads"),
+        ({"heads": {}}, "expected the metadata of a reranker, found .*heads"),
     ],
 )
 def test_another_card_is_refused(exported, change, message):
@@ -156,10 +155,10 @@ def test_a_classifier_is_exported_once_into_the_cache(
 def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encoder, cache, monkeypatch):
     import huggingface_hub
 
-    asked = []
+    requests = []
 
     def snapshot_download(name, allow_patterns):
-        asked.append((name, allow_patterns))
+        requests.append((name, allow_patterns))
         return str(tiny_classifier)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
@@ -171,15 +170,15 @@ def test_a_hub_name_is_downloaded_and_exported(tiny_classifier, tiny_cross_encod
 
     monkeypatch.setattr(exports.subprocess, "run", run)
     assert resolve_reranker("owner/model").folder.name.startswith("model-")
-    assert asked == [("owner/model", ["config.json", "model.safetensors", "tokenizer.json"])]
+    assert requests == [("owner/model", ["config.json", "model.safetensors", "tokenizer.json"])]
 
 
 def test_a_failed_export_or_download_is_told(tiny_classifier, cache, monkeypatch):
     import huggingface_hub
 
-    failed = SimpleNamespace(returncode=1, stderr="noise\nqbe.export: the reason\n")
+    failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
     monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(ModelError, match=r"exporting the reranker .* failed: qbe\.export: the reason"):
+    with pytest.raises(ModelError, match=r"exporting the reranker .* failed: qbe export: the reason"):
         resolve_reranker(str(tiny_classifier))
 
     def snapshot_download(*_, **__):

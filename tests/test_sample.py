@@ -1,4 +1,4 @@
-"""The embedded sample keeps what its README promises, and its judgements follow from its layout."""
+"""The sample in the package is as its README says, and its judgements follow from its layout."""
 
 import json
 import re
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import qbe.datasets.layout
-from qbe.datasets.layout import FACTORS, Layout, Place, grade, judgments, pool, pools, read_layout
+import qbe.datasets.embedded
+from qbe.datasets.embedded import FACTORS, Layout, Place, grade, judgments, pool, pools, read_layout
 from qbe.trec import read_pools, read_topics, write_pools, write_qrels
 from qbe.types import Facet
 
-SAMPLE = Path(qbe.datasets.layout.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 PAPERS = [json.loads(line) for line in (SAMPLE / "papers.jsonl").read_text(encoding="utf-8").splitlines()]
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
@@ -42,15 +42,15 @@ def test_sentences_are_clean_and_never_repeat() -> None:
 
 
 def test_no_two_papers_share_seven_words_in_a_row() -> None:
-    """Same variant, other words: lexical match alone must not give the judgements away."""
-    owner: dict[tuple[str, ...], str] = {}
+    """Same variant, other words: lexical match must not suffice to predict judgements."""
+    paper_of: dict[tuple[str, ...], str] = {}
     for paper in PAPERS:
         words = re.findall(r"\w+", " ".join(paper["abstract"]).casefold())
         for phrase in zip(*(words[start:] for start in range(7)), strict=False):
-            assert owner.setdefault(phrase, paper["paper_id"]) == paper["paper_id"], phrase
+            assert paper_of.setdefault(phrase, paper["paper_id"]) == paper["paper_id"], phrase
 
 
-def test_each_factor_is_balanced_alone() -> None:
+def test_each_factor_is_balanced() -> None:
     for facet in Facet:
         places = Counter(place[facet] for place in LAYOUT.places.values())
         assert len(places) == 16

@@ -1,4 +1,4 @@
-"""Runs of many topics: their blocks, what is kept of them, and going on after an interruption."""
+"""Runs of many topics: their blocks, what is kept of them, and continuing after an interruption."""
 
 import signal
 import subprocess
@@ -9,26 +9,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.searching import first_stage
 
 from qbe import _jvm
 from qbe.errors import OutputError, RunError, UsageError
 from qbe.index.index import Index
+from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search import batch, dense
-from qbe.search.searcher import Searcher
+from qbe.search import fingerprint
+from qbe.search.pipeline import Pipeline
 from qbe.search.unfinished import block_file
+from qbe.search.vectors import PreparedQuery
 from qbe.trec import read_topics
 
 KILLED = """
 import os, signal, sys
-from qbe.search import batch
+from qbe.search import fingerprint
 from qbe.search.__main__ import main
 
 def hook(event, values):
     if event == "os.rename" and str(values[1]).endswith("00000002.block"):
         os.kill(os.getpid(), signal.SIGKILL)
 
-batch.BLOCK = 5
+fingerprint.BLOCK = 5
 sys.addaudithook(hook)
 main(sys.argv[1:])
 """
@@ -36,7 +39,7 @@ main(sys.argv[1:])
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(batch, "BLOCK", 5)
+    monkeypatch.setattr(fingerprint, "BLOCK", 5)
 
 
 @pytest.fixture
@@ -57,29 +60,30 @@ def part(output) -> Path:
 
 @pytest.fixture
 def searched(monkeypatch) -> list[int]:
-    """How many queries each call of the searcher got."""
+    """How many queries each call of the pipeline got."""
     calls: list[int] = []
-    batch_search = Searcher.batch_search
+    batch_search = Pipeline.batch_search
 
     def counted(self, queries, *rest, **options):
         calls.append(len(queries))
         return batch_search(self, queries, *rest, **options)
 
-    monkeypatch.setattr(Searcher, "batch_search", counted)
+    monkeypatch.setattr(Pipeline, "batch_search", counted)
     return calls
 
 
 def interrupt(monkeypatch, after: int, error: BaseException) -> None:
     """Have the search end with an error after so many blocks, once."""
-    search_block, done = batch.search_block, []
+    prepare, done = Pipeline.prepare, []
 
-    def interrupted(*given):
-        done.append(1)
-        if len(done) == after + 1:
-            raise error
-        return search_block(*given)
+    def interrupted(self, queries, **options):
+        if not isinstance(queries[0], PreparedQuery):  # once a block
+            done.append(1)
+            if len(done) == after + 1:
+                raise error
+        return prepare(self, queries, **options)
 
-    monkeypatch.setattr("qbe.search.__main__.search_block", interrupted)
+    monkeypatch.setattr(Pipeline, "prepare", interrupted)
 
 
 def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, tiny_index, searched):
@@ -87,7 +91,7 @@ def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, 
     assert searched == [5, 5, 5, 5, 4]
     lines = []
     with Index(tiny_index) as index:
-        searcher = Searcher(index, "dense")
+        searcher = first_stage(index, "dense")
         for topic in read_topics(arguments[1]):
             hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 9)
             lines += [(topic.query_id, hit.paper_id) for hit in hits]
@@ -98,7 +102,7 @@ def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, 
 @pytest.mark.parametrize("form", ["trec", "json", "table"])
 def test_blocks_do_not_show(search, arguments, monkeypatch, form):
     small = search(*arguments, "--format", form)
-    monkeypatch.setattr(batch, "BLOCK", 64)
+    monkeypatch.setattr(fingerprint, "BLOCK", 64)
     assert search(*arguments, "--format", form) == small
     assert small.count("\n\n\n") == 0
 
@@ -108,10 +112,10 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
     interrupt(monkeypatch, 2, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         search(*arguments, "--output", output)
-    assert capsys.readouterr().err == "interrupted; --resume goes on with what is finished\n"
+    assert capsys.readouterr().err == "interrupted; --resume continues with what is finished\n"
     assert not output.exists()
     assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "00000001.block", "run.json"]
-    with pytest.raises(RunError, match="holds an unfinished run; continue it with --resume, or discard it"):
+    with pytest.raises(RunError, match="holds an unfinished run; continue it with `resume`, or discard it"):
         search(*arguments, "--output", output)
     del searched[:]
     search(*arguments, "--output", output, "--resume", "--threads", 2)
@@ -147,7 +151,7 @@ def test_another_run_is_not_gone_on_with(
     interrupt(monkeypatch, 1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         search(*arguments, "--output", output)
-    with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
+    with pytest.raises(RunError, match=f"found other {found}; repeat the search as it was"):
         search(*arguments, *changed, "--output", output, "--resume")
     assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
 
@@ -166,7 +170,7 @@ def test_an_unfinished_run_is_discarded_when_told(search, arguments, output, par
 
 def test_what_is_finished_is_kept_when_the_disk_is_full(search, arguments, output, part, monkeypatch):
     interrupt(monkeypatch, 3, OSError(28, "No space left on device"))
-    message = r"No space left on device; free some space .*; what is finished is kept: go on with --resume$"
+    message = r"No space left on device; free some space .*; what is finished is kept: continue it with `re"
     with pytest.raises(OutputError, match=message):
         search(*arguments, "--output", output)
     assert len(list(part.glob("*.block"))) == 3
@@ -205,32 +209,11 @@ def test_resuming_is_about_topics_in_a_file(search, source, option):
         search(*source, option)
 
 
-def test_faiss_may_be_asked_in_several_calls(tiny_index, monkeypatch):
-    with Index(tiny_index) as index:
-        queries = [Query(index.paper(paper_id)) for paper_id in index.papers.ids[:12]]
-        searcher, calls = Searcher(index, "dense"), []
-        nearest = index.neighbours.nearest
-        monkeypatch.setattr(
-            index.neighbours,
-            "nearest",
-            lambda asked, count: calls.append(len(asked)) or nearest(asked, count),
-        )
-        expected = searcher.batch_search(queries, 5)
-        rows = [len(query.paper.sentences) for query in queries]
-        assert calls == [sum(rows)]
-        del calls[:]
-        monkeypatch.setattr(dense, "MOST_POSITIONS", 20 * len(index.sentence_vectors))
-        assert searcher.batch_search(queries, 5) == expected
-        assert sum(calls) == sum(rows)
-        assert 3 <= len(calls) < 12
-        assert max(calls) <= 20
-
-
 def test_java_works_in_several_threads_at_a_time():
     """Two threads that wait for each other in Java get on only if neither holds the interpreter's lock."""
     wait = getattr(_jvm.java_class("java.util.concurrent.CyclicBarrier")(2), "await")
     seconds = _jvm.java_class("java.util.concurrent.TimeUnit").SECONDS
-    assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), 2)) == [0, 0, 1, 1]
+    assert sorted(_jvm.map_in_threads(lambda _: wait(30, seconds), range(4), Workers(2))) == [0, 0, 1, 1]
 
 
 def test_results_of_threads_are_in_order_and_errors_stop_them():
@@ -238,8 +221,8 @@ def test_results_of_threads_are_in_order_and_errors_stop_them():
         time.sleep(0.002 * (number % 3))
         return number * number
 
-    assert _jvm.map_in_threads(square, range(20), 3) == [number**2 for number in range(20)]
-    assert _jvm.map_in_threads(square, [], 3) == []
+    assert _jvm.map_in_threads(square, range(20), Workers(3)) == [number**2 for number in range(20)]
+    assert _jvm.map_in_threads(square, [], Workers(3)) == []
     seen, failed = [], threading.Event()
 
     def fail(number: int) -> None:
@@ -252,14 +235,14 @@ def test_results_of_threads_are_in_order_and_errors_stop_them():
             time.sleep(0.05)
 
     with pytest.raises(ValueError, match="three"):
-        _jvm.map_in_threads(fail, range(1000), 2)
+        _jvm.map_in_threads(fail, range(1000), Workers(2))
     assert len(seen) < 100
 
 
 def test_scores_of_a_pool_are_asked_for_in_one_text(tiny_index):
     """Ids may be any text: they cross into Java as bytes."""
     with Index(tiny_index) as index:
-        searcher = Searcher(index, "bm25")
+        searcher = first_stage(index, "bm25")
         query = Query(index.paper("s024"))
         found = searcher.search(query, 200)
         pool = [hit.paper_id for hit in found[::3]]

@@ -1,4 +1,4 @@
-"""``python -m qbe.search`` without reranking: sources of queries, forms of output, errors, exit codes."""
+"""``qbe search`` without reranking: sources of queries, forms of output, errors, exit codes."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.searching import first_stage
 
 from qbe.errors import (
     CorpusError,
@@ -20,7 +21,6 @@ from qbe.errors import (
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.__main__ import main
-from qbe.search.searcher import Searcher
 from qbe.trec import read_run, read_topics
 from qbe.types import Facet
 
@@ -62,7 +62,7 @@ def test_topics_make_a_run(search, sample, tmp_path, stage, tiny_index):
     topics = read_topics(sample / "topics.tsv")
     assert list(run.rankings) == [topic.query_id for topic in topics]
     with Index(tiny_index) as index:
-        searcher = Searcher(index, stage)
+        searcher = first_stage(index, stage)
         for topic in topics:
             hits = searcher.search(Query(index.paper(topic.paper_id), topic.facet), 20)
             assert [hit.paper_id for hit in run.rankings[topic.query_id]] == [hit.paper_id for hit in hits]
@@ -104,7 +104,7 @@ def test_json_tells_of_matched_sentences(search, tiny_index):
     assert (record["query_id"], record["paper_id"], record["facet"]) == ("s024_method", "s024", "method")
     assert [hit["rank"] for hit in record["hits"]] == [1, 2, 3]
     with Index(tiny_index) as index:
-        found = Searcher(index).search(Query(index.paper("s024"), Facet.METHOD), 3)
+        found = first_stage(index).search(Query(index.paper("s024"), Facet.METHOD), 3)
         for hit, expected in zip(record["hits"], found, strict=True):
             paper = index.paper(expected.paper_id)
             assert (hit["paper_id"], hit["score"]) == (expected.paper_id, expected.score)
@@ -159,9 +159,10 @@ def test_every_source_finds_the_same(search, paper_file, papers, monkeypatch):
 
 
 REFUSED = [
-    (["--paper", "s001", "--hits", "0"], UsageError, "expected --hits of at least 1, found 0"),
-    (["--paper", "s001", "--depth", "0"], UsageError, "expected --depth of at least 1, found 0"),
-    (["--paper", "s001", "--threads", "0"], UsageError, "expected --threads of at least 1, found 0"),
+    (["--paper", "s001", "--hits", "0"], UsageError, "expected `k` of at least 1, found 0"),
+    (["--paper", "s001", "--depth", "0"], UsageError, "expected `depth` of at least 1, found 0"),
+    (["--paper", "s001", "--paper", "s002"], UsageError, "expected one --paper, found 2"),
+    (["--paper", "s001", "--threads", "0"], UsageError, "expected `threads` of at least 1, found 0"),
     (["--paper", "s001", "--title", "T"], UsageError, "--title goes with --text"),
     (["--paper", "s001", "--run-tag", "a b"], UsageError, "expected a --run-tag of one word"),
     (["--paper", "s001", "--run-tag", ""], UsageError, "expected a --run-tag of one word"),
@@ -171,7 +172,7 @@ REFUSED = [
     (["--paper", "s001", "--sentences", "0,9"], UsageError, r"from 0 to 4 .* found 9"),
     (["--paper", "s001", "--weights", "bm25"], UsageError, "expected weights such as"),
     (["--paper", "s001", "--weights", "bert=1"], UsageError, "expected weights such as"),
-    (["--paper", "s001", "--weights", "bm25=nan"], UsageError, "expected finite weights"),
+    (["--paper", "s001", "--weights", "bm25=nan"], UsageError, "expected finite `weights`"),
     (["--paper", "s001", "--weights", ""], UsageError, "expected weights such as"),
     (
         ["--paper", "s001", "--pool", "pools.tsv"],
@@ -222,7 +223,7 @@ def test_wrong_options_end_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("python -m qbe.search: error: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("qbe search: error: ")
 
 
 def test_errors_are_one_line_with_the_right_exit_code(tmp_path, tiny_index):
@@ -234,7 +235,7 @@ def test_errors_are_one_line_with_the_right_exit_code(tmp_path, tiny_index):
         done = command("--index", index, *options)
         assert (done.returncode, done.stdout) == (code, "")
         (line,) = done.stderr.splitlines()
-        assert line.startswith("qbe.search: ")
+        assert line.startswith("qbe search: ")
 
 
 def test_a_reader_that_goes_away_is_no_error(tiny_index, sample):

@@ -1,17 +1,17 @@
-"""What every searcher promises, whatever it is made of: first stages, and rerankers behind them."""
+"""What every pipeline promises, whatever it is made of: first stages, and rerankers behind them."""
 
 import math
 from dataclasses import replace
 
 import pytest
 from support.rerankers import Overlap
+from support.searching import paper_of, reranked
 
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.open import open_reranker
-from qbe.search.reranking import RerankingSearcher
-from qbe.search.searcher import Searcher
+from qbe.search.config import SearchConfig
+from qbe.search.pipeline import Pipeline
 from qbe.trec import read_pools
 from qbe.types import Facet, Paper, Sentence
 
@@ -20,7 +20,7 @@ STAGES = {
     "bm25 facet": ("bm25", {"bm25_query": "facet"}),
     "bm25 abstract": ("bm25", {"bm25_query": "abstract"}),
     "dense mean-max": ("dense", {"match": "mean-max"}),
-    "dense max": ("dense", {"match": "max"}),
+    "dense single-match": ("dense", {"match": "single-match"}),
     "fused weighted": ("fused", {"fusion": "weighted"}),
     "fused rrf": ("fused", {"fusion": "rrf"}),
     "fused shallow": ("fused", {"depth": 3, "weights": {"bm25": 1.0, "facet": 0.5, "sentences": 0.5}}),
@@ -49,23 +49,29 @@ def stage(request):
 def open_searcher(stage, request):
     """Open the stage on an index."""
 
-    def opened(index: Index) -> Searcher | RerankingSearcher:
-        first, options, *reranking = stage
-        searcher = Searcher(index, first, **options)
+    def opened(index: Index) -> Pipeline:
+        name, options, *reranking = stage
         if not reranking:
-            return searcher
-        name, options = reranking
-        if name == "overlap":
-            return RerankingSearcher(searcher, index, Overlap(), **options)
-        folder = request.getfixturevalue(name)
-        reranker = open_reranker(str(folder), threads=index.threads, query_tokens=64, candidate_tokens=64)
-        return RerankingSearcher(searcher, index, reranker, **options)
+            return Pipeline.open(index, SearchConfig(first_stage=name, rerank="none", **options))
+        reranker, settings = reranking
+        if reranker == "overlap":
+            return reranked(index, Overlap(), SearchConfig(first_stage=name, **options), **settings)
+        budgets = {"query_tokens": 64, "candidate_tokens": 64}
+        config = SearchConfig(
+            first_stage=name,
+            rerank="cross-encoder",
+            reranker=str(request.getfixturevalue(reranker)),
+            **{f"rerank_{setting}": value for setting, value in settings.items()},
+            **options,
+            **budgets,
+        )
+        return Pipeline.open(index, config)
 
     return opened
 
 
 @pytest.fixture(scope="module")
-def searcher(index, open_searcher) -> Searcher | RerankingSearcher:
+def searcher(index, open_searcher) -> Pipeline:
     return open_searcher(index)
 
 
@@ -93,7 +99,7 @@ def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
             assert all(math.isfinite(hit.score) for hit in found)
             assert sorted(found, key=lambda hit: (-hit.score, hit.paper_id)) == found
             assert len({hit.paper_id for hit in found}) == len(found)
-            assert query.paper.paper_id not in {hit.paper_id for hit in found}
+            assert paper_of(query) not in {hit.paper_id for hit in found}
 
 
 def test_fewer_hits_are_the_first_of_more(searcher, stage, queries):
@@ -106,19 +112,17 @@ def test_a_pool_is_ranked_whole(searcher, index, queries):
     pool = [f"s{number:03}" for number in range(20, 60)]
     for query in queries:
         found = searcher.search(query, 1000, [*pool, *pool])
-        assert {hit.paper_id for hit in found} == set(pool) - {query.paper.paper_id}
-        assert len(found) == len(set(pool) - {query.paper.paper_id})
+        assert {hit.paper_id for hit in found} == set(pool) - {paper_of(query)}
+        assert len(found) == len(set(pool) - {paper_of(query)})
         assert sorted(found, key=lambda hit: (-hit.score, hit.paper_id)) == found
         assert searcher.search(query, 1000, pool[::-1]) == found
         assert searcher.search(query, 3, pool) == found[:3]
-        assert searcher.search(query, 3, [query.paper.paper_id, "s001"]) == searcher.search(
-            query, 3, ["s001"]
-        )
+        assert searcher.search(query, 3, [paper_of(query), "s001"]) == searcher.search(query, 3, ["s001"])
 
 
 def test_a_pool_may_be_empty(searcher, queries):
     assert searcher.search(queries[0], 5, []) == []
-    assert searcher.search(queries[0], 5, [queries[0].paper.paper_id]) == []
+    assert searcher.search(queries[0], 5, [paper_of(queries[0])]) == []
 
 
 def test_the_sample_pools_are_ranked_whole(searcher, index, sample):
@@ -173,7 +177,7 @@ def test_a_copy_of_a_paper_under_another_id_finds_the_paper(searcher, index):
 def test_matches_name_the_closest_sentences(searcher, index, queries):
     for query in queries:
         for hit in searcher.search(query, 5):
-            positions = query.positions or query.paper.positions(query.facet)
+            positions = query.aspects[0].selected_positions()
             assert sorted(match.query_position for match in hit.matches) == sorted(positions)
             assert [m.score for m in hit.matches] == sorted((m.score for m in hit.matches), reverse=True)
             count = len(index.paper(hit.paper_id).sentences)
@@ -182,23 +186,24 @@ def test_matches_name_the_closest_sentences(searcher, index, queries):
         assert plain == [hit._replace(matches=()) for hit in searcher.search(query, 5)]
 
 
-def test_parts_are_told_where_asked_for(searcher, stage, queries):
-    parts = {"bm25": {"bm25"}, "dense": {"dense"}, "fused": {"bm25", "sentences", "whole"}}[stage[0]]
+def test_components_are_told_where_explained(searcher, stage, queries):
+    components = {"bm25": {"bm25"}, "dense": {"dense"}, "fused": {"bm25", "sentences", "whole"}}[stage[0]]
     reranking = stage[3] if len(stage) > 2 else None
     depth = 0 if reranking is None else reranking.get("depth", 100)
     for query in queries:
-        expected = set(parts)
-        if stage[0] == "fused" and query.facet:
+        expected = set(components)
+        if stage[0] == "fused" and query.has_facet:
             expected.add("facet")
         if reranking is not None:
-            expected.add("first")
+            expected.add("first_stage")
         found = searcher.search(query, 40, explain=True)
         for rank, hit in enumerate(found):
-            assert set(hit.parts) == expected | ({"reranker"} if rank < depth else set())
-            assert all(isinstance(score, float) and math.isfinite(score) for score in hit.parts.values())
-            if "first" in hit.parts and stage[0] != "fused":
-                assert hit.parts["first"] == hit.parts[stage[0]]
-        assert [hit._replace(parts=None) for hit in found] == searcher.search(query, 40)
+            scores = hit.component_scores
+            assert set(scores) == expected | ({"reranker"} if rank < depth else set())
+            assert all(isinstance(score, float) and math.isfinite(score) for score in scores.values())
+            if "first_stage" in scores and stage[0] != "fused":
+                assert scores["first_stage"] == scores[stage[0]]
+        assert [hit._replace(component_scores=None) for hit in found] == searcher.search(query, 40)
 
 
 def test_a_pool_that_names_unknown_papers_is_refused(searcher, queries):
@@ -215,10 +220,10 @@ def test_a_facet_without_sentences_is_refused(searcher):
         searcher.search(Query(nothing, Facet.RESULT), 5)
 
 
-def test_a_facet_of_an_unlabelled_paper_is_refused(searcher):
+def test_a_paper_without_labels_needs_no_facet(searcher):
     unlabelled = Paper("x", "T", (Sentence("Networks."), Sentence("Photographs.")))
     with pytest.raises(FacetNotFoundError, match=r"found no facet labels; have them predicted"):
-        searcher.search(Query(unlabelled, Facet.METHOD), 5)
+        Query(unlabelled, Facet.METHOD).aspects[0].selected_positions()
     assert searcher.search(Query(unlabelled), 5)
     assert searcher.search(Query(unlabelled, positions=(0, 1)), 5)
 
@@ -245,7 +250,7 @@ def test_repeated_positions_count_once(searcher, index):
 
 @pytest.mark.parametrize("hits", [0, -1])
 def test_less_than_one_hit_is_refused(searcher, queries, hits):
-    with pytest.raises(UsageError, match=f"expected at least 1 hit, found {hits}"):
+    with pytest.raises(UsageError, match=f"expected `k` of at least 1, found {hits}"):
         searcher.search(queries[0], hits)
 
 
@@ -276,13 +281,13 @@ def test_any_text_can_be_asked(searcher, text):
         ("fused", {"weights": {"colbert": 1.0}}),
     ],
 )
-def test_unknown_options_are_refused(index, queries, stage, options):
+def test_unknown_options_are_refused(stage, options):
     with pytest.raises(UsageError, match=r"expected .*, found "):
-        Searcher(index, stage, **options).search(queries[0])
+        SearchConfig(first_stage=stage, **options)
 
 
 def test_weights_of_the_facet_alone_need_a_facet(index, queries):
-    searcher = Searcher(index, "fused", weights={"facet": 1.0})
+    searcher = Pipeline.open(index, SearchConfig(weights={"facet": 1.0}, rerank="none"))
     assert searcher.search(queries[0])
     with pytest.raises(UsageError, match="expected a facet, since only the component facet has a weight"):
         searcher.search(queries[3])
@@ -294,10 +299,10 @@ def test_a_query_from_outside_is_encoded_once(searcher, index, queries, monkeypa
     monkeypatch.setattr(
         index.encoder, "encode_paper", lambda paper, *reader: encoded.append(paper) or encode(paper, *reader)
     )
-    query = replace(queries[-1])  # another object than the one that other tests have asked
-    assert searcher.search(query, 3)[0].matches
-    assert encoded == [query.paper]
-    others = [Query(replace(query.paper, title=title)) for title in ("Ranking code", "Code")]
-    found = searcher.batch_search([others[0], queries[0], others[1]], 3)
+    paper = queries[-1].aspects[0].paper
+    assert searcher.search(queries[-1], 3)[0].matches
+    assert encoded == [paper]
+    others = [replace(paper, title=title) for title in ("Ranking code", "Code")]
+    found = searcher.batch_search([Query(others[0]), queries[0], Query(others[1])], 3)
     assert all(hit.matches for hits in found for hit in hits)
-    assert encoded == [query.paper, *(other.paper for other in others)]
+    assert encoded == [paper, *others]

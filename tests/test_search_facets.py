@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 from support.papers import Papers
+from support.searching import first_stage
 
 from qbe.datasets.embedded import copy_sample
 from qbe.encode.encoder import Encoder
-from qbe.encode.selection import is_guess, selected_positions
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.query import Query
+from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
-from qbe.search.dense import QueryVectors
 from qbe.search.explain import describe, explain_query
-from qbe.search.present import to_json, to_table
-from qbe.search.searcher import Searcher
+from qbe.search.present import to_record, to_table
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
@@ -115,33 +113,33 @@ def test_the_likeliest_sentence_stands_in():
         (Facet.RESULT, (1,), True),
         (None, (0, 1, 2), False),
     ):
-        query = Query(PREDICTED, facet)
-        assert (selected_positions(query), is_guess(query)) == (positions, guess)
-    assert not is_guess(Query(PREDICTED, positions=(1,)))
+        aspect = Aspect(PREDICTED, facet)
+        assert (aspect.selected_positions(), aspect.is_guess) == (positions, guess)
+    assert not Aspect(PREDICTED, positions=(1,)).is_guess
 
 
 def test_given_labels_are_never_guessed():
     given = Paper("x", "T", (Sentence("A.", Facet.METHOD), Sentence("B.")), labelled=True)
-    query = Query(given, Facet.RESULT)
-    assert not is_guess(query)
+    aspect = Aspect(given, Facet.RESULT)
+    assert not aspect.is_guess
     with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
-        selected_positions(query)
+        aspect.selected_positions()
 
 
 @pytest.mark.parametrize(("stage", "options"), [("bm25", {"bm25_query": "facet"}), ("dense", {})])
 def test_a_best_guess_is_searched_as_if_it_were_picked(index, stage, options):
-    searcher = Searcher(index, stage, **options)
+    searcher = first_stage(index, stage, **options)
     found = searcher.search(Query(PREDICTED, Facet.METHOD), 20)
     assert found == searcher.search(Query(PREDICTED, positions=(1,)), 20)
     assert {match.query_position for hit in found for match in hit.matches} == {1}
 
 
 def test_candidates_without_the_facet_count_by_their_best_guess(index):
-    searcher = Searcher(index, "fused", weights={"facet": 1.0})
+    searcher = first_stage(index, weights={"facet": 1.0})
     pool = ["s001", "s002", "s003", "s004", "s005", "s006", "s007", "s008"]
     query = Query(index.paper("s024"), Facet.RESULT)
     found = searcher.search(query, 10, pool)
-    (position,), guess = query.paper.facet_positions(Facet.RESULT)
+    (position,), guess = query.aspects[0].paper.facet_positions(Facet.RESULT)
     vectors = index.sentence_vectors[index.layout.starts[index.papers.row("s024")] + position]
 
     def score(paper_id: str) -> float:
@@ -175,7 +173,7 @@ def test_another_tagger_and_none(raw_index, tiny_encoder, tmp_path, papers):
 
     write_tagger(tmp_path / "other", tiny_encoder, seed=1)
     with Index(raw_index) as one, Index(raw_index, tagger=str(tmp_path / "other")) as two:
-        assert one.read(papers[23], "predicted") != two.read(papers[23], "predicted")
+        assert one.label_facets(papers[23], "predicted") != two.label_facets(papers[23], "predicted")
         assert one.paper("s024") == two.paper("s024")
     with pytest.raises(ModelError, match=r"expected a tagger known by name .* found 'nosuch'"):
         Index(raw_index, tagger="nosuch")
@@ -189,20 +187,20 @@ def test_a_tagged_query_passes_through_the_encoder_once(index, papers, monkeypat
         index.encoder, "encode_paper", lambda paper, *reader: passes.append(paper) or encode(paper, *reader)
     )
     bare = Paper("query", papers[23].title, tuple(Sentence(s.text) for s in papers[23].sentences))
-    query = Query(index.label_facets(bare), Facet.METHOD)
-    assert Searcher(index, stage).search(query, 3)[0].matches
+    pipeline = first_stage(index, stage)
+    assert pipeline.search(Query(bare, Facet.METHOD), 3)[0].matches
     assert passes == [bare]
-    index.label_facets(Paper("next", "T", (Sentence("Other words."),)))
-    Searcher(index, stage).search(query, 3)  # its vectors are no longer the last
-    assert len(passes) == 3
+    (prepared,) = pipeline.prepare([Query(bare, Facet.METHOD)])
+    assert pipeline.search(prepared, 3)[0].matches
+    assert passes == [bare, bare]
 
 
-def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tiny_tagger, monkeypatch):
+def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tiny_tagger):
     with Index(tiny_index, tagger=str(tiny_tagger)) as index:
         given = index.paper("s024")
         predicted = index.label_facets(given, "predicted")
-        monkeypatch.setattr(index, "encode", None)
-        one, two = (QueryVectors(index, Query(paper, positions=(0, 2))) for paper in (given, predicted))
+        with index.reading() as reader:
+            one, two = (reader.stored_vectors(paper) for paper in (given, predicted))
         assert (one.sentences == two.sentences).all()
         assert (one.whole == two.whole).all()
 
@@ -319,7 +317,7 @@ HITS = [Hit("new", 1.5, (Match(1, 1, 0.5), Match(0, 0, 0.25))), Hit("old", 1.0, 
 
 
 def test_the_table_explained():
-    table = to_table(Papers(PREDICTED, GIVEN), Query(PREDICTED, Facet.METHOD), HITS, 100, explain=True)
+    table = to_table(Papers(PREDICTED, GIVEN).paper, Query(PREDICTED, Facet.METHOD), HITS, 100, explain=True)
     assert table.splitlines() == [
         "Papers like “A new paper”, for its method (no sentence was labelled method; the likeliest stands",
         "in):",
@@ -339,7 +337,7 @@ def test_the_table_explained():
 
 
 def test_the_table_marks_best_guesses():
-    table = to_table(Papers(PREDICTED, GIVEN), Query(PREDICTED, Facet.METHOD), HITS, 90)
+    table = to_table(Papers(PREDICTED, GIVEN).paper, Query(PREDICTED, Facet.METHOD), HITS, 90)
     assert table.splitlines() == [
         "Papers like “A new paper”, for its method (no sentence was labelled method; the likeliest",
         "stands in):",
@@ -350,7 +348,7 @@ def test_the_table_marks_best_guesses():
         "   2   1.0000 An old one (1999)  [old]",
         "              O.",
     ]
-    plain = to_table(Papers(PREDICTED), Query(PREDICTED, Facet.BACKGROUND), HITS[:1], 120)
+    plain = to_table(Papers(PREDICTED).paper, Query(PREDICTED, Facet.BACKGROUND), HITS[:1], 120)
     assert plain.splitlines()[0] == "Papers like “A new paper”, for its background:"
     assert plain.splitlines()[3] == "              background: We aim to find it."
 
@@ -361,12 +359,12 @@ def test_sentences_in_words():
     assert describe(PREDICTED, 1, Facet.RESULT) == "background 0.50, best guess for result 0.12"
     assert describe(GIVEN, 0, Facet.METHOD) == "background given"
     assert describe(Paper("x", "", (Sentence("A."),)), 0, None) == "no label"
-    labels = [(one.label, one.facet) for one in explain_query(Query(PREDICTED))]
+    labels = [(one.label, one.facet) for one in explain_query(Aspect(PREDICTED))]
     assert labels == [("background", "background"), ("objective", "background"), ("other", None)]
 
 
 def test_json_without_explaining_is_as_it_was():
-    record = json.loads(to_json(Papers(PREDICTED, GIVEN), "q", Query(PREDICTED, Facet.METHOD), HITS))
+    record = to_record(Papers(PREDICTED, GIVEN).paper, "q", Query(PREDICTED, Facet.METHOD), HITS)
     assert list(record) == ["query_id", "paper_id", "facet", "hits"]
     assert list(record["hits"][0]["matches"][0]) == [
         "query_position",

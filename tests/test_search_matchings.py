@@ -1,4 +1,4 @@
-"""The matchings of sentence vectors in ``python -m qbe.search``: their ranks, options and explanations."""
+"""The matchings of sentence vectors in ``qbe search``: their ranks, options and explanations."""
 
 import json
 from collections.abc import Iterator
@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 from support.papers import Papers
+from support.rerankers import over_index, score
 
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.rerank.vector_matching import MATCHINGS
 from qbe.search.__main__ import main
-from qbe.search.present import to_json, to_table
+from qbe.search.present import to_record, to_table
 from qbe.trec import read_pools, read_run, read_topics
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
@@ -32,12 +33,13 @@ def test_a_pool_is_ranked_by_the_matching_alone(search, index, sample, name, tmp
     search(*arguments, "--first-stage", "bm25", "--output", tmp_path / "run")
     run = read_run(tmp_path / "run")
     assert run.tag == f"qbe-bm25+{name}"
-    reranker = VectorMatching(name, lambda paper: index.vectors(paper).sentences)
-    for query_id, query_paper, facet in read_topics(topics):
+    reranker = over_index(name, index)
+    for query_id, query_paper, facet, _ in read_topics(topics):
         if facet is Facet.METHOD:
             pool = [paper_id for paper_id in read_pools(pools)[query_id] if paper_id != query_paper]
-            judged = reranker.score(Query(index.paper(query_paper), facet), list(map(index.paper, pool)))
-            scores = {paper_id: one.score for paper_id, one in zip(pool, judged, strict=True)}
+            query, papers = Query(index.paper(query_paper), facet), list(map(index.paper, pool))
+            scored = score(reranker, query, papers, vectors=index.vectors)
+            scores = {paper_id: pair.score for paper_id, pair in zip(pool, scored, strict=True)}
             ranked = sorted(pool, key=lambda paper_id: (-scores[paper_id], paper_id))
             assert [hit.paper_id for hit in run.rankings[query_id]] == ranked
 
@@ -87,22 +89,22 @@ def test_temperature_and_regularization_count(search):
 ASKED = Paper("asked", "A question", (Sentence("We ask."), Sentence("We know.")))
 ANSWER = Paper("answer", "An answer", (Sentence("They tell."), Sentence("They do.")))
 PLAN = (TransportEntry(1, 0, 0.75), TransportEntry(0, 1, 0.2456789), TransportEntry(0, 0, 0.004))
-HIT = Hit("answer", 1.5, (), {"bm25": 12.5, "first": 0.75, "reranker": -2.0}, Match(1, 0, 0.25), PLAN)
+HIT = Hit("answer", 1.5, (), {"bm25": 12.5, "first_stage": 0.75, "reranker": -2.0}, Match(1, 0, 0.25), PLAN)
 
 
 def test_the_plan_is_shown():
-    table = to_table(Papers(ANSWER), Query(ASKED), [HIT], 100, explain=True)
+    table = to_table(Papers(ANSWER).paper, Query(ASKED), [HIT], 100, explain=True)
     assert table.splitlines()[4:] == [
         "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity. >3",
-        "is the pair of sentences that drove the reranker. 3→0 0.20 is the mass that went from sentence 3 to",
-        "the paper's sentence 0.",
+        "is the pair of sentences that contributed most to the reranker's score. 3→0 0.20 is the mass that",
+        "went from sentence 3 to the paper's sentence 0.",
         "",
         "   1   1.5000 An answer  [answer]",
         "              bm25 12.5000, first stage 0.7500, reranker -2.0000",
         "              transport 1→0 0.75, 0→1 0.25",
         "  >1   0.2500 no label: They tell.",
     ]
-    (hit,) = json.loads(to_json(Papers(ANSWER), "q", Query(ASKED), [HIT], explain=True))["hits"]
+    (hit,) = to_record(Papers(ANSWER).paper, "q", Query(ASKED), [HIT], explain=True)["hits"]
     assert hit["plan"] == [
         {"query_position": 1, "position": 0, "mass": 0.75},
         {"query_position": 0, "position": 1, "mass": 0.245679},
@@ -113,13 +115,22 @@ def test_the_plan_is_shown():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rerank", "attention", "--temperature", "1"], "--temperature goes with --rerank transport; add"),
-        (["--regularization", "9"], "--regularization goes with --rerank transport; add that, or drop"),
-        (["--rerank", "transport", "--reranker", "x"], "--reranker goes with --rerank cross-encoder"),
-        (["--rerank", "mean-max", "--query-tokens", "9"], "--query-tokens goes with --rerank cross-encoder"),
-        (["--rerank", "transport", "--temperature", "0"], "expected a --temperature above 0, found 0"),
-        (["--rerank", "transport", "--regularization", "nan"], "expected a --regularization above 0, found"),
-        (["--rerank", "transport", "--rerank-depth", "0"], "expected --rerank-depth of at least 1, found 0"),
+        (
+            ["--rerank", "attention", "--temperature", "1"],
+            "`temperature` is not read with `rerank` attention; drop it or choose transport",
+        ),
+        (
+            ["--regularization", "9"],
+            "`regularization` is not read with `rerank` by-facet; drop it or choose transport",
+        ),
+        (["--rerank", "transport", "--reranker", "x"], "`reranker` is not read with `rerank` transport"),
+        (
+            ["--rerank", "mean-max", "--query-tokens", "9"],
+            "`query_tokens` is not read with `rerank` mean-max",
+        ),
+        (["--rerank", "transport", "--temperature", "0"], "expected `temperature` above 0, found 0"),
+        (["--rerank", "transport", "--regularization", "nan"], "expected `regularization` above 0, found"),
+        (["--rerank", "transport", "--rerank-depth", "0"], "expected `rerank_depth` of at least 1, found 0"),
     ],
 )
 def test_options_that_do_not_apply_are_refused(tmp_path, arguments, message):

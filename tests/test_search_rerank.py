@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.papers import Papers
-from support.rerankers import ByHand
+from support.rerankers import ByHand, score
+from support.searching import first_stage, reranked
 
 from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build_index
@@ -20,9 +21,10 @@ from qbe.index.index import Index
 from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.search.__main__ import main
-from qbe.search.present import to_json, to_table
-from qbe.search.reranking import RerankingSearcher, interpolate
-from qbe.search.searcher import Searcher
+from qbe.search.config import SearchConfig
+from qbe.search.fusion import interpolate
+from qbe.search.pipeline import Pipeline
+from qbe.search.present import to_record, to_table
 from qbe.trec import read_pools, read_run, read_topics
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
@@ -37,8 +39,8 @@ def index(tiny_index) -> Iterator[Index]:
 
 
 @pytest.fixture(scope="module")
-def searcher(index) -> Searcher:
-    return Searcher(index)
+def searcher(index) -> Pipeline:
+    return first_stage(index)
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +99,17 @@ def test_a_paper_alone_scores_0():
 
 
 def test_the_first_stage_alone_and_the_reranker_alone(searcher, index, query, first):
-    none = RerankingSearcher(searcher, index, upside_down(first), depth=20, weight=0)
+    none = reranked(index, upside_down(first), depth=20, weight=0)
     assert ids(none.search(query, 1000)) == ids(first)
-    alone = RerankingSearcher(searcher, index, upside_down(first), depth=20, weight=1)
+    alone = reranked(index, upside_down(first), depth=20, weight=1)
     assert ids(alone.search(query, 1000)) == [*ids(first)[:20][::-1], *ids(first)[20:]]
-    half = RerankingSearcher(searcher, index, upside_down(first), depth=2, weight=0.5)
+    half = reranked(index, upside_down(first), depth=2, weight=0.5)
     assert [hit.score for hit in half.search(query, 2)] == [0.0, 0.0]
     assert ids(half.search(query, 2)) == sorted(ids(first)[:2])  # ties by id
 
 
 def test_final_scores_by_hand(searcher, index, query, first):
-    found = RerankingSearcher(searcher, index, upside_down(first), depth=4, weight=0.75).search(query, 9)
+    found = reranked(index, upside_down(first), depth=4, weight=0.75).search(query, 9)
     scores = np.array([hit.score for hit in first[:4]])
     z = (scores - scores.mean()) / scores.std()
     ranks = (np.arange(4) - 1.5) / math.sqrt(1.25)
@@ -126,8 +128,9 @@ def test_final_scores_by_hand(searcher, index, query, first):
 @pytest.mark.parametrize(("hits", "depth"), [(3, 10), (10, 3), (1000, 500), (5, 5)])
 def test_the_best_of_the_first_stage_are_reranked(searcher, index, query, first, hits, depth):
     reranker, done = upside_down(first), []
-    found = RerankingSearcher(searcher, index, reranker, depth, 1, done.append).search(query, hits)
-    assert reranker.asked == [ids(first)[:depth]]
+    pipeline = reranked(index, reranker, depth=depth, weight=1)
+    (found,) = pipeline.batch_search([query], hits, progress=done.append)
+    assert reranker.requested == [ids(first)[:depth]]
     assert sum(done) == min(depth, len(first))
     assert ids(found) == [*ids(first)[:depth][::-1], *ids(first)[depth:]][:hits]
 
@@ -135,7 +138,7 @@ def test_the_best_of_the_first_stage_are_reranked(searcher, index, query, first,
 def test_a_pool_is_reranked(searcher, index, query, first):
     pool = [f"s{number:03}" for number in range(20, 60)]
     inside = [paper_id for paper_id in ids(first) if paper_id in pool]
-    found = RerankingSearcher(searcher, index, upside_down(first), 10, 1).search(query, 1000, pool)
+    found = reranked(index, upside_down(first), depth=10, weight=1).search(query, 1000, pool)
     firsts = ids(searcher.search(query, 1000, pool))
     assert sorted(firsts) == sorted(inside) == sorted(ids(found))
     assert ids(found[10:]) == firsts[10:]
@@ -144,9 +147,9 @@ def test_a_pool_is_reranked(searcher, index, query, first):
 
 def test_a_cross_encoder_alone_ranks_as_it_scores(index, searcher, query, first, tiny_cross_encoder):
     reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **BUDGETS)
-    found = RerankingSearcher(searcher, index, reranker, 1000, 1).search(query, 1000)
-    judged = reranker.score(query, [index.paper(hit.paper_id) for hit in first])
-    scores = {hit.paper_id: one.score for hit, one in zip(first, judged, strict=True)}
+    found = reranked(index, reranker, depth=1000, weight=1).search(query, 1000)
+    scored = score(reranker, query, [index.paper(hit.paper_id) for hit in first])
+    scores = {hit.paper_id: pair.score for hit, pair in zip(first, scored, strict=True)}
     assert ids(found) == sorted(scores, key=lambda paper_id: (-scores[paper_id], paper_id))
     assert all(hit.driven_by is None and hit.matches for hit in found)
 
@@ -154,24 +157,24 @@ def test_a_cross_encoder_alone_ranks_as_it_scores(index, searcher, query, first,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 0}, "expected a rerank depth of at least 1, found 0"),
-        ({"weight": -0.25}, "expected a rerank weight from 0 to 1, found -0.25"),
-        ({"weight": 1.5}, "expected a rerank weight from 0 to 1, found 1.5"),
-        ({"weight": math.nan}, "expected a rerank weight from 0 to 1, found nan"),
+        ({"depth": 0}, "expected `rerank_depth` of at least 1, found 0"),
+        ({"weight": -0.25}, "expected `rerank_weight` from 0 to 1, found -0.25"),
+        ({"weight": 1.5}, "expected `rerank_weight` from 0 to 1, found 1.5"),
+        ({"weight": math.nan}, "expected `rerank_weight` from 0 to 1, found nan"),
     ],
 )
 def test_options_out_of_range_are_refused(searcher, index, first, options, message):
     with pytest.raises(UsageError, match=message):
-        RerankingSearcher(searcher, index, upside_down(first), **options)
+        reranked(index, upside_down(first), **options)
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, score):
     reranker = ByHand({hit.paper_id: score if rank == 7 else 0.0 for rank, hit in enumerate(first)})
     message = f"expected finite scores of the reranker by-hand, found {score} for paper {first[7].paper_id};"
-    assert RerankingSearcher(searcher, index, reranker, depth=7).search(query)
+    assert reranked(index, reranker, depth=7).search(query)
     with pytest.raises(ModelError, match=message):
-        RerankingSearcher(searcher, index, reranker, depth=8).search(query)
+        reranked(index, reranker, depth=8).search(query)
 
 
 # Explaining.
@@ -179,25 +182,27 @@ def test_scores_that_are_no_numbers_are_refused(searcher, index, query, first, s
 
 def test_the_parts_of_a_fused_score_give_the_score(searcher, query):
     found = searcher.search(query, 1000, [f"s{number:03}" for number in range(1, 50)], explain=True)
-    parts = {name: np.array([hit.parts[name] for hit in found]) for name in found[0].parts}
+    names = found[0].component_scores
+    parts = {name: np.array([hit.component_scores[name] for hit in found]) for name in names}
     assert set(parts) == {"bm25", "sentences", "facet", "whole"}
     mean = sum((scores - scores.mean()) / scores.std() for scores in parts.values()) / 4
     assert [hit.score for hit in found] == pytest.approx(mean, abs=1e-6)
 
 
 def test_a_reranked_hit_tells_of_both_stages(searcher, index, query, first):
-    reranking = RerankingSearcher(searcher, index, upside_down(first), depth=3, weight=1)
+    reranking = reranked(index, upside_down(first), depth=3, weight=1)
     stage = searcher.search(query, 5, matches=False, explain=True)
     found = reranking.search(query, 5, explain=True)
     for hit, rank in zip(found, (2, 1, 0, 3, 4), strict=True):
-        expected = {**stage[rank].parts, "first": first[rank].score}
+        expected = {**stage[rank].component_scores, "first_stage": first[rank].score}
         last = len(index.paper(hit.paper_id).sentences) - 1
         if rank < 3:
-            assert (hit.parts, hit.driven_by) == ({**expected, "reranker": rank}, Match(0, last, rank))
+            both = {**expected, "reranker": rank}
+            assert (hit.component_scores, hit.driven_by) == (both, Match(0, last, rank))
         else:
-            assert (hit.parts, hit.driven_by) == (expected, None)
+            assert (hit.component_scores, hit.driven_by) == (expected, None)
     plain = reranking.search(query, 5)
-    assert plain == [hit._replace(parts=None) for hit in found]
+    assert plain == [hit._replace(component_scores=None) for hit in found]
     assert reranking.search(query, 5, matches=False) == [hit._replace(matches=()) for hit in plain]
 
 
@@ -220,22 +225,22 @@ HITS = [
         "answer",
         1.5,
         (Match(0, 1, 0.5),),
-        {"bm25": 12.5, "whole": 0.125, "first": 0.75, "reranker": -2.0},
+        {"bm25": 12.5, "whole": 0.125, "first_stage": 0.75, "reranker": -2.0},
         Match(0, 0, 0.25),
     ),
-    Hit("below", -3.0, (Match(0, 0, 0.125),), {"bm25": 3.0, "whole": 0.0, "first": -1.25}),
+    Hit("below", -3.0, (Match(0, 0, 0.125),), {"bm25": 3.0, "whole": 0.0, "first_stage": -1.25}),
 ]
 
 
 def test_the_table_explains_reranking():
-    table = to_table(Papers(ANSWER, BELOW), Query(ASKED, Facet.METHOD), HITS, 100, explain=True)
+    table = to_table(Papers(ANSWER, BELOW).paper, Query(ASKED, Facet.METHOD), HITS, 100, explain=True)
     assert table.splitlines() == [
         "Papers like “A question”, for its method:",
         "",
         "  *0          method given: We ask.",
         "   1          result given: We know.",
         "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity. >3",
-        "is the pair of sentences that drove the reranker.",
+        "is the pair of sentences that contributed most to the reranker's score.",
         "",
         "   1   1.5000 An answer (1999)  [answer]",
         "              bm25 12.5000, whole 0.1250, first stage 0.7500, reranker -2.0000",
@@ -249,7 +254,7 @@ def test_the_table_explains_reranking():
 
 
 def test_the_plain_table_shows_what_drove_the_reranker():
-    table = to_table(Papers(ANSWER, BELOW), Query(ASKED, Facet.METHOD), HITS, 100)
+    table = to_table(Papers(ANSWER, BELOW).paper, Query(ASKED, Facet.METHOD), HITS, 100)
     assert table.splitlines()[2:] == [
         "   1   1.5000 An answer (1999)  [answer]",
         "              method: They tell.",
@@ -260,9 +265,9 @@ def test_the_plain_table_shows_what_drove_the_reranker():
 
 
 def test_json_explains_reranking():
-    arguments = (Papers(ANSWER, BELOW), "q", Query(ASKED, Facet.METHOD), HITS)
-    one, two = json.loads(to_json(*arguments, explain=True))["hits"]
-    assert one["parts"] == {"bm25": 12.5, "whole": 0.125, "first": 0.75, "reranker": -2.0}
+    arguments = (Papers(ANSWER, BELOW).paper, "q", Query(ASKED, Facet.METHOD), HITS)
+    one, two = to_record(*arguments, explain=True)["hits"]
+    assert one["component_scores"] == {"bm25": 12.5, "whole": 0.125, "first_stage": 0.75, "reranker": -2.0}
     assert one["driven_by"] == {
         "query_position": 0,
         "query_sentence": "We ask.",
@@ -274,8 +279,11 @@ def test_json_explains_reranking():
         "probability": None,
     }
     assert one["plan"] == two["plan"] == []
-    assert (two["parts"], two["driven_by"]) == ({"bm25": 3.0, "whole": 0.0, "first": -1.25}, None)
-    for hit in json.loads(to_json(*arguments))["hits"]:
+    assert (two["component_scores"], two["driven_by"]) == (
+        {"bm25": 3.0, "whole": 0.0, "first_stage": -1.25},
+        None,
+    )
+    for hit in to_record(*arguments)["hits"]:
         assert set(hit) == {"rank", "paper_id", "score", "title", "year", "matches"}
 
 
@@ -295,8 +303,9 @@ def test_topics_make_a_reranked_run(search, index, sample, reranker, tiny_cross_
     search(*arguments, *options, "--first-stage", "dense", "--output", tmp_path / "run")
     run = read_run(tmp_path / "run")
     assert run.tag == "qbe-dense+rerank"
-    model = open_reranker(str(tiny_cross_encoder), precision="fp32", **BUDGETS)
-    reranking = RerankingSearcher(Searcher(index, "dense"), index, model, 4, 0.25)
+    model = {"reranker": str(tiny_cross_encoder), "rerank_precision": "fp32", **BUDGETS}
+    config = SearchConfig(first_stage="dense", rerank_depth=4, rerank_weight=0.25, **model)
+    reranking = Pipeline.open(index, config)
     methods = [topic for topic in read_topics(topics) if topic.facet is Facet.METHOD]
     assert list(run.rankings) == [topic.query_id for topic in methods]
     for topic in methods:
@@ -315,16 +324,17 @@ def test_whole_abstracts_are_not_reranked_unless_asked(search, index, reranker, 
         run = read_run(tmp_path / "run")
         assert (run.tag, list(run.rankings)) == (f"qbe-{stage}", ["w24", "s025"])
         for query, hits in zip(whole, run.rankings.values(), strict=True):
-            assert ids(hits) == ids(Searcher(index, stage).search(query, 20))
+            assert ids(hits) == ids(first_stage(index, stage).search(query, 20))
     search(*arguments, "--rerank", "cross-encoder", *reranker)
     run = read_run(tmp_path / "run")
     assert run.tag == "qbe-fused+rerank"
-    reranking = RerankingSearcher(Searcher(index), index, open_reranker(str(tiny_cross_encoder), **BUDGETS))
+    model = {"reranker": str(tiny_cross_encoder), **BUDGETS}
+    reranking = Pipeline.open(index, SearchConfig(rerank="cross-encoder", **model))
     for query, hits in zip(whole, run.rankings.values(), strict=True):
         assert ids(hits) == ids(reranking.search(query, 20))
     for options, message in [
-        (reranker, "--reranker goes with --rerank cross-encoder"),
-        (("--rerank-depth", 5), "--rerank-depth goes with a reranker, by default only with a facet"),
+        (reranker, "`reranker` is not read with `rerank` none"),
+        (("--rerank-depth", 5), "`rerank_depth` is not read with `rerank` none"),
         (("--facets", "predicted"), "of use only with a facet"),
         (("--facet", "method"), "expected topics of the facet method, found none"),
     ]:
@@ -363,7 +373,8 @@ def test_an_index_without_vectors_is_reranked(search, sample, reranker, tmp_path
     arguments = ("--paper", "s024", "--facet", "method", "--first-stage", "bm25", *reranker)
     output = search(*arguments, "--explain", "--format", "json", folder=tmp_path / "bm25")
     for hit in json.loads(output)["hits"]:
-        assert list(hit["parts"]) == ["bm25", "first", "reranker"][: 3 if hit["rank"] <= 100 else 2]
+        names = ["bm25", "first_stage", "reranker"]
+        assert list(hit["component_scores"]) == names[: 3 if hit["rank"] <= 100 else 2]
         assert (hit["matches"], hit["driven_by"]) == ([], None)
 
 
@@ -388,20 +399,23 @@ def test_progress_is_for_terminals(tiny_index, sample, reranker, monkeypatch, ca
 
 
 REFUSED = [
+    (["--rerank", "none", "--reranker", "x"], "`reranker` is not read with `rerank` none; drop it or choose"),
+    (["--rerank", "none", "--rerank-depth", "9"], "`rerank_depth` is not read with `rerank` none"),
+    (["--rerank", "none", "--rerank-weight", "0"], "`rerank_weight` is not read with `rerank` none"),
+    (["--rerank", "none", "--rerank-precision", "int8"], "`rerank_precision` is not read with `rerank` none"),
+    (["--rerank", "none", "--query-tokens", "9"], "`query_tokens` is not read with `rerank` none"),
+    (["--rerank", "none", "--candidate-tokens", "9"], "`candidate_tokens` is not read with `rerank` none"),
     (
-        ["--rerank", "none", "--reranker", "x"],
-        "--reranker goes with --rerank cross-encoder, the default only",
+        ["--first-stage", "bm25", "--fusion", "rrf"],
+        "`fusion` is not read with `first_stage` bm25; drop it or",
     ),
-    (["--rerank", "none", "--rerank-depth", "9"], "--rerank-depth goes with a reranker, by default only"),
-    (["--rerank", "none", "--rerank-weight", "0"], "--rerank-weight goes with a reranker, by default only"),
-    (["--rerank", "none", "--rerank-precision", "int8"], "--rerank-precision goes with --rerank"),
-    (["--rerank", "none", "--query-tokens", "9"], "--query-tokens goes with --rerank cross-encoder"),
-    (["--rerank", "none", "--candidate-tokens", "9"], "--candidate-tokens goes with --rerank cross-encoder"),
-    (["--rerank-depth", "0"], "expected --rerank-depth of at least 1, found 0"),
-    (["--query-tokens", "0"], "expected --query-tokens of at least 1, found 0"),
-    (["--candidate-tokens", "-1"], "expected --candidate-tokens of at least 1, found -1"),
-    (["--rerank-weight", "1.5"], "expected a --rerank-weight from 0 to 1, found 1.5"),
-    (["--rerank-weight", "nan"], "expected a --rerank-weight from 0 to 1, found nan"),
+    (["--first-stage", "dense", "--depth", "9"], "`depth` is not read with `first_stage` dense"),
+    (["--first-stage", "bm25", "--nprobe", "4"], "`nprobe` is not read with `first_stage` bm25"),
+    (["--rerank-depth", "0"], "expected `rerank_depth` of at least 1, found 0"),
+    (["--query-tokens", "0"], "expected `query_tokens` of at least 1, found 0"),
+    (["--candidate-tokens", "-1"], "expected `candidate_tokens` of at least 1, found -1"),
+    (["--rerank-weight", "1.5"], "expected `rerank_weight` from 0 to 1, found 1.5"),
+    (["--rerank-weight", "nan"], "expected `rerank_weight` from 0 to 1, found nan"),
 ]
 
 
@@ -413,9 +427,7 @@ def test_what_is_refused(tmp_path, arguments, message):
 
 @pytest.mark.parametrize("aspect", [(), ("--sentences", "0")])
 def test_options_of_reranking_need_reranking(tmp_path, aspect):
-    with pytest.raises(
-        UsageError, match=r"default only with a facet; add --rerank and one, or drop --rerank-depth"
-    ):
+    with pytest.raises(UsageError, match=r"`rerank_depth` is not read with `rerank` none"):
         main(["--index", str(tmp_path), "--paper", "s024", *aspect, "--rerank-depth", "9"])
 
 
@@ -424,4 +436,5 @@ def test_a_reranker_that_is_not_there_is_one_line(tiny_index, tmp_path):
     for options, code in ((["--reranker", tmp_path / "nosuch"], 1), (["--rerank-weight", "2"], 2)):
         done = subprocess.run([*line, *options], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
-        assert done.stderr.startswith("qbe.search: expected a ")
+        assert done.stderr.startswith("qbe search: expected ")
+        assert "`" not in done.stderr

@@ -17,7 +17,7 @@ def test_it_is_small_and_whole_and_needs_no_export(cache):
     files = resolve_encoder()
     files.verify()
     assert files.card.name == DEFAULT_ENCODER
-    assert files.card.convention == DEFAULT_FORMAT
+    assert files.card.encoder_format == DEFAULT_FORMAT
     assert (files.folder / "README.md").read_text().startswith(f"# {DEFAULT_ENCODER}\n")
     assert sum(path.stat().st_size for path in files.folder.iterdir()) <= SIZE
     assert not cache.exists()

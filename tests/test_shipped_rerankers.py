@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from support.rerankers import score
 
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
+from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
@@ -18,7 +20,7 @@ FUSED = (0.693, 0.484, 0.499)
 
 @pytest.fixture(scope="module")
 def reranker():
-    return open_reranker(threads=2)
+    return open_reranker(workers=Workers(2))
 
 
 def paper(name: str, title: str, *sentences: str) -> Paper:
@@ -60,7 +62,7 @@ OTHER = paper(
 def test_each_facet_prefers_what_shares_it(reranker):
     candidates = [SAME_TASK, SAME_METHOD, OTHER]
     for facet, best in ((Facet.BACKGROUND, 0), (Facet.METHOD, 1)):
-        scores = [judged.score for judged in reranker.score(Query(QUERY, facet), candidates)]
+        scores = [judged.score for judged in score(reranker, Query(QUERY, facet), candidates)]
         assert int(np.argmax(scores)) == best
         assert min(scores[:2]) > scores[2]
 

@@ -37,7 +37,10 @@ def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, trunk):
     folded = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, found, strict=True))
     micro_f1, folded = 100 * right / len(true), 100 * folded / len(true)
     card = resolve_tagger().card
-    noted = {card.trunk["name"]: card.training, **{one["name"]: one["measured"] for one in card.also_reads}}
+    noted = {
+        card.trunk["name"]: card.training,
+        **{trunk["name"]: trunk["measured"] for trunk in card.also_reads},
+    }
     expected = noted[trunk]["test"]  # int8 differs a little between families of processors
     assert (micro_f1, folded) == pytest.approx((expected["micro_f1"], expected["folded"]), abs=0.3)
     if trunk == BASE_ENCODER:

@@ -57,9 +57,7 @@ def cost(plan: np.ndarray, costs: np.ndarray) -> float:
 
 def test_plans_cost_what_pot_says(problems, plans):
     for (costs, rows, columns), plan in zip(problems, plans, strict=True):
-        peer = ot.entropic_transport(
-            rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False
-        )
+        peer = ot.sinkhorn(rows, columns, costs, 1 / 20, stopThr=1e-11, numItermax=10_000, warn=False)
         assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)
 
 
@@ -68,7 +66,7 @@ def test_plans_cost_what_pot_says_in_the_log_domain(problems):
     ended = 0
     for (costs, rows, columns), plan in zip(few, solve(few), strict=True):
         options = {"method": "sinkhorn_log", "stopThr": 1e-12, "numItermax": 300, "warn": False, "log": True}
-        peer, log = ot.entropic_transport(rows, columns, costs, 1 / 20, **options)
+        peer, log = ot.sinkhorn(rows, columns, costs, 1 / 20, **options)
         if log["err"][-1] <= 1e-12:
             ended += 1
             assert cost(plan, costs) == pytest.approx(cost(peer, costs), rel=1e-6)

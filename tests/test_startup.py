@@ -4,8 +4,13 @@ import inspect
 import re
 import subprocess
 import sys
+from argparse import ArgumentParser
+from pathlib import Path
 
 import pytest
+
+from qbe.__main__ import COMMANDS
+from qbe.completion.__main__ import command_parser
 
 HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
 HEAVY |= {
@@ -18,15 +23,30 @@ HEAVY |= {
     "tqdm",
     "sklearn",
 }
-COMMANDS = ("index", "search", "evaluate", "datasets", "export", "tag", "train")
+ROOT = Path(__file__).parent.parent
+BASELINE = """\
+import re, sys  # as the script does that installers write for a command
+import argparse
+formatter = lambda prog: argparse.HelpFormatter(prog, width=80)
+parser = argparse.ArgumentParser(description="a", formatter_class=formatter)
+parser.add_subparsers().add_parser("b", formatter_class=formatter)
+parser.parse_args(["--help"])
+"""
+"""What help costs without qbe: argparse alone, at a fixed width."""
+
+
+def imports(*arguments: object) -> tuple[int, set[str]]:
+    """The exit code of a Python command, and all modules that it imported."""
+    command = [sys.executable, "-X", "importtime", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, set(re.findall(r"^import time: .*\| +([\w.]+)$", done.stderr, re.MULTILINE))
 
 
 def loaded(*arguments: object) -> tuple[int, set[str]]:
     """The exit code of a Python command, and the top-level modules that it imported."""
-    command = [sys.executable, "-X", "importtime", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    return done.returncode, set(re.findall(r"^import time: .*\| +(\w+)", done.stderr, re.MULTILINE))
+    code, modules = imports(*arguments)
+    return code, {module.partition(".")[0] for module in modules}
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -45,8 +65,34 @@ def test_the_public_names_are_all_there():
         qbe.Colbert  # noqa: B018
 
 
+@pytest.fixture(scope="module")
+def argparse_alone() -> set[str]:
+    """All modules of a process that prints the help of a command that is not qbe's."""
+    code, modules = imports("-S", "-c", BASELINE)
+    assert code == 0
+    return modules
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_imports_what_argparse_does_and_one_command(command, argparse_alone):
+    """No dataclasses, typing, logging, contextlib, pathlib or anything heavier, and no other command."""
+    arguments = [*command.split(), "--help"]
+    program = f"import re, sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv = ['qbe', *{arguments}]; "
+    program += "from qbe.__main__ import main; main()"
+    code, modules = imports("-S", "-c", program)  # without site: it imports what installed packages want
+    assert code == 0
+    ours = {module for module in modules if module.split(".")[0] == "qbe"}
+    assert sorted(modules - ours - argparse_alone - {"__future__", "gc"}) == []
+    assert {".".join(module.split(".")[:2]) for module in ours} <= {
+        "qbe",
+        "qbe.__main__",
+        "qbe._cli",
+        f"qbe.{command}",
+    }
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_light(command):
+def test_help_of_a_module_is_light(command):
     code, modules = loaded("-m", f"qbe.{command}", "--help")
     assert code == 0
     assert "argparse" in modules
@@ -147,36 +193,75 @@ def test_reranking_needs_no_pytorch(tiny_index, tiny_cross_encoder):
     assert not modules & {"torch", "transformers", "datasets", "openai", "scipy", "onnx"}
 
 
+def actions(command: str, subcommand: str | None = None) -> dict:
+    """The arguments of a command, or of its subcommand, by name."""
+    parser: ArgumentParser = command_parser(command)
+    if subcommand:
+        (nested,) = [action.choices for action in parser._actions if hasattr(action, "add_parser")]
+        parser = nested[subcommand]
+    return {action.dest: action for action in parser._actions}
+
+
+def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
+    """The choices of each argument that has any.
+
+    They are written out in the command line, which may not load the modules for its help.
+    """
+    found = actions(command, subcommand)
+    return {name: tuple(action.choices) for name, action in found.items() if action.choices}
+
+
 def test_choices_of_search_are_those_of_its_modules():
-    """They are written out in the command line, which may not load the modules for its help."""
+    from qbe.search.matching import MATCHES
+    from qbe.search.searcher import FIRST_STAGES
+
     from qbe.models.reranker_files import RERANKER_PRECISIONS
     from qbe.rerank.vector_matching import MATCHINGS
     from qbe.search.bm25 import QUERY_FORMS
     from qbe.search.fusion import FUSIONS
-    from qbe.search.matching import MATCHES
-    from qbe.search.options import parser
-    from qbe.search.searcher import FIRST_STAGES
     from qbe.tag.tagging import FACETS
+    from qbe.types import Facet
 
-    choices = {action.dest: action.choices for action in parser()._actions}
-    assert choices["first_stage"] == FIRST_STAGES
-    assert choices["bm25_query"] == QUERY_FORMS
-    assert choices["match"] == tuple(MATCHES)
-    assert choices["fusion"] == tuple(FUSIONS)
-    assert choices["facets"] == FACETS
-    assert choices["rerank"] == ("none", "cross-encoder", *MATCHINGS)
-    assert choices["rerank_precision"] == RERANKER_PRECISIONS
+    offered = choices("search")
+    assert offered["facet"] == tuple(map(str, Facet))
+    assert offered["first_stage"] == FIRST_STAGES
+    assert offered["bm25_query"] == QUERY_FORMS
+    assert offered["match"] == tuple(MATCHES)
+    assert offered["fusion"] == tuple(FUSIONS)
+    assert offered["facets"] == FACETS
+    assert offered["rerank"] == ("none", "cross-encoder", *MATCHINGS)
+    assert offered["rerank_precision"] == RERANKER_PRECISIONS
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
-    from qbe.index.__main__ import parser
     from qbe.index.dense.ann import AUTO, AUTO_SENTENCES, KINDS, STORED
+    from qbe.models.session import DEVICES
+    from qbe.tag.tagging import FACETS
 
-    actions = {action.dest: action for action in parser()._actions}
-    assert actions["ann"].choices == (AUTO, *KINDS)
-    assert actions["stored"].choices == (AUTO, *STORED)
+    offered = choices("index")
+    assert offered["ann"] == (AUTO, *KINDS)
+    assert offered["stored"] == (AUTO, *STORED)
+    assert offered["device"] == DEVICES
+    assert offered["facets"] == FACETS
     for name in ("ann", "stored"):
-        assert f"{AUTO_SENTENCES:,} sentences" in actions[name].help
+        assert f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help
+
+
+def test_choices_of_the_other_commands_are_those_of_their_modules():
+    from qbe.evaluate.pools import POOL_PROTOCOLS
+    from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
+    from qbe.models.session import DEVICES
+    from qbe.tag.tagging import FACETS
+    from qbe.types import Facet
+
+    assert choices("evaluate")["protocol"] == ("csfcube", *POOL_PROTOCOLS)
+    assert choices("tag")["facets"] == FACETS
+    assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
+    assert choices("train", "reranker")["device"] == DEVICES
+    offered = choices("export", "encoder")
+    assert offered["layout"] == LAYOUTS
+    assert offered["pooling"] == POOLINGS
+    assert offered["similarity"] == SIMILARITIES
 
 
 def test_defaults_of_reranking_are_those_of_its_modules():
@@ -185,9 +270,8 @@ def test_defaults_of_reranking_are_those_of_its_modules():
     from qbe.rerank.open import open_reranker
     from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
     from qbe.rerank.vector_matching import PART_TEMPERATURE, WHOLE_TEMPERATURE
-    from qbe.search.options import parser
 
-    helps = {action.dest: action.help for action in parser()._actions}
+    helps = {name: action.help for name, action in actions("search").items()}
     temperatures = f"(default: {PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for whole abstracts)"
     assert helps["temperature"].endswith(temperatures)
     assert helps["regularization"].endswith(f"(default: {REGULARIZATION:g})")

@@ -1,4 +1,4 @@
-"""The tagger's files, what it reads off the token states, and encoder and tagger as one."""
+"""The tagger's files, its labels from token states, and encoding and tagging in a single pass."""
 
 import dataclasses
 import json
@@ -89,21 +89,21 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "card no JSON": (
         lambda folder: (folder / TAGGER_CARD).write_text("{"),
-        r"tagger.json: expected the card of a tagger, found .*; install qbe again",
+        r"tagger.json: expected the metadata of a tagger, found .*; install qbe again",
     ),
     "card a list": (
         lambda folder: (folder / TAGGER_CARD).write_text("[]"),
-        r"tagger.json: expected the card of a tagger, found ",
+        r"tagger.json: expected the metadata of a tagger, found ",
     ),
     "card with a field too many": (
         lambda folder: change(folder, colour="blue"),
-        "expected the card of a tagger, found .*colour",
+        "expected the metadata of a tagger, found .*colour",
     ),
     "card missing": (
         lambda folder: (folder / TAGGER_CARD).unlink(),
         r"expected a tagger known by name \(facet-tagger\) or a folder with a tagger.json, found .*; check",
     ),
-    "folder missing": (shutil.rmtree, "expected a tagger known by name .* check --tagger$"),
+    "folder missing": (shutil.rmtree, "expected a tagger known by name .* check `tagger`$"),
 }
 
 
@@ -117,9 +117,9 @@ def test_damage_is_told_in_one_line(folder, damage):
 
 
 def test_a_registered_tagger_whose_card_is_gone(monkeypatch, tmp_path):
-    monkeypatch.setattr("qbe.models.tagger_files.TAGGERS", {"gone": str(tmp_path / "gone")})
+    monkeypatch.setattr("qbe.models.sources.TAGGERS", {"gone": str(tmp_path / "gone")})
     with pytest.raises(
-        ModelError, match=r"gone/tagger.json: expected the card of a tagger, found .*; install"
+        ModelError, match=r"gone/tagger.json: expected the metadata of a tagger, found .*; install"
     ):
         resolve_tagger("gone")
 
@@ -151,10 +151,10 @@ def head(states, spans) -> np.ndarray:
 def test_scores_are_those_of_the_network(tagger):
     states = np.random.default_rng(1).standard_normal((2, 11, HIDDEN)).astype(np.float32)
     spans = [(1, 3), (3, 4), (6, 10)]
-    scores = tagger.read(list(states), spans)
+    scores = tagger.compute(list(states), spans)
     assert (scores.shape, scores.dtype) == ((3, 5), np.float32)
     np.testing.assert_allclose(scores, head(states, spans), rtol=0, atol=1e-4)
-    assert tagger.read(list(states), []).shape == (0, 5)
+    assert tagger.compute(list(states), []).shape == (0, 5)
 
 
 @pytest.mark.parametrize("number", [0, 3, 11, 20])
@@ -172,11 +172,11 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
         np.array(scores), np.array(card.begin), np.array(card.end), np.array(card.transitions)
     )
     tagged, _ = TaggingEncoder(encoder, tagger, "predicted").encode_paper(paper)
-    found = np.array([sentence.probabilities for sentence in tagged.sentences])
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3)
-    assert (found.astype(np.float16) == found).all()
+    probabilities = np.array([sentence.probabilities for sentence in tagged.sentences])
+    np.testing.assert_allclose(probabilities, expected, rtol=0, atol=2e-3)
+    assert (probabilities.astype(np.float16) == probabilities).all()
     assert [sentence.facet for sentence in tagged.sentences] == [
-        FacetProbabilities(*row).facet for row in found.tolist()
+        FacetProbabilities(*row).facet for row in probabilities.tolist()
     ]
     assert len({sentence.facet for sentence in tagged.sentences}) > (2 if paper is LONG else 0)
     texts = [sentence.text for sentence in paper.sentences]
@@ -186,12 +186,12 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
 
 def test_labels_replace_those_that_were_there():
     paper = Paper("x", "T", (Sentence("A.", Facet.RESULT), Sentence("B.")), True, {"year": 1999})
-    one = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
-    two = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
-    assert labelled(paper, [one, two]) == Paper(
+    first = FacetProbabilities(0.0, 0.0, 0.75, 0.25, 0.0)
+    second = FacetProbabilities(0.25, 0.25, 0.0, 0.0, 0.5)
+    assert labelled(paper, [first, second]) == Paper(
         "x",
         "T",
-        (Sentence("A.", Facet.METHOD, one), Sentence("B.", Facet.BACKGROUND, two)),
+        (Sentence("A.", Facet.METHOD, first), Sentence("B.", Facet.BACKGROUND, second)),
         True,
         {"year": 1999},
     )
@@ -206,7 +206,7 @@ def test_layers_that_the_encoder_has_not(folder, encoder):
         tagging.encode_paper(LONG)
 
 
-# Encoder and tagger as one.
+# Encoding and tagging in a single pass.
 
 
 @pytest.mark.parametrize("facets", ["given", "predicted"])
@@ -227,12 +227,12 @@ def test_without_a_tagger_papers_stay(encoder, mixed):
     assert not any(map(tagging.wants, mixed))
     for paper, (same, vectors) in zip(mixed, tagging.encode(mixed), strict=True):
         assert same is paper
-        assert vectors.readings is None
+        assert vectors.hook_values is None
     assert tagging.tagging_seconds == 0
 
 
 def test_facets_are_given_or_predicted(encoder, tagger):
-    with pytest.raises(UsageError, match="expected facets given or predicted, found 'guessed'"):
+    with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'guessed'"):
         TaggingEncoder(encoder, tagger, "guessed")
 
 

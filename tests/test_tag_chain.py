@@ -27,10 +27,10 @@ def by_enumeration(scores, begin, end, transitions) -> np.ndarray:
         ]
     )
     weights = np.exp(logs - logs.max())
-    found = np.zeros_like(scores)
+    shares = np.zeros_like(scores)
     for path, weight in zip(paths, weights / weights.sum(), strict=True):
-        found[range(len(path)), path] += weight
-    return found
+        shares[range(len(path)), path] += weight
+    return shares
 
 
 def doubles(limit: float, *shape: int) -> st.SearchStrategy[np.ndarray]:
@@ -64,9 +64,9 @@ def test_two_sentences_worked_by_hand():
 
 @given(st.one_of(MILD, EXTREME), CHAIN)
 def test_marginals_are_sums_over_all_sequences(scores, chain):
-    found = marginals(scores, *chain)
-    assert found.shape == scores.shape
-    np.testing.assert_allclose(found, by_enumeration(scores, *chain), rtol=0, atol=1e-11)
+    shares = marginals(scores, *chain)
+    assert shares.shape == scores.shape
+    np.testing.assert_allclose(shares, by_enumeration(scores, *chain), rtol=0, atol=1e-11)
 
 
 @given(doubles(1e4, 1, LABELS), CHAIN)
@@ -89,13 +89,13 @@ def test_ten_thousand_sentences(scale):
     scores = scale * np.random.default_rng(0).standard_normal((10_000, 5))
     before = scores.copy()
     started = time.perf_counter()
-    found = marginals(scores, *random_chain(0))
+    shares = marginals(scores, *random_chain(0))
     assert time.perf_counter() - started < 5
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=0, atol=1e-12)
+    assert np.isfinite(shares).all()
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=0, atol=1e-12)
     assert (scores == before).all()
     if scale > 1:  # the scores alone decide
-        assert (found.argmax(axis=1) == scores.argmax(axis=1)).mean() > 0.999
+        assert (shares.argmax(axis=1) == scores.argmax(axis=1)).mean() > 0.999
 
 
 # Training has its own, in log space, over padded batches of papers.
@@ -120,8 +120,8 @@ def test_marginals_are_those_that_training_computes(scale):
     scores = scale * np.random.default_rng(3).standard_normal((2, 6, 5))
     with torch.inference_mode():
         logs = trained(4).log_marginals(torch.from_numpy(scores), torch.ones(2, 6, dtype=torch.bool))
-    for one, expected in zip(scores, logs.exp().numpy(), strict=True):
-        np.testing.assert_allclose(marginals(one, *random_chain(4)), expected, rtol=0, atol=1e-12)
+    for rows, expected in zip(scores, logs.exp().numpy(), strict=True):
+        np.testing.assert_allclose(marginals(rows, *random_chain(4)), expected, rtol=0, atol=1e-12)
 
 
 def test_padding_changes_nothing():
@@ -133,7 +133,7 @@ def test_padding_changes_nothing():
     chain = trained(6)
     with torch.inference_mode():
         together = chain.log_marginals(torch.from_numpy(scores), torch.from_numpy(present)).exp().numpy()
-    for one, found, length in zip(scores, together, lengths, strict=True):
+    for rows, shares, length in zip(scores, together, lengths, strict=True):
         np.testing.assert_allclose(
-            found[:length], marginals(one[:length], *random_chain(6)), rtol=0, atol=1e-12
+            shares[:length], marginals(rows[:length], *random_chain(6)), rtol=0, atol=1e-12
         )

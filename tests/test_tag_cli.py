@@ -1,4 +1,4 @@
-"""``python -m qbe.tag``: what it keeps and what it writes, whole or not at all, resumed, hostile text."""
+"""``qbe tag``: what it keeps and what it writes, whole or not at all, resumed, hostile text."""
 
 import gzip
 import json
@@ -15,7 +15,8 @@ import pytest
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, OutputError, UsageError
-from qbe.tag.__main__ import main, parser
+from qbe.tag.__main__ import PROGRAM, main
+from qbe.tag.options import parser
 from qbe.tag.records import tag_file
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import FACETS, TaggingEncoder
@@ -135,8 +136,8 @@ def test_probabilities(tag, expected):
 def test_what_is_written_is_a_corpus_to_qbe(tag, papers, expected):
     raw = [{**paper_to_record(paper), "pred_labels": None} for paper in papers[:8]]
     tag(*raw)
-    found = list(read_jsonl(tag.output))
-    assert [paper_to_record(paper) for paper in found] == [
+    tagged = list(read_jsonl(tag.output))
+    assert [paper_to_record(paper) for paper in tagged] == [
         {
             **record,
             "pred_labels": [label.replace("objective", "background") for label in labels(expected(record))],
@@ -250,7 +251,7 @@ def test_without_resume_and_without_a_beginning_all_is_tagged(tag):
 def test_resuming_another_inputs_output_is_refused(tag, beginning):
     tag.output.parent.mkdir()
     tag.partial.write_text(beginning)
-    with pytest.raises(UsageError, match=r"found another paper at line 2; repeat the command without --res"):
+    with pytest.raises(UsageError, match=r"found another paper at line 2; repeat it without `resume`"):
         tag(*numbered(9), options=["--resume"])
     assert tag.partial.read_text() == beginning  # of use to the call that it belongs to
 
@@ -372,7 +373,7 @@ def test_long_abstracts_take_time_in_proportion(tag, text, sentences):
 
 def test_no_such_tagger(tmp_path):
     with pytest.raises(
-        ModelError, match=r"expected a tagger known by name .* found 'nosuch'; check --tagger"
+        ModelError, match=r"expected a tagger known by name .* found 'nosuch'; check `tagger`"
     ):
         main(["--input", "absent", "--output", str(tmp_path / "out"), "--tagger", "nosuch"])
     assert not any(tmp_path.iterdir())
@@ -381,8 +382,8 @@ def test_no_such_tagger(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--output", "-", "--resume"], "--resume needs a file as --output, found -; give one"),
-        (["--output", "x", "--threads", "0"], "expected --threads of at least 1, found 0"),
+        (["--output", "-", "--resume"], "`resume` needs a file as `output`, found -; give one"),
+        (["--output", "x", "--threads", "0"], "expected `threads` of at least 1, found 0"),
     ],
 )
 def test_usage_errors(options, message):
@@ -396,17 +397,17 @@ def test_arguments_refused_at_once(tmp_path, capsys, wrong):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert "usage: python -m qbe.tag" in capsys.readouterr().err
+    assert "usage: qbe tag" in capsys.readouterr().err
 
 
 def test_errors_are_one_line_with_their_exit_code(tmp_path, tiny_tagger):
     source = write(tmp_path / "in.jsonl", STRING, abstract(""))
     done = command("--input", source, "--output", tmp_path / "out", "--tagger", tiny_tagger)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert re.fullmatch(rb"qbe\.tag: .*in\.jsonl, line 2: expected an abstract, .*\n", done.stderr)
+    assert re.fullmatch(rb"qbe tag: .*in\.jsonl, line 2: expected an abstract, .*\n", done.stderr)
     assert list(tmp_path.iterdir()) == [source]
 
 
 def test_choices_are_those_of_the_library():
-    actions = {action.dest: action for action in parser()._actions}
+    actions = {action.dest: action for action in parser(PROGRAM)._actions}
     assert actions["facets"].choices == FACETS

@@ -24,6 +24,7 @@ from support.cocitations import (
     write_bert,
 )
 from support.killed_encoder_fit import KEPT_AT, small_fit
+from support.searching import first_stage
 from torch import Tensor
 
 from qbe.corpus import write_jsonl
@@ -40,7 +41,6 @@ from qbe.models.encoder_format import EncoderFormat
 from qbe.models.registry import BASE_ENCODER
 from qbe.query import Query
 from qbe.rerank.entropic_transport import entropic_transport
-from qbe.search.searcher import Searcher
 from qbe.train import options as train_options
 from qbe.train.__main__ import _encoder_recipe, main
 from qbe.train.encoder import loss as encoder_loss
@@ -566,7 +566,7 @@ def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files
     assert names(files / "work") == work
     card = resolve_encoder(str(trained)).card
     assert card.weights_sha256 == sha256(trained / "model.safetensors")
-    assert card.convention == EncoderFormat(layout="title-sep-abstract", similarity="l2")
+    assert card.encoder_format == EncoderFormat(layout="title-sep-abstract", similarity="l2")
     assert (trained / "tokenizer.json").read_bytes() == (bert / "tokenizer.json").read_bytes()
     kept = [torch.load(files / "work" / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
     text = " ".join((trained / "README.md").read_text().split())
@@ -595,7 +595,7 @@ def test_the_network_reads_as_the_library_does(trained):
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
         for count, pair in enumerate(planted_pairs(6, 9), 1)
     ]
-    tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.card.convention.layout)
+    tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.card.encoder_format.layout)
     with torch.no_grad():
         actual = EncoderNetwork(trained).eval()([tokenizer.window(paper) for paper in papers])
     assert actual.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
@@ -610,7 +610,7 @@ def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
     manifest = build_index(tmp_path / "index", settings)
     assert manifest.corpus["papers"] == 128
     with Index(tmp_path / "index") as index:
-        hits = Searcher(index, first_stage="dense").search(Query(index.paper("s036")), hits=5)
+        hits = first_stage(index, "dense").search(Query(index.paper("s036")), 5)
         assert len(hits) == 5
 
 

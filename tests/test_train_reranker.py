@@ -14,6 +14,7 @@ import torch
 from scipy.stats import spearmanr
 from support import killed_fit
 from support.killed_fit import EVERY, LISTS, SCHEDULE, small_fit
+from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized, write_lists
 from torch import Tensor
 from transformers import BertModel
@@ -577,7 +578,7 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
             figures = []
             for query, pairs in dev.items():
                 candidates = [collected[pair.paper_id] for pair in pairs]
-                scores = [each.score for each in reranker.score(Query(collected[query], facet), candidates)]
+                scores = [each.score for each in score(reranker, Query(collected[query], facet), candidates)]
                 figures.append(spearmanr(scores, [pair.grades[number] for pair in pairs]).statistic)
                 if precision == "fp32":  # in training the lower layers' states are of half precision
                     np.testing.assert_allclose(scores, expected[query][:, number], rtol=0, atol=0.05)
@@ -708,8 +709,8 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 
 
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
-    from qbe.models.encoder_files import packaged_weights
     from qbe.models.registry import BASE_ENCODER, ENCODERS
+    from qbe.models.sources import packaged_weights
     from qbe.train.graded_pairs import PAIRS_FOLDER
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))

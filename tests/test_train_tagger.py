@@ -19,7 +19,7 @@ from support.tiny import layer_states
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, UsageError
-from qbe.export.tagger import Reading, export_head
+from qbe.export.tagger import HeadInputs, export_head
 from qbe.files import sha256
 from qbe.models.tagger_files import HEAD, TAGGER_CARD
 from qbe.tag.tagger import Tagger
@@ -605,12 +605,12 @@ def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
 # Export.
 
 
-def readings(count: int, papers: list[Example]) -> list[Reading]:
+def readings(count: int, papers: list[Example]) -> list[HeadInputs]:
     inputs = []
     for example in papers[:count]:
         batch = Head.collate([example.paper])
         states = (example.paper.numbers * example.paper.scales.astype(np.float32)).swapaxes(0, 1)
-        inputs.append(Reading(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
+        inputs.append(HeadInputs(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
     return inputs
 
 

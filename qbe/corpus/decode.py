@@ -17,10 +17,12 @@ def decode_text(data: bytes, where: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        found = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
+        actual = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            found = "UTF-16"
-        raise CorpusError(f"{where}: expected UTF-8 text, found {found}; convert the file to UTF-8") from None
+            actual = "UTF-16"
+        raise CorpusError(
+            f"{where}: expected UTF-8 text, found {actual}; convert the file to UTF-8"
+        ) from None
 
 
 def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
@@ -35,10 +37,10 @@ def decode_record(text: str, where: str, expected: str = "a JSON object") -> dic
 def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
     """The record, if it is an object and free of lone surrogates; ``text`` is what it was read from."""
     if not isinstance(record, dict):
-        found = {list: "an array", str: "a string", type(None): "null"}.get(
+        kind = {list: "an array", str: "a string", type(None): "null"}.get(
             type(record), "a number or boolean"
         )
-        raise CorpusError(f"{where}: expected a JSON object, found {found}; write one paper an object")
+        raise CorpusError(f"{where}: expected a JSON object, found {kind}; write one paper an object")
     # In decoded UTF-8 only an escape can bring a surrogate; a search is cheaper than a check of each line.
     if ("\\ud" in text or "\\uD" in text) and has_lone_surrogate([json.dumps(record, ensure_ascii=False)]):
         raise lone_surrogate(where)
@@ -54,9 +56,9 @@ def malformed(error: Exception, text: str, where: str, expected: str = "a JSON o
             place = (
                 f"line {error.lineno}, column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
             )
-            found = f"malformed JSON ({error.msg} at {place})"
+            problem = f"malformed JSON ({error.msg} at {place})"
         case RecursionError():
-            found = "values nested too deeply"
+            problem = "values nested too deeply"
         case _:
-            found = f"malformed JSON ({str(error).partition(';')[0]})"
-    return CorpusError(f"{where}: expected {expected}, found {found}; mend or remove it")
+            problem = f"malformed JSON ({str(error).partition(';')[0]})"
+    return CorpusError(f"{where}: expected {expected}, found {problem}; mend or remove it")

@@ -2,8 +2,8 @@
 
 A dataset is named ``NAME[:CONFIG][:SPLIT][?FIELD=COLUMN&...]``, for instance
 ``someone/papers::train?paper_id=id&abstract=summary``. NAME is a hub name or a local folder. The split
-may be left out where there is only one. FIELD is one of ours (see `qbe.corpus.record`), COLUMN what the
-dataset calls it; by default they are called alike, and ``pred_labels`` and ``metadata`` may be absent.
+may be left out where there is only one. FIELD is a field of `qbe.corpus.record`, COLUMN its name in the
+dataset; by default the names are the same, and ``pred_labels`` and ``metadata`` may be absent.
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ from urllib.parse import parse_qsl
 
 from qbe.corpus.decode import DECODER
 from qbe.corpus.record import FIELDS, Splitter, parse_paper
+from qbe.corpus.streams import is_folder
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 from qbe.types import Paper
 
 _BATCH_ROWS = 1000
 _NEEDED = frozenset(("paper_id", "title", "abstract"))
+_NO_DATA = ("EmptyDatasetError", "DataFilesNotFoundError")
+"""Errors of ``datasets`` for a folder or repository without data files."""
 _FORM = "NAME[:CONFIG][:SPLIT][?FIELD=COLUMN&...]"
 
 
 class DatasetName(NamedTuple):
-    """What a name asks for; ``columns`` holds the fields that are called otherwise there."""
+    """The parts of a name; ``columns`` holds the fields that have other names in the dataset."""
 
     path: str
     config: str | None
@@ -35,12 +38,12 @@ class DatasetName(NamedTuple):
 
 
 def parse_name(name: str) -> DatasetName:
-    """Take a dataset's name apart; an existing folder's path is never taken apart at its colons.
+    """Split a dataset's name into its parts; the path of an existing folder is not split at its colons.
 
     Raises UsageError for a name that does not follow the form, or names a field that papers lack.
     """
-    location, _, query = (name, "", "") if Path(name).is_dir() else name.partition("?")
-    parts = [location] if Path(location).is_dir() else location.split(":")
+    location, _, query = (name, "", "") if is_folder(name) else name.partition("?")
+    parts = [location] if is_folder(location) else location.split(":")
     columns = dict(parse_qsl(query, keep_blank_values=True))
     unknown = sorted(columns.keys() - set(FIELDS))
     if unknown:
@@ -56,14 +59,14 @@ def parse_name(name: str) -> DatasetName:
 def read_dataset(name: str, split: Splitter | None = None) -> Iterator[tuple[str, Paper]]:
     """Papers of a dataset with their places (``hf:{name}, row {number}``), as a stream.
 
-    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be had, a column that is
-    missing and anything `parse_paper` refuses, MissingDependencyError without the package ``datasets``.
+    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be loaded, a missing column
+    and anything that `parse_paper` refuses, MissingDependencyError without the package ``datasets``.
     """
     spec = parse_name(name)
     place = f"hf:{spec.path}"
     dataset = _open(spec, place)
     known = dataset.column_names
-    if known is not None:  # read no more columns than are needed
+    if known is not None:  # do not read columns that are not needed
         dataset = dataset.select_columns(list(dict.fromkeys(_columns(spec, known, place).values())))
     label_name = _label_name(dataset, spec.columns.get("pred_labels", "pred_labels"))
     number = 0
@@ -77,28 +80,35 @@ def read_dataset(name: str, split: Splitter | None = None) -> Iterator[tuple[str
 
 
 def _open(spec: DatasetName, place: str) -> Any:
-    """The one split that is asked for."""
+    """The split that the name selects."""
     try:
         import datasets
     except ImportError as error:
-        raise MissingDependencyError(f"{place} needs the package datasets; pip install datasets") from error
+        raise MissingDependencyError(
+            f"{place} needs the package datasets; run: pip install 'qbe[huggingface]'"
+        ) from error
     datasets.disable_progress_bars()
-    # The hub's client announces each of its retries; what matters of them comes with the exception.
+    # The hub's client logs each of its retries; the exception has all that matters.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     saved = any(Path(spec.path, marker).is_file() for marker in ("dataset_dict.json", "state.json"))
     try:
         if saved:
-            found = datasets.load_from_disk(spec.path)
+            loaded = datasets.load_from_disk(spec.path)
         else:
-            found = datasets.load_dataset(spec.path, spec.config, streaming=True)
+            loaded = datasets.load_dataset(spec.path, spec.config, streaming=True)
     except Exception as error:
+        if type(error).__name__ in _NO_DATA:
+            raise CorpusError(
+                f"{spec.path}: expected a file of papers, or a folder with a dataset (parquet or JSON files, "
+                "or saved with save_to_disk), found a folder without one; give a file"
+            ) from error
         raise _unreadable(place, error) from error
-    if not isinstance(found, dict):
-        splits = {} if spec.split else {"": found}
+    if not isinstance(loaded, dict):
+        splits = {} if spec.split else {"": loaded}
     else:
-        splits = {key: found[key] for key in found if spec.split in (None, key)}
+        splits = {key: loaded[key] for key in loaded if spec.split in (None, key)}
     if len(splits) != 1:
-        available = ", ".join(found) if isinstance(found, dict) else "a dataset without splits"
+        available = ", ".join(loaded) if isinstance(loaded, dict) else "a dataset without splits"
         expected = f"a split called {spec.split}" if spec.split else "the name of a split"
         raise CorpusError(f"{place}: expected {expected}, found {available}; write hf:NAME:CONFIG:SPLIT")
     return next(iter(splits.values())).with_format(None)
@@ -117,7 +127,7 @@ def _columns(spec: DatasetName, available: Sequence[str], place: str) -> dict[st
 
 
 def _label_name(dataset: Any, column: str) -> Callable[[int], str] | None:
-    """How label numbers become names, where the dataset keeps its labels as numbers (ClassLabel)."""
+    """A function from label numbers to names, where the dataset has numbers for labels (ClassLabel)."""
     feature = (dataset.features or {}).get(column)
     return getattr(getattr(feature, "feature", None), "int2str", None)
 
@@ -130,7 +140,7 @@ def _batches(dataset: Any, place: str) -> Iterator[dict[str, list[Any]]]:
 
 
 def _plain(record: dict[str, Any], label_name: Callable[[int], str] | None) -> dict[str, Any]:
-    """The record as JSON would hold it: label names, and metadata without dates, decimals, NaN."""
+    """The record as in JSON: with label names, and metadata without dates, decimals, NaN."""
     labels = record.get("pred_labels")
     if label_name is not None and labels:
         record["pred_labels"] = [label_name(label) for label in labels]
@@ -143,5 +153,5 @@ def _unreadable(place: str, error: Exception) -> CorpusError:
     reason = " ".join(str(error).split())[:200]
     return CorpusError(
         f"cannot read {place}: {type(error).__name__}: {reason}; check the name and the network, or save the "
-        "dataset to a folder and name that"
+        "dataset to a folder and give its name"
     )

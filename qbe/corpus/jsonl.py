@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Records with their places (``{file}, line {number}``), as they stand; blank lines are passed over.
+    """Records with their places (``{file}, line {number}``), unchanged; blank lines are skipped.
 
     Raises CorpusError for a source that cannot be read, and for a line that is not UTF-8, not a JSON
     object, or longer than MAX_LINE_BYTES.
@@ -39,14 +39,14 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
     """Papers of a file (plain, .gz, .xz, .zst, .zip) or of standard input (``-``), as a stream.
 
     ``split`` splits abstracts that are one string. Ids are not compared with each other: see
-    `qbe.corpus.read_corpus`. Raises CorpusError with the file and line for anything unfit.
+    `qbe.corpus.read_corpus`. Raises CorpusError with the file and line for anything invalid.
     """
     for where, record in read_records(source):
         yield parse_paper(record, where, split)
 
 
 def read_paper_file(source: str | Path, split: Splitter | None = None) -> Paper:
-    """The one paper of a JSON file or of standard input (``-``); without ``paper_id`` it is called ``query``.
+    """The paper of a JSON file or of standard input (``-``); without ``paper_id`` its id is ``query``.
 
     Raises CorpusError where the file is not one JSON object that `parse_paper` takes.
     """

@@ -31,7 +31,7 @@ def is_mapping(stream: io.BufferedReader) -> bool:
 
 
 def read_mapping(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Records with their places (``{name}, entry {number}``); the key serves a record without ``paper_id``.
+    """Records with their places (``{name}, entry {number}``); a record without ``paper_id`` gets its key.
 
     Raises CorpusError for malformed JSON, text that is not UTF-8, and entries over MAX_LINE_BYTES.
     """
@@ -64,10 +64,10 @@ class _Window:
             try:
                 return self._parse()
             except json.JSONDecodeError as error:
-                # What is malformed may only be incomplete: judge with more text, and at the end for good.
+                # Malformed text may only be incomplete: try again with more, until there is none.
                 if len(self._text) - self._at > MAX_LINE_BYTES or not self._more():
-                    found = json.JSONDecodeError(error.msg, error.doc[self._at :], error.pos - self._at)
-                    raise malformed(found, self._text[self._at :], self.where) from None
+                    relative = json.JSONDecodeError(error.msg, error.doc[self._at :], error.pos - self._at)
+                    raise malformed(relative, self._text[self._at :], self.where) from None
             except (ValueError, RecursionError) as error:
                 raise malformed(error, self._text[self._at :], self.where) from None
 
@@ -83,7 +83,7 @@ class _Window:
         return json.loads(key[1]), record
 
     def _more(self) -> bool:
-        """Read on, twice as far each time, so that a long record is not parsed too often."""
+        """Read more text, twice as much each time, so that a long record is not parsed too often."""
         rest = self._text[self._at :]
         data = self._stream.read(max(_CHUNK_BYTES, len(rest)))
         try:

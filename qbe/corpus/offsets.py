@@ -22,9 +22,9 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
     White space and control characters may differ. None where a splitter has added or dropped
     visible characters.
     """
-    found = []
+    offsets = []
     words = _VISIBLE.finditer(text)
-    begin = end = 0  # what is left of the current word
+    begin = end = 0  # the rest of the current word
     for sentence in sentences:
         left = sum(map(len, _VISIBLE.findall(sentence)))
         first = None
@@ -37,23 +37,23 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
             taken = min(left, end - begin)
             first = begin if first is None else first
             begin, left = begin + taken, left - taken
-        found.append((begin if first is None else first, begin))
-    return tuple(found) if begin == end and next(words, None) is None else None
+        offsets.append((begin if first is None else first, begin))
+    return tuple(offsets) if begin == end and next(words, None) is None else None
 
 
 def parse_offsets(value: Any, sentences: int, where: str) -> Offsets:
     """The offsets of a record's field; raises CorpusError unless they are one ascending pair each."""
     try:
-        found = tuple((begin, end) for begin, end in value)
-        flat = [0, *(offset for pair in found for offset in pair)]
-        sound = (
-            len(found) == sentences and all(type(offset) is int for offset in flat) and flat == sorted(flat)
+        offsets = tuple((begin, end) for begin, end in value)
+        flat = [0, *(offset for pair in offsets for offset in pair)]
+        valid = (
+            len(offsets) == sentences and all(type(offset) is int for offset in flat) and flat == sorted(flat)
         )
     except (TypeError, ValueError):
-        sound = False
-    if not sound:
+        valid = False
+    if not valid:
         raise CorpusError(
             f"{where}: expected {FIELD} as one pair of ascending offsets a sentence, found others; drop "
             "the field"
         )
-    return found
+    return offsets

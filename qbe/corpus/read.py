@@ -1,14 +1,13 @@
-"""A corpus out of several sources, each read by the reader that fits it."""
+"""A corpus from several sources, each read by the reader for its format."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from qbe.corpus.jsonl import read_records
 from qbe.corpus.record import Splitter, parse_paper
-from qbe.corpus.streams import display_name
+from qbe.corpus.streams import display_name, is_folder
 from qbe.errors import CorpusError
 from qbe.types import Paper
 
@@ -19,11 +18,11 @@ def read_corpus(sources: Sequence[str], split: Splitter | None = None) -> Iterat
     """Papers of all sources in order, as a stream; only their ids are kept in memory.
 
     A source is a JSON file (see `qbe.corpus.read_jsonl`), ``-`` for standard input, a Hugging Face
-    dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder of one (see `qbe.corpus.huggingface`). ``split``
+    dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see `qbe.corpus.huggingface`). ``split``
     splits abstracts that are one string.
 
-    Raises CorpusError for anything the readers refuse, for an id that comes twice, and where there is
-    no paper at all.
+    Raises CorpusError for anything that the readers refuse, for an id that occurs twice, and where there is
+    no paper at all; MissingDependencyError for a dataset without the package ``datasets``.
     """
     seen: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
     ends: list[int] = []  # the number of the last paper of each source read
@@ -41,7 +40,7 @@ def read_corpus(sources: Sequence[str], split: Splitter | None = None) -> Iterat
 
 
 def _located(source: str, split: Splitter | None) -> Iterator[tuple[str, Paper]]:
-    if source.startswith(HUGGING_FACE) or Path(source).is_dir():
+    if source.startswith(HUGGING_FACE) or is_folder(source):
         from qbe.corpus.huggingface import read_dataset
 
         return read_dataset(source.removeprefix(HUGGING_FACE), split)

@@ -1,4 +1,4 @@
-"""One record of a corpus and the Paper it stands for, both ways.
+"""A record of a corpus and its Paper, converted in both directions.
 
 The fields are those of CSFCube's release (Mysore et al., 2021): ``paper_id`` (string or whole number),
 ``title``, ``abstract`` (a list of sentences, or one string), and optionally ``pred_labels`` (one
@@ -22,7 +22,7 @@ FIELDS = ("paper_id", "title", "abstract", "pred_labels", "metadata")
 LABELS = "background, objective, method, result or other, with or without '_label'"
 
 MAX_ABSTRACT_CHARS = 1_000_000
-"""The longest abstract (or title) taken; whole books are shorter, so more is a conversion gone wrong."""
+"""The longest abstract (or title) allowed; whole books are shorter, so a longer one is a conversion error."""
 
 MAX_ID_CHARS = 512
 
@@ -34,18 +34,18 @@ def parse_paper(
 ) -> Paper:
     """The paper of a record.
 
-    ``where`` (file and line) opens every error. ``split`` is asked for the sentences of an abstract
-    that is one string; without it such an abstract is an error. ``default_id`` stands in for a missing
-    ``paper_id``. White space and control characters within a text become single spaces; sentences that
-    are empty then are dropped, together with their labels.
+    ``where`` (file and line) begins every error message. ``split`` splits an abstract that is one string;
+    without it such an abstract is an error. ``default_id`` replaces a missing ``paper_id``. White space and
+    control characters within a text become single spaces; sentences that are empty then are dropped,
+    together with their labels.
 
-    Raises CorpusError for a missing or unfit field, an abstract without a sentence, texts over
+    Raises CorpusError for a missing or invalid field, an abstract without a sentence, texts over
     MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
     """
     paper_id = _paper_id(record.get("paper_id"), where, default_id)
     title = record.get("title")
     if not isinstance(title, str):
-        raise _unfit(where, "a string as title", title, 'add "title", if need be the empty string')
+        raise _invalid(where, "a string as title", title, 'add "title", if need be the empty string')
     _check_length(len(title), "title", where)
     abstract, labels = record.get("abstract"), record.get("pred_labels")
     texts = _sentences(abstract, where, split)
@@ -59,7 +59,7 @@ def parse_paper(
     if labels is None:
         sentences = tuple(Sentence(text) for text in texts if text)
     elif isinstance(abstract, str):
-        raise _unfit(
+        raise _invalid(
             where, "a list of sentences as abstract, one for each of pred_labels", abstract, "split it"
         )
     else:
@@ -73,8 +73,28 @@ def parse_paper(
     if metadata is None:
         metadata = {}
     elif not isinstance(metadata, Mapping):
-        raise _unfit(where, "an object as metadata", metadata, "make it one or drop it")
+        raise _invalid(where, "an object as metadata", metadata, "make it one or drop it")
     return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata, offsets)
+
+
+def paper_from_record(record: Mapping[str, Any]) -> Paper:
+    """The paper of a record that `paper_to_record` made; nothing is validated or cleaned.
+
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("1", "A title", (Sentence("One."), Sentence("Two.")))
+    >>> paper_from_record(paper_to_record(paper)) == paper
+    True
+    """
+    labels, offsets = record.get("pred_labels"), record.get(FIELD)
+    facets = [None] * len(record["abstract"]) if labels is None else map(Facet.from_label, labels)
+    return Paper(
+        record["paper_id"],
+        record["title"],
+        tuple(map(Sentence, record["abstract"], facets)),
+        labels is not None,
+        record.get("metadata") or {},
+        None if offsets is None else tuple((begin, end) for begin, end in offsets),
+    )
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
@@ -108,13 +128,13 @@ def _paper_id(value: Any, where: str, default: str | None) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
-        raise _unfit(where, "a string or whole number as paper_id", value, 'give each paper a "paper_id"')
+        raise _invalid(where, "a string or whole number as paper_id", value, 'give each paper a "paper_id"')
     # isprintable() refuses white space other than the space, control characters and surrogates.
     if " " in value or not value.isprintable():
-        found = "white space" if value.split() != [value] else "an unprintable character"
+        problem = "white space" if value.split() != [value] else "an unprintable character"
         raise CorpusError(
             f"{where}: expected a paper_id without white space (a TREC run could not hold it), "
-            f"found {found} in {_short(value)}; rename the paper"
+            f"found {problem} in {_short(value)}; rename the paper"
         )
     if len(value) > MAX_ID_CHARS:
         raise CorpusError(
@@ -129,11 +149,11 @@ def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
     if isinstance(abstract, str):
         _check_length(len(abstract), "abstract", where)
         if split is None:
-            raise _unfit(where, "a list of sentences as abstract", abstract, "split it into sentences")
+            raise _invalid(where, "a list of sentences as abstract", abstract, "split it into sentences")
         abstract = split(_clean(abstract, "abstract", where))
     elif not isinstance(abstract, (list, tuple)):
         expected = "a list of sentences or a string as abstract"
-        raise _unfit(where, expected, abstract, 'add "abstract" or drop the paper')
+        raise _invalid(where, expected, abstract, 'add "abstract" or drop the paper')
     try:
         length = sum(map(len, abstract))
     except TypeError:
@@ -144,7 +164,7 @@ def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
 
 def _facets(labels: Any, count: int, where: str) -> list[Facet | None]:
     if not isinstance(labels, (list, tuple)):
-        raise _unfit(where, "a list as pred_labels", labels, "give one label a sentence, or none at all")
+        raise _invalid(where, "a list as pred_labels", labels, "give one label a sentence, or none at all")
     if len(labels) != count:
         raise CorpusError(
             f"{where}: expected as many pred_labels as sentences in the abstract ({count}), "
@@ -154,7 +174,7 @@ def _facets(labels: Any, count: int, where: str) -> list[Facet | None]:
         return [Facet.from_label(label) for label in labels]
     except (KeyError, AttributeError):
         bad = next(label for label in labels if not _is_label(label))
-        raise _unfit(where, f"{LABELS} as label", bad, "rename the label") from None
+        raise _invalid(where, f"{LABELS} as label", bad, "rename the label") from None
 
 
 def _is_label(label: Any) -> bool:
@@ -168,7 +188,7 @@ def _is_label(label: Any) -> bool:
 def _clean(text: Any, field: str, where: str) -> str:
     """The text with single spaces for white space and control characters, none at its ends."""
     if not isinstance(text, str):
-        raise _unfit(where, f"strings in the {field}", text, "mend the record")
+        raise _invalid(where, f"strings in the {field}", text, "mend the record")
     if text.isprintable():  # of white space it lets only the space pass
         return text.strip() if "  " not in text else " ".join(text.split())
     if "\0" in text:
@@ -203,8 +223,8 @@ def _check_length(length: int, field: str, where: str) -> None:
         )
 
 
-def _unfit(where: str, expected: str, found: Any, advice: str) -> CorpusError:
-    what = "none" if found is None else f"{type(found).__name__} {_short(found)}"
+def _invalid(where: str, expected: str, value: Any, advice: str) -> CorpusError:
+    what = "none" if value is None else f"{type(value).__name__} {_short(value)}"
     return CorpusError(f"{where}: expected {expected}, found {what}; {advice}")
 
 

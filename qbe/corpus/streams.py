@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import lzma
+import os
 import sys
 import zipfile
 import zlib
@@ -21,7 +22,7 @@ from qbe.errors import CorpusError, MissingDependencyError
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20
-"""A longer line ends in an error instead of filling the memory. The longest honest record is far below."""
+"""A longer line ends in an error instead of filling the memory; real records are far shorter."""
 
 _BUFFER_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
@@ -33,8 +34,13 @@ class _DamagedError(Exception):
 
 
 def display_name(source: str | Path) -> str:
-    """How messages call a source."""
+    """The name of a source in messages: as the user typed it, ``standard input`` for ``-``."""
     return "standard input" if str(source) == STDIN else str(source)
+
+
+def is_folder(source: str) -> bool:
+    """Whether a source is a folder; False, not an error, for a path that cannot be examined."""
+    return os.path.isdir(source)  # noqa: PTH112 (`Path.is_dir` raises for folders without permission)
 
 
 @contextlib.contextmanager
@@ -45,23 +51,39 @@ def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
     corrupt (also while the block reads), and MissingDependencyError where .zst has no ``zstandard``.
     """
     name = display_name(source)
-    try:
-        with contextlib.ExitStack() as stack:
-            if str(source) == STDIN:
-                raw = cast(io.BufferedReader, sys.stdin.buffer)
-            else:
-                file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
-                raw = stack.enter_context(cast(io.BufferedReader, file))
+    with contextlib.ExitStack() as stack:
+        raw = _open(source, stack)
+        try:
             yield _decompressed(raw, _compression(source, raw), name, stack)
-    except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise _damaged(name, error) from error
-    except OSError as error:
-        if error.errno is None:  # gzip reports a bad header or checksum as a bare OSError
+        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise _damaged(name, error) from error
-        if error.filename is not None and str(error.filename) != str(source):
-            raise  # another file's trouble, from the body of the block
-        hint = "give a file, or a folder of parquet files" if isinstance(error, IsADirectoryError) else ""
-        raise CorpusError(f"cannot read {name}: {error.strerror}; {hint or 'check the path'}") from error
+        except OSError as error:
+            if error.errno is None:  # gzip reports a bad header or checksum as a bare OSError
+                raise _damaged(name, error) from error
+            if error.filename is not None:
+                raise  # an error with another file, from the body of the block
+            raise _unreadable(name, error) from error
+
+
+def _open(source: str | Path, stack: contextlib.ExitStack) -> io.BufferedReader:
+    if str(source) == STDIN:
+        return cast(io.BufferedReader, sys.stdin.buffer)
+    try:
+        file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
+    except OSError as error:
+        raise _unreadable(display_name(source), error) from error
+    return stack.enter_context(cast(io.BufferedReader, file))
+
+
+def _unreadable(name: str, error: OSError) -> CorpusError:
+    hint = "check the path"
+    if isinstance(error, IsADirectoryError):
+        hint = "give a file"
+    elif isinstance(error, PermissionError):
+        hint = "give a file that you may read"
+    elif "://" in name:
+        hint = "download it, and give the file"
+    return CorpusError(f"cannot read {name}: {error.strerror}; {hint}")
 
 
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
@@ -109,7 +131,7 @@ def _decompressed(
 
 
 def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
-    """The only file of an archive; what macOS adds beside it is passed over."""
+    """The only file of an archive, apart from files that macOS adds."""
     if not raw.seekable():
         raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
     try:
@@ -128,7 +150,7 @@ def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
 class _Zstandard(io.RawIOBase):
     """Frames of Zstandard data as a raw stream.
 
-    ``zstandard``'s own stream reader takes the end of a truncated file for its regular end.
+    The stream reader of ``zstandard`` does not detect that a file is truncated.
     """
 
     _CHUNK_BYTES = 1 << 16

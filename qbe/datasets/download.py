@@ -1,4 +1,4 @@
-"""Files from the web, verified by digest before they appear."""
+"""Downloads that are verified by digest before they are written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ ATTEMPTS = 3
 
 
 def matches(data: bytes, digest: str) -> bool:
-    """Whether data have a digest: ``sha256:`` of the data, or ``git:``, the id git gives them as a blob."""
+    """Return whether data have a digest: ``sha256:`` and their SHA-256, or ``git:`` and their id as a blob.
+
+    Raises ValueError for another kind of digest.
+
+    >>> matches(b"", "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+    True
+    """
     algorithm, _, expected = digest.partition(":")
     if algorithm == "sha256":
         return hashlib.sha256(data).hexdigest() == expected
@@ -29,21 +35,27 @@ def matches(data: bytes, digest: str) -> bool:
 
 
 def download(url: str, target: Path, digest: str, *, pause_s: float = 1.0) -> bool:
-    """Fetch a file, unless ``target`` has the digest already; returns whether it was fetched.
+    """Download a file, unless ``target`` has the digest already; return whether it was downloaded.
 
-    ``target`` appears whole and verified, or not at all. Failures that may pass (no connection, a
-    timeout, an answer cut short, the server's own errors) are tried again, ATTEMPTS times in all, with
-    ``pause_s`` seconds between, doubled each time. Raises DatasetError when the file cannot be had or
-    has another digest, OutputError when it cannot be written.
+    Args:
+        url: the address.
+        target: the file, which is written atomically and only when the digest is right.
+        digest: see `matches`.
+        pause_s: seconds before the second of ATTEMPTS attempts; doubled before each further one. Failures
+            that may be temporary are tried again: no connection, a timeout, an incomplete response, errors
+            of the server.
+
+    Raises DatasetError when the download fails or has another digest, OutputError when the file cannot be
+    written.
     """
     if target.is_file() and matches(target.read_bytes(), digest):
         return False
     data = _fetch(url, pause_s)
     if not matches(data, digest):
-        found = hashlib.sha256(data).hexdigest()
+        actual = hashlib.sha256(data).hexdigest()
         raise DatasetError(
-            f"{url}: expected the digest {digest}, found sha256:{found} ({len(data):,} bytes); "
-            "try again, the file was changed or damaged on its way"
+            f"{url}: expected the digest {digest}, found sha256:{actual} ({len(data):,} bytes); "
+            "try again, the file was changed or damaged in transfer"
         )
     with atomic_file(target) as stream:
         stream.write(data)
@@ -55,10 +67,10 @@ def _fetch(url: str, pause_s: float) -> bytes:
         try:
             return _get(url)
         except (OSError, http.client.HTTPException) as error:
-            if attempt == ATTEMPTS or not _may_pass(error):
+            if attempt == ATTEMPTS or not _temporary(error):
                 raise DatasetError(
                     f"cannot download {url}: {_reason(error)}; check the network, or fetch the data set "
-                    "by hand and name its folder with --source"
+                    "by hand and give its folder as `source`"
                 ) from error
             time.sleep(pause_s * 2 ** (attempt - 1))
     raise AssertionError("the last attempt returns or raises")
@@ -75,7 +87,7 @@ def _get(url: str) -> bytes:
     return data
 
 
-def _may_pass(error: Exception) -> bool:
+def _temporary(error: Exception) -> bool:
     return not isinstance(error, urllib.error.HTTPError) or error.code >= 500 or error.code == 429
 
 
@@ -86,8 +98,8 @@ def _reason(error: Exception) -> str:
         case urllib.error.URLError():
             return str(error.reason)
         case http.client.IncompleteRead():
-            return "the answer was cut short"
+            return "the response was incomplete"
         case TimeoutError():
-            return f"no answer within {TIMEOUT_S:g} seconds"
+            return f"no response within {TIMEOUT_S:g} seconds"
         case _:
             return str(error) or type(error).__name__

@@ -1,15 +1,25 @@
-"""The sample that the package carries: a small collection written for tests and demonstrations."""
+"""The sample in the package: a small collection, written for tests and demonstrations.
+
+Its judgements follow from its layout (``layout.json``). Under each facet every paper belongs to a family (its
+approximate subject) and to a variant of that family; families are related in pairs. Grades and pools depend
+on nothing else.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from qbe.corpus.jsonl import dump_record
-from qbe.datasets.raw import raw_record
+from qbe.datasets.records import raw_record
 from qbe.errors import DatasetError
-from qbe.files import atomic_file
+from qbe.files import StrPath, atomic_file
+from qbe.query import Topic
+from qbe.trec import Judgment
 from qbe.types import Facet
 
 PAPERS = "papers.jsonl"
@@ -23,11 +33,11 @@ _FILES = {
 }
 
 
-def copy_sample(output: Path, *, raw: bool = False) -> list[str]:
-    """Copy the sample's files to a folder, under the names `qbe.datasets.csfcube` uses; returns the names.
+def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
+    """Copy the sample's files to a folder, under the names of `qbe.datasets.csfcube`; return the names.
 
-    With ``raw`` the corpus has abstracts in one string, without labels.
-    Raises DatasetError when the installation lacks them, OutputError when the folder cannot be written.
+    With ``raw`` each abstract of the corpus is one string, without labels. Raises DatasetError when they
+    are missing in the installation, OutputError when the folder cannot be written.
     """
     folder = resources.files("qbe.datasets").joinpath("sample")
     for name, target in _FILES.items():
@@ -39,6 +49,98 @@ def copy_sample(output: Path, *, raw: bool = False) -> list[str]:
             ) from error
         if raw and name == PAPERS:
             data = b"".join(dump_record(raw_record(json.loads(line))) for line in data.splitlines())
-        with atomic_file(output / target) as stream:
+        with atomic_file(Path(output, target)) as stream:
             stream.write(data)
     return list(_FILES.values())
+
+
+FACTORS: Mapping[Facet, str] = {
+    Facet.BACKGROUND: "problem",
+    Facet.METHOD: "method",
+    Facet.RESULT: "finding",
+}
+"""The names of the facets in the layout."""
+
+
+class Place(NamedTuple):
+    """The family and the variant of a paper under one facet."""
+
+    family: str
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of all papers, and the pairs of related families, by facet."""
+
+    places: Mapping[str, Mapping[Facet, Place]]
+    related: Mapping[Facet, frozenset[frozenset[str]]]
+
+
+def read_layout(path: Path) -> Layout:
+    """Read the sample's ``layout.json``.
+
+    Raises OSError, ValueError or KeyError when it is absent or not a layout. It is part of the package:
+    these errors mean a broken installation.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    places = {
+        paper_id: {
+            facet: Place(entry[factor], entry[f"{factor}_variant"]) for facet, factor in FACTORS.items()
+        }
+        for paper_id, entry in content["papers"].items()
+    }
+    related = {
+        facet: frozenset(frozenset(pair) for pair in content["related"][factor])
+        for facet, factor in FACTORS.items()
+    }
+    return Layout(places, related)
+
+
+def grade(layout: Layout, query: str, candidate: str, facet: Facet) -> int:
+    """Return the relevance grade of a candidate for a query paper under a facet.
+
+    3: the same variant; 2: another variant of the same family; 1: a related family; 0: anything else. The
+    grade is symmetric and independent of other facets. Raises KeyError for an unknown paper id.
+    """
+    first, second = layout.places[query][facet], layout.places[candidate][facet]
+    if first.family == second.family:
+        return 3 if first.variant == second.variant else 2
+    return int(frozenset((first.family, second.family)) in layout.related[facet])
+
+
+def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
+    """Return the ids of the papers judged for a query in ascending order, without the query paper.
+
+    These are all papers of a grade above 0 and, as hard negatives, all papers of the query paper's variant
+    under another facet. Every paper outside the pool has grade 0 too.
+    """
+
+    def belongs(candidate: str) -> bool:
+        return candidate != query and (
+            grade(layout, query, candidate, facet) > 0
+            or any(grade(layout, query, candidate, other) == 3 for other in Facet)
+        )
+
+    return sorted(filter(belongs, layout.places))
+
+
+def pools(layout: Layout, topics: Iterable[Topic]) -> dict[str, list[str]]:
+    """Return the pool of each topic by query id, in the order of the topics."""
+    return {topic.query_id: pool(layout, topic.paper_id, _facet(topic)) for topic in topics}
+
+
+def judgments(layout: Layout, topics: Iterable[Topic]) -> list[Judgment]:
+    """Return the judgement of every paper of every pool, in the order of topics and pools."""
+    return [
+        Judgment(topic.query_id, paper_id, grade(layout, topic.paper_id, paper_id, _facet(topic)))
+        for topic in topics
+        for paper_id in pool(layout, topic.paper_id, _facet(topic))
+    ]
+
+
+def _facet(topic: Topic) -> Facet:
+    """The facet of a topic; raises ValueError for a topic without one, of which the sample has none."""
+    if topic.facet is None:
+        raise ValueError(f"expected a topic with a facet, found {topic.query_id}")
+    return topic.facet

@@ -1,6 +1,6 @@
-"""Judged pools as CSFCube and ASPIRE release them: one JSON object, query paper to candidates and grades.
+"""Judged pools as CSFCube and ASPIRE release them: a JSON object, query paper to candidates and grades.
 
-``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long: the adjudicated grades.
+``{query: {"cands": [...], "relevance_adju": [...]}}``, both lists equally long; the grades are adjudicated.
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ CANDIDATES, GRADES = "cands", "relevance_adju"
 def read_pools(path: Path, papers: Container[str], papers_file: str, highest: int) -> Pools:
     """Read a file of judged pools.
 
+    Args:
+        path: the file.
+        papers: ids of all papers.
+        papers_file: name of the file of all papers, for error messages.
+        highest: the highest grade.
+
     Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is
-    no whole number from 0 to ``highest``, and a paper that ``papers`` (those of ``papers_file``) lacks.
+    no whole number from 0 to ``highest``, and a paper that is not in ``papers``.
     """
     pools: Pools = {}
     for query, entry in read_object(path).items():
@@ -34,20 +40,20 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
                 "take the file of the release"
             )
         pools[query] = dict(zip(candidates, grades, strict=True))
-        unfit = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= highest]
+        wrong = [grade for grade in grades if type(grade) is not int or not 0 <= grade <= highest]
         absent = [paper_id for paper_id in (query, *candidates) if paper_id not in papers]
         if absent:
-            found = f"{absent[0]}, which {papers_file} lacks"
-        elif unfit:
-            found = f"the grade {unfit[0]!r}"
+            problem = f"{absent[0]}, which {papers_file} lacks"
+        elif wrong:
+            problem = f"the grade {wrong[0]!r}"
         elif len(pools[query]) != len(candidates):
-            found = "a candidate twice"
+            problem = "a candidate twice"
         else:
-            entry.clear()  # of a large collection both forms would not fit into the memory
+            entry.clear()  # both forms of a large collection would not fit into memory
             continue
         raise DatasetError(
             f"{path}: expected papers of the corpus for {query}, each once with a grade from 0 to {highest}, "
-            f"found {found}; take all files from one release"
+            f"found {problem}; take all files from one release"
         )
     return pools
 
@@ -61,7 +67,7 @@ def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a release's file; raises DatasetError where it cannot be read or holds another."""
+    """Read a JSON object from a file; raises DatasetError when that fails or it holds something else."""
     try:
         text = path.read_bytes().decode()
         content = json.loads(text, object_pairs_hook=_compact)
@@ -75,9 +81,9 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def _compact(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose candidates are one string a paper: TRECCOVID-RF names each paper 2,400 times."""
-    found = dict(pairs)
-    candidates = found.get(CANDIDATES)
+    """An object whose candidate ids share memory: TRECCOVID-RF names each paper 2,400 times."""
+    content = dict(pairs)
+    candidates = content.get(CANDIDATES)
     if isinstance(candidates, list):
-        found[CANDIDATES] = [sys.intern(c) if isinstance(c, str) else c for c in candidates]
-    return found
+        content[CANDIDATES] = [sys.intern(c) if isinstance(c, str) else c for c in candidates]
+    return content

@@ -1,8 +1,8 @@
-"""The files of CSFCube's release (Mysore et al., 2021), and where they are found.
+"""The files of CSFCube's release (Mysore et al., 2021): where they are, or where to download them.
 
-The abstracts of the collection stand in the release's repository beside the judgements. The 800,000
-abstracts that its pools were drawn from are on figshare (doi 10.6084/m9.figshare.14796339); no judgement
-refers to them beyond the collection, so that they are not fetched: ``qbe.index --corpus`` reads them.
+The abstracts of the collection are in the release's repository, with the judgements. The 800,000 abstracts
+from which its pools were drawn are on figshare (doi 10.6084/m9.figshare.14796339); they are not downloaded,
+since only those of the collection are judged. ``qbe index --corpus`` reads them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qbe.files import cache_folder
 from qbe.types import Facet
 
 COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
-"""Release v1.1, of November 2021: the one with evaluation scripts."""
+"""Release v1.1 of November 2021, which has evaluation scripts."""
 
 BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
 
@@ -26,12 +26,12 @@ FOLDS = "evaluation_splits.json"
 
 
 def judgments_file(facet: Facet) -> str:
-    """The name of a facet's judgements and pools."""
+    """Return the name of the file with a facet's judgements and pools."""
     return f"test-pid2anns-csfcube-{facet}.json"
 
 
 DIGESTS: Mapping[str, str] = {
-    # The commit's own id for the file. The others are of the files themselves.
+    # The file's id in the commit; the other digests are SHA-256 of the files.
     ABSTRACTS: "git:ec4598cfed007d05701083f967813e311b28a9dc",
     judgments_file(
         Facet.BACKGROUND
@@ -47,13 +47,20 @@ def find_release(
     *,
     base_url: str = BASE_URL,
     digests: Mapping[str, str] = DIGESTS,
-    tell: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """The folder that holds the release's files.
+    """Return the folder of the release's files.
 
-    ``source`` if given, else ``$QBE_DATA/csfcube`` if there is one, else the cache, filled by download
-    and verified. ``tell`` hears of each download. Raises DatasetError for a folder that lacks a file,
-    and for a download that fails.
+    It is ``source`` if given, else ``$QBE_DATA/csfcube`` if that exists, else the cache, to which the files
+    are downloaded where they are missing.
+
+    Args:
+        source: the folder, if it is known.
+        base_url: address of the files.
+        digests: digests by file name (see `qbe.datasets.download.matches`).
+        report: called with one line for each download.
+
+    Raises DatasetError for a folder where a file is missing, and for a download that fails.
     """
     data = os.environ.get("QBE_DATA")
     if source is None and data and Path(data, "csfcube").is_dir():
@@ -63,16 +70,16 @@ def find_release(
         if absent:
             raise DatasetError(
                 f"{source}: expected the files of CSFCube's release, found no {', '.join(absent)}; "
-                "name the release's folder with --source"
+                "give the release's folder as `source`"
             )
         return source
     folder = cache_folder() / "csfcube"
     for name, digest in digests.items():
         if download(base_url + name, folder / name, digest):
-            tell(f"downloaded {base_url}{name}")
+            report(f"downloaded {base_url}{name}")
     return folder
 
 
 def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[str]:
-    """Names of the files that differ from the release's, byte by byte."""
+    """Return the names of the files that differ from the release's."""
     return [name for name, digest in digests.items() if not matches((folder / name).read_bytes(), digest)]

@@ -1,10 +1,10 @@
-"""SciDocs: which papers are cited, co-cited, viewed or read together with a paper (Cohan et al., 2020).
+"""SciDocs: papers that are cited by, co-cited, viewed or read with a paper (Cohan et al., 2020).
 
-Of the two layouts that are public this is the original, as the repository's instructions fetch it:
+Of the two public layouts this is the original, as the repository's instructions fetch it:
 ``paper_metadata_view_cite_read.json`` (one object, paper id to record) and, in ``cite``, ``cocite``,
 ``coview`` and ``coread``, ``val.qrel`` and ``test.qrel`` (TREC's format). A query has about 5 papers of
 grade 1 and 25 of grade 0. ASPIRE's layout of the same data leaves out papers without an abstract; the
-original's scorer, and with it the published figures, keeps them.
+original scorer, and with it the published figures, keeps them.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbe.datasets.judgments import Pools
-from qbe.datasets.whole import Papers, Split, read_papers
+from qbe.datasets.records import Papers, read_papers
+from qbe.datasets.whole import Collection, Split
 from qbe.errors import DatasetError
 from qbe.trec import read_qrels
 
-NAME = "scidocs"
 TASKS = ("cite", "cocite", "coview", "coread")
 SPLITS = ("val", "test")
 PAPERS = "paper_metadata_view_cite_read.json"
 FILES = (PAPERS, *(f"{task}/{split}.qrel" for task in TASKS for split in SPLITS))
-WHERE = "https://github.com/allenai/scidocs (aws s3 sync ...)"
 
 
 def read(source: Path) -> tuple[Papers, list[Split]]:
-    """Papers, and splits ``{task}.{split}``.
+    """Read the papers, and the splits ``{task}.{split}``, of a release.
 
-    A query or candidate that the papers' file lacks is left to `qbe.datasets.whole`, as one without a text.
-    Raises CorpusError for unfit papers, FileFormatError for judgements that are no qrels, DatasetError for
-    a grade other than 0 or 1.
+    Queries and candidates that are missing in the file of papers are kept; `qbe.datasets.whole` treats them
+    as papers without text. Raises CorpusError for a record that is no paper, FileFormatError for a file of
+    judgements that is no qrels file, DatasetError for a grade other than 0 or 1.
     """
     papers = read_papers(source / PAPERS)
     return papers, [
@@ -48,3 +47,6 @@ def _read_pools(path: Path) -> Pools:
                 f"{path}: expected grades 0 and 1, found {unfit[0]} for {query}; take the file of the release"
             )
     return pools
+
+
+SCIDOCS = Collection("scidocs", FILES, "https://github.com/allenai/scidocs (aws s3 sync ...)", read)

@@ -1,41 +1,25 @@
-"""Collections of whole-abstract queries (Mysore et al., 2022, definition 1) as the other commands' files.
+"""Collections of whole-abstract queries (Mysore et al., 2022, definition 1) as files of the other commands.
 
-Their readers give records and judged pools by split; here these become ``corpus.jsonl`` and, for each split,
-``topics.{split}.tsv``, ``pools.{split}.tsv`` and ``{name}.{split}.qrels``. A query's id is its paper's.
-
-A paper without an abstract stands with its title as its only sentence: SciDocs' own scorer ranks such papers
-by their titles. A query paper is left out of its own pool and judgements.
+Their readers return papers, and judged pools by split. These become ``corpus.jsonl`` and, for each split,
+``topics.{split}.tsv``, ``pools.{split}.tsv`` and ``{name}.{split}.qrels``. The id of a query is the id of its
+paper. A query paper is left out of its own pool and judgements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from qbe.corpus import parse_paper, read_records
+from qbe.corpus import read_records
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.record import FIELDS
 from qbe.datasets.judgments import Pools
-from qbe.datasets.raw import raw_record
-from qbe.errors import CorpusError, DatasetError
+from qbe.datasets.records import Papers, corpus_record, has_text, raw_record
+from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.query import Topic
 from qbe.trec import Judgment, write_pools, write_qrels, write_topics
-
-
-@dataclass(frozen=True, slots=True)
-class Papers:
-    """The papers of a release's file: ids of those with a text, and how many of them have a title alone.
-
-    ``without_text`` are ids of papers with neither abstract nor title: no index can hold them.
-    """
-
-    path: Path
-    ids: frozenset[str]
-    title_only: int
-    without_text: frozenset[str]
 
 
 class Split(NamedTuple):
@@ -45,104 +29,98 @@ class Split(NamedTuple):
     pools: Pools
 
 
-class SplitCounts(NamedTuple):
-    """What became of a split.
+class Collection(NamedTuple):
+    """How a collection is read.
 
-    ``unsearchable`` judgements are of papers without a text: they are kept, for a scorer to count, but no
-    pool names them. ``dropped`` are queries without a text, ``own_pool`` those whose paper stood in its
-    own pool and was left out.
+    Attributes:
+        name: its name in `qbe.datasets.registry.DATASETS`.
+        files: the files that are read, below the folder of the release.
+        where: where the release can be obtained.
+        read: takes the folder and returns papers and splits.
+    """
+
+    name: str
+    files: Sequence[str]
+    where: str
+    read: Callable[[Path], tuple[Papers, list[Split]]]
+
+
+class SplitCounts(NamedTuple):
+    """Numbers of a split that was written.
+
+    Attributes:
+        name: of the split.
+        queries: number of queries.
+        judgments: number of judgements.
+        without_text: number of judgements of papers without text; they are in the qrels, for a scorer to
+            count, but in no pool.
+        dropped: ids of queries without text, which are left out.
+        in_own_pool: ids of queries whose paper was in its own pool and was left out there.
     """
 
     name: str
     queries: int
     judgments: int
-    unsearchable: int
+    without_text: int
     dropped: tuple[str, ...]
-    own_pool: tuple[str, ...]
+    in_own_pool: tuple[str, ...]
 
 
-def read_papers(path: Path) -> Papers:
-    """Check every paper of a file of records (see `qbe.corpus`).
+def find_source(collection: Collection, source: Path | None) -> Path:
+    """Return the folder of a release: ``source`` if given, else ``$QBE_DATA/NAME``.
 
-    Raises CorpusError for a record that `parse_paper` refuses, and for an id that comes twice.
+    Raises DatasetError, which says where to get the release, when there is no such folder or a file is
+    missing in it.
     """
-    ids: set[str] = set()
-    without_text: set[str] = set()
-    title_only = 0
-    for where, record in read_records(path):
-        kept = _kept(record)
-        # Only qbe.index splits abstracts: here any split will do. A text stands in where there is none.
-        paper_id = parse_paper(
-            kept | (_STAND_IN if _blank(kept) else {}), where, lambda text: [text]
-        ).paper_id
-        if paper_id in ids:
-            raise CorpusError(
-                f"{where}: expected each paper_id once, found {paper_id!r} again; drop one of them"
-            )
-        ids.add(paper_id)
-        if _blank(kept):
-            without_text.add(paper_id)
-        elif _empty(record.get("abstract")):
-            title_only += 1
-    return Papers(path, frozenset(ids - without_text), title_only, frozenset(without_text))
-
-
-_STAND_IN = {"abstract": ["."]}
-
-
-def _kept(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are read, in the form that qbe reads; the title stands in for an empty abstract."""
-    kept = {field: record[field] for field in FIELDS if field in record}
-    kept["title"] = "" if kept.get("title") is None else kept["title"]
-    if _empty(kept.get("abstract")):
-        kept["abstract"] = [kept["title"]]
-    if kept.get("metadata") is None and record.get("year") is not None:
-        kept["metadata"] = {"year": record["year"]}
-    return kept
-
-
-def _blank(kept: Mapping[str, Any]) -> bool:
-    """Whether a record has neither abstract nor title."""
-    return _empty(kept["abstract"])
-
-
-def _empty(text: Any) -> bool:
-    """Whether a text, or every text of a list, is absent or white space."""
-    if isinstance(text, list):
-        return all(map(_empty, text))
-    return text is None or (isinstance(text, str) and not text.strip())
+    name, where = collection.name, collection.where
+    data = os.environ.get("QBE_DATA")
+    if source is None and data:
+        source = Path(data, name)
+    if source is None or not source.is_dir():
+        actual = f"no folder {source}" if source else "neither"
+        raise DatasetError(
+            f"expected {name}'s release in `source` or in $QBE_DATA/{name}, found {actual}; get it "
+            f"from {where}"
+        )
+    absent = [file for file in collection.files if not (source / file).is_file()]
+    if absent:
+        raise DatasetError(
+            f"{source}: expected the files of {name}'s release, found no {', '.join(absent)}; get them "
+            f"from {where}"
+        )
+    return source
 
 
 def convert(
     name: str, papers: Papers, splits: Sequence[Split], output: Path, *, raw: bool = False
 ) -> list[SplitCounts]:
-    """Write a collection to a folder, file by file; the same release gives the same bytes.
+    """Write a collection to a folder, each file atomically; the same release gives the same bytes.
 
-    With ``raw`` the corpus has abstracts in one string. Raises OutputError, and DatasetError for a split
+    With ``raw`` each abstract of the corpus is one string. Raises OutputError, and DatasetError for a split
     without a query.
     """
-    kept = [_searchable(split, papers.ids) for split in splits]
-    for (_, pools), counts in kept:
+    searchable = [_searchable(split, papers.ids) for split in splits]
+    for (_, pools), counts in searchable:
         if not pools:
             raise DatasetError(
                 f"{papers.path.parent}: expected queries in {counts.name}, found none that has a text; take "
                 "all files from one release"
             )
-        for query in counts.own_pool:
-            pools[query].pop(query, None)  # gone already where a query is in two splits
+        for query in counts.in_own_pool:
+            pools[query].pop(query, None)  # removed already where a query is in two splits
     with atomic_file(output / "corpus.jsonl") as stream:
         for _, record in read_records(papers.path):
-            complete = _kept(record)
-            if not _blank(complete):
+            complete = corpus_record(record)
+            if has_text(complete):
                 stream.write(dump_record(raw_record(complete) if raw else complete))
-    for (split, pools), _ in kept:
+    for (split, pools), _ in searchable:
         write_topics(output / f"topics.{split}.tsv", (Topic(query, query) for query in pools))
-        found = {
+        indexed = {
             query: (paper_id for paper_id in pool if paper_id in papers.ids) for query, pool in pools.items()
         }
-        write_pools(output / f"pools.{split}.tsv", found)
+        write_pools(output / f"pools.{split}.tsv", indexed)
         write_qrels(output / f"{name}.{split}.qrels", _judgments(pools))
-    return [counts for _, counts in kept]
+    return [counts for _, counts in searchable]
 
 
 def _searchable(split: Split, ids: frozenset[str]) -> tuple[Split, SplitCounts]:
@@ -152,9 +130,9 @@ def _searchable(split: Split, ids: frozenset[str]) -> tuple[Split, SplitCounts]:
         split.name,
         queries=len(pools),
         judgments=sum(len(pool) - (query in pool) for query, pool in pools.items()),
-        unsearchable=sum(paper_id not in ids for pool in pools.values() for paper_id in pool),
+        without_text=sum(paper_id not in ids for pool in pools.values() for paper_id in pool),
         dropped=tuple(query for query in split.pools if query not in pools),
-        own_pool=tuple(query for query, pool in pools.items() if query in pool),
+        in_own_pool=tuple(query for query, pool in pools.items() if query in pool),
     )
     return Split(split.name, pools), counts
 
@@ -163,3 +141,29 @@ def _judgments(pools: Pools) -> Iterator[Judgment]:
     for query, pool in pools.items():
         for paper_id, grade in pool.items():
             yield Judgment(query, paper_id, grade)
+
+
+def describe(name: str, papers: Papers, splits: Sequence[SplitCounts]) -> list[str]:
+    """Summarize a collection that was written, as lines of text."""
+    lines = [
+        f"{name}: {len(papers.ids):,} papers ({papers.title_only:,} with a title only) from "
+        f"{papers.path.parent}"
+    ]
+    if papers.without_text:
+        lines.append(f"  papers without text, left out: {_some(sorted(papers.without_text))}")
+    for split in splits:
+        lines.append(f"  {split.name}: {split.queries:,} queries, {split.judgments:,} judgements")
+        if split.without_text:
+            lines.append(
+                f"    {split.without_text:,} of them of papers without text: in the qrels, in no pool"
+            )
+        if split.dropped:
+            lines.append(f"    queries without text, left out: {_some(split.dropped)}")
+        if split.in_own_pool:
+            lines.append(f"    left out of its own pool: {_some(split.in_own_pool)}")
+    return lines
+
+
+def _some(ids: Sequence[str]) -> str:
+    """The first of many ids, and their number."""
+    return ", ".join(ids[:5]) + (f", ... ({len(ids):,})" if len(ids) > 5 else "")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qbe.encode.hooks import Floats, TokenStateHook
 from qbe.encode.pooling import WholeVector, pooled, stored
-from qbe.encode.reader import Floats, TokenReader
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window, passes, sentence_room, title_room
 from qbe.errors import ModelError, UsageError
@@ -26,36 +26,42 @@ log = logging.getLogger(__name__)
 class PaperVectors(NamedTuple):
     """Vectors of one paper, rounded as an index stores them (see `qbe.encode.pooling.stored`).
 
-    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``readings`` is what a
-    reader took from the token states, (sentences, width) float32; None where none looked on.
+    ``sentences`` is (sentences, dimension), ``whole`` is (dimension,); both float32. ``hook_values`` are the
+    values of a hook, (sentences, width) float32; None without a hook.
     """
 
     sentences: Floats
     whole: Floats
-    readings: Floats | None = None
+    hook_values: Floats | None = None
 
 
 class Encoder:
-    """Turns papers into vectors, read as the encoder's convention says (`qbe.models.encoder_format`).
+    """Turns papers into vectors, according to the encoder format (`qbe.models.encoder_format`).
 
     By default title and abstract pass through the model once, together; a sentence's vector is the mean of
     its tokens' last hidden states, the whole paper's the mean of all tokens', each scaled to unit length
     (the contextual sentences of ASPIRE, Mysore et al., 2022, section 3.1, with mean pooling).
 
-    One paper is one call of a single-threaded session, and ``threads`` papers are under way at a
-    time. On a CPU this beats padded batches, and a paper's vectors depend neither on the number of
-    threads nor on its neighbours: dynamic quantization scales activations over the whole batch.
+    One paper is one call of a single-threaded session, and ``threads`` papers are encoded at the same
+    time. On a CPU this is faster than padded batches, and a paper's vectors depend neither on the number of
+    threads nor on other papers: dynamic quantization scales activations over the whole batch.
+
+    >>> from qbe.text.papers import paper_from_text
+    >>> encoder = Encoder.open()
+    >>> vectors = encoder.encode_paper(paper_from_text("A title", "One sentence. Another one."))
+    >>> vectors.sentences.shape, vectors.whole.shape
+    ((2, 384), (384,))
     """
 
     def __init__(self, files: EncoderFiles, threads: int = 1, device: str = CPU) -> None:
         """Load the model and tokenizer, the model on one of `qbe.models.session.DEVICES`.
 
         Raises ModelError when a file is damaged, MissingDependencyError for a device that cannot be used,
-        UsageError for int8 on a GPU, which has no such operations.
+        UsageError for int8 on a GPU, which ONNX Runtime does not support.
         """
         if device == CUDA and files.precision == "int8":
             raise UsageError(
-                "--device cuda runs models in fp32, found --precision int8; give --precision fp32"
+                "`device` cuda runs models in fp32, found `precision` int8; give `precision` fp32"
             )
         files.verify()
         self.files = files
@@ -65,46 +71,48 @@ class Encoder:
 
     @classmethod
     def open(cls, name: str = DEFAULT_ENCODER, precision: str = "int8", threads: int = 1) -> Encoder:
-        """The encoder of that name, folder or hub name; see ``qbe.models.encoder_files``."""
+        """The encoder of a name, folder or hub name; errors are those of
+        `qbe.models.encoder_files.resolve_encoder`.
+        """
         return cls(resolve_encoder(name, precision), threads)
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """The number of dimensions of a vector."""
         return self.files.card.dimension
 
-    def encode(self, papers: Iterable[Paper], reader: TokenReader | None = None) -> Iterator[PaperVectors]:
+    def encode(self, papers: Iterable[Paper], hook: TokenStateHook | None = None) -> Iterator[PaperVectors]:
         """Vectors of each paper, in order; a few papers are read ahead, never the whole stream."""
-        return ordered_map(lambda paper: self.encode_paper(paper, reader), papers, self.threads)
+        return ordered_map(lambda paper: self.encode_paper(paper, hook), papers, self.threads)
 
-    def encode_paper(self, paper: Paper, reader: TokenReader | None = None) -> PaperVectors:
-        """Vectors of one paper, and what a reader makes of its token states.
+    def encode_paper(self, paper: Paper, hook: TokenStateHook | None = None) -> PaperVectors:
+        """Vectors of one paper, and the values that a hook computes from its token states.
 
-        The vectors are the same with and without a reader. Raises ModelError where it wants a layer that
-        the model has not.
+        The vectors are the same with and without a hook. Raises ModelError where the hook wants a layer that
+        the model does not have.
         """
-        convention = self.files.card.convention
-        outputs = self._outputs(reader)
+        encoder_format = self.files.card.encoder_format
+        outputs = self._outputs(hook)
         vectors: list[Floats] = []
-        readings: list[Floats] = []
-        whole = WholeVector(convention, self.dimension)
+        hook_values: list[Floats] = []
+        whole = WholeVector(encoder_format, self.dimension)
         for window in self.windows(paper):
-            last, *wanted = self._states(window, outputs)
-            vectors.extend(pooled(last[begin:end], convention.sentences) for begin, end in window.spans)
+            last, *hook_states = self._states(window, outputs)
+            vectors.extend(pooled(last[begin:end], encoder_format.sentences) for begin, end in window.spans)
             whole.add(last)
-            if reader:
-                readings.append(reader.read(wanted, window.spans))
+            if hook:
+                hook_values.append(hook.compute(hook_states, window.spans))
         return PaperVectors(
-            stored(np.stack(vectors), convention.similarity),
-            stored(whole.vector(), convention.similarity),
-            np.concatenate(readings) if reader else None,
+            stored(np.stack(vectors), encoder_format.similarity),
+            stored(whole.vector(), encoder_format.similarity),
+            np.concatenate(hook_values) if hook else None,
         )
 
     def windows(self, paper: Paper) -> Iterator[Window]:
-        """The passes through the model that a paper takes; a warning tells what did not fit and was cut."""
+        """The passes of a paper through the model; logs a warning where a text is too long and was cut."""
         title = self.tokenizer.ids(paper.title)
         sentences = [self.tokenizer.ids(sentence.text) for sentence in paper.sentences]
-        limit, layout = self.files.card.max_tokens, self.files.card.convention.layout
+        limit, layout = self.files.card.max_tokens, self.files.card.encoder_format.layout
         room = sentence_room(title, limit, layout)
         cut = [len(sentence) for sentence in sentences if len(sentence) > room]
         if cut:
@@ -120,10 +128,10 @@ class Encoder:
             )
         return passes(title, sentences, self.tokenizer.special, limit, layout)
 
-    def _outputs(self, reader: TokenReader | None) -> list[str]:
-        """Names of the outputs that a pass computes: the last layer's, then the reader's."""
+    def _outputs(self, hook: TokenStateHook | None) -> list[str]:
+        """Names of the outputs that a pass computes: the last layer's, then the hook's."""
         last = self.files.card.layers
-        layers = reader.layers if reader else ()
+        layers = hook.layers if hook else ()
         unknown = [layer for layer in layers if not 0 <= layer <= last]
         if unknown:
             raise ModelError(

@@ -1,10 +1,10 @@
-"""From the states of tokens to vectors, as a convention has it."""
+"""From the states of tokens to vectors, according to an encoder format."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from qbe.encode.reader import Floats
+from qbe.encode.hooks import Floats
 from qbe.errors import ModelError
 from qbe.models.encoder_format import CLS, COSINE, TITLE_ABSTRACT, EncoderFormat
 
@@ -19,41 +19,41 @@ def pooled(states: Floats, pooling: str) -> Floats:
 
 
 class WholeVector:
-    """The vector of a whole paper, out of the states of its passes, one after the other.
+    """The vector of a whole paper, from the states of its passes, which are added one by one.
 
-    The first pass counts, as encoders that read a paper in one pass cut what is beyond it; only the mean with
-    the layout ``title-abstract`` is that of all passes.
+    Only the first pass counts, as for encoders that cut a paper after one pass; with the mean and the layout
+    ``title-abstract`` all passes count.
     """
 
-    def __init__(self, convention: EncoderFormat, dimension: int) -> None:
-        self._cls = convention.whole == CLS
-        self._all = convention.layout == TITLE_ABSTRACT and not self._cls
-        self._unit = convention.similarity == COSINE
+    def __init__(self, encoder_format: EncoderFormat, dimension: int) -> None:
+        self._cls = encoder_format.whole == CLS
+        self._all = encoder_format.layout == TITLE_ABSTRACT and not self._cls
+        self._unit = encoder_format.similarity == COSINE
         self._total = np.zeros(dimension, np.float64)
         self._tokens = 0
 
     def add(self, states: Floats) -> None:
-        """One more pass, (tokens, dimension)."""
+        """Add the states of the next pass, (tokens, dimension)."""
         if self._tokens and not self._all:
             return
-        found = states[:1] if self._cls else states
-        self._total += found.sum(axis=0, dtype=np.float64)
-        self._tokens += len(found)
+        pooled_states = states[:1] if self._cls else states
+        self._total += pooled_states.sum(axis=0, dtype=np.float64)
+        self._tokens += len(pooled_states)
 
     def vector(self) -> Floats:
-        """The vector (dimension,); of any length where vectors are scaled to unit length anyway."""
+        """The vector (dimension,), float32; for cosine it is not scaled yet, see `stored`."""
         total = self._total if self._unit else self._total / self._tokens
         return total.astype(np.float32)
 
 
 def stored(vectors: Floats, similarity: str) -> Floats:
-    """Vectors (..., dimension) with the values that an index stores, in single precision.
+    """Vectors (..., dimension) with the values that an index stores, as float32.
 
-    By cosine they have unit length, by distance the length that they have; rounded to half precision. The
-    latter are also multiples of 2 ** -16, which half precision has of itself from 2 ** -6 on: so products of
-    their numbers are multiples of 2 ** -32, and double precision holds sums of these exactly as long as
-    vectors are shorter than 724 (see `qbe.search.matching.nearness`). Raises ModelError for numbers beyond
-    half precision.
+    For cosine they are scaled to unit length; all are rounded to half precision. Vectors that are compared by
+    distance are rounded to multiples of 2 ** -16 as well, which only matters below 2 ** -6, where half
+    precision is finer: products of their numbers are then multiples of 2 ** -32, and double precision holds
+    sums of these exactly as long as vectors are shorter than 724, so that distances do not depend on the
+    order of summation. Raises ModelError for numbers beyond half precision.
     """
     if similarity == COSINE:
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)

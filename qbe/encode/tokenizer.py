@@ -1,4 +1,4 @@
-"""Papers to token ids, laid out in windows."""
+"""Papers to token ids, arranged in windows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from qbe.errors import ModelError
 from qbe.types import Paper
 
 SPECIAL_TOKENS = (("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "[UNK]"))
-"""What begins and ends a text and stands for the unknown: in BERT's vocabularies, and in MPNet's."""
+"""The tokens at the beginning and end of a text and for unknown words: BERT's, and MPNet's."""
 
 
 class PaperTokenizer:
-    """The tokenizer of a BERT-family model, as it is applied to titles and sentences."""
+    """The tokenizer of a BERT-family model, applied to titles and sentences."""
 
     def __init__(self, path: Path) -> None:
-        """Load a file of the ``tokenizers`` package; raises ModelError where it is no BERT tokenizer."""
+        """Load a file of the ``tokenizers`` package; raises ModelError where it is not a BERT tokenizer."""
         from tokenizers import Tokenizer
 
         try:
@@ -32,7 +32,7 @@ class PaperTokenizer:
         self._tokenizer.no_truncation()
         for names in SPECIAL_TOKENS:
             ids = [self._tokenizer.token_to_id(name) for name in names]
-            known = [identity for identity in ids if identity is not None]
+            known = [token_id for token_id in ids if token_id is not None]
             if len(known) == len(ids):
                 self.special = SpecialTokens(*known)
                 return
@@ -43,10 +43,10 @@ class PaperTokenizer:
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
-        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return found
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
 
     def first_window(self, paper: Paper, max_tokens: int) -> Window:
-        """A paper's title and as many sentences as ``max_tokens`` hold; at least one, cut if need be."""
+        """A paper's title and as many sentences as fit into ``max_tokens``, but at least one (cut)."""
         sentences: Iterator[list[int]] = (self.ids(sentence.text) for sentence in paper.sentences)
         return next(windows(self.ids(paper.title), list(sentences), self.special, max_tokens))

@@ -1,4 +1,4 @@
-"""A paper's tokens as windows that fit the encoder, with the span of each sentence."""
+"""A paper's tokens as windows that the encoder takes in one pass, with the span of each sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Window(NamedTuple):
 
 
 class SpecialTokens(NamedTuple):
-    """Ids of the tokenizer's own tokens."""
+    """Ids of the tokenizer's special tokens."""
 
     cls: int
     sep: int
@@ -29,12 +29,12 @@ class SpecialTokens(NamedTuple):
 
 
 def title_room(max_tokens: int) -> int:
-    """How many tokens of a title a window takes."""
+    """The largest number of title tokens in a window."""
     return max_tokens // 4
 
 
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """How many tokens of one sentence a window takes beside [CLS], [SEP] and what else the layout puts in."""
+    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout."""
     if layout == SENTENCES:
         return max_tokens - 2
     separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
@@ -50,7 +50,7 @@ def passes(
 ) -> Iterator[Window]:
     """The passes of one of `qbe.models.encoder_format.LAYOUTS`."""
     if layout == SENTENCES:
-        return alone(title, sentences, special, max_tokens)
+        return single_sentences(title, sentences, special, max_tokens)
     return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)
 
 
@@ -62,15 +62,15 @@ def windows(
     *,
     separated: bool = False,
 ) -> Iterator[Window]:
-    """Lay out ``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
+    """``[CLS] title sentence sentence ... [SEP]`` in as few windows as hold all sentences.
 
-    An abstract longer than one window is continued in the next behind the title again, so that every
-    sentence keeps its topic as context. The title is cut to a quarter of a window, a sentence to what
-    a window has left beside the title. A sentence without tokens gets one [UNK].
+    An abstract longer than one window is continued in the next one, after the title again, so that every
+    sentence has the title as context. The title is cut to a quarter of a window, a sentence to what
+    remains of a window after the title. A sentence without tokens gets one [UNK].
 
-    ``separated`` puts another [SEP] behind the title, and fills a window that has no room for the next
-    sentence with the beginning of that, which belongs to no span: so the first window is what a model is
-    given that cuts a paper where it becomes too long.
+    ``separated`` puts another [SEP] after the title, and fills a window that has no room for the next
+    sentence with the beginning of that sentence, which belongs to no span: so the first window equals the
+    input of a model that cuts a paper at its limit.
     """
     head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
     room = sentence_room(title, max_tokens, TITLE_SEP_ABSTRACT if separated else TITLE_ABSTRACT)
@@ -86,7 +86,7 @@ def windows(
     yield Window([*ids, special.sep], spans)
 
 
-def alone(
+def single_sentences(
     title: Sequence[int], sentences: Sequence[Sequence[int]], special: SpecialTokens, max_tokens: int
 ) -> Iterator[Window]:
     """First ``[CLS] title sentence sentence ... [SEP]`` without spans, then ``[CLS] sentence [SEP]`` for each

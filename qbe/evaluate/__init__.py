@@ -1,22 +1,56 @@
-"""Evaluation: measures, the CSFCube protocol, significance, published rows, reports.
+"""Evaluation: measures, the protocols of test collections, significance, published figures, reports.
 
-``evaluate``, ``csfcube_protocol`` and ``pool_protocol`` take judgements and a run, ``compare`` tests their
-results against a baseline's, ``published_rows`` gives the literature's figures, ``build_report`` does all
-from files. ``facing`` picks a run and its baseline out of a report, ``outcomes`` says what became of each
-query, and ``write_plot`` draws it.
+- `evaluate`, `csfcube_protocol` and `pool_protocol` score a run against qrels.
+- `compare` tests systems against baselines; `randomization_test`, `t_test` and `holm` are its parts.
+- `published_rows` gives figures of the literature.
+- `build_report` does all of this from files. `compare_runs` picks a run and its baseline out of a report,
+  `outcomes` lists the result of each query, `write_plot` draws the differences.
+
+The names are loaded when they are first used, so that ``qbe evaluate --help`` is fast.
 """
 
-from qbe.evaluate.evaluation import evaluate
-from qbe.evaluate.folds import Folds, load_folds
-from qbe.evaluate.measures import parse_measures
-from qbe.evaluate.plot import write_plot
-from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
-from qbe.evaluate.protocol import csfcube_protocol
-from qbe.evaluate.published import PublishedRow, published_rows
-from qbe.evaluate.queries import Outcome, RunComparison, facing, outcomes
-from qbe.evaluate.report import Report, build_report
-from qbe.evaluate.results import Evaluation, ProtocolResult
-from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from qbe.evaluate.evaluation import evaluate
+    from qbe.evaluate.folds import Folds, load_folds
+    from qbe.evaluate.measures import parse_measures
+    from qbe.evaluate.plot import write_plot
+    from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
+    from qbe.evaluate.protocol import csfcube_protocol
+    from qbe.evaluate.published import PublishedRow, published_rows
+    from qbe.evaluate.queries import Outcome, RunComparison, compare_runs, outcomes
+    from qbe.evaluate.report import Report, Scoring, build_report
+    from qbe.evaluate.results import Evaluation, ProtocolResult
+    from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
+
+_MODULES = {
+    "POOL_PROTOCOLS": "pools",
+    "Comparison": "significance",
+    "Evaluation": "results",
+    "Folds": "folds",
+    "Outcome": "queries",
+    "ProtocolResult": "results",
+    "PublishedRow": "published",
+    "Report": "report",
+    "RunComparison": "queries",
+    "Scoring": "report",
+    "build_report": "report",
+    "compare": "significance",
+    "compare_runs": "queries",
+    "csfcube_protocol": "protocol",
+    "evaluate": "evaluation",
+    "holm": "significance",
+    "load_folds": "folds",
+    "outcomes": "queries",
+    "parse_measures": "measures",
+    "pool_protocol": "pools",
+    "published_rows": "published",
+    "randomization_test": "significance",
+    "t_test": "significance",
+    "write_plot": "plot",
+}
 
 __all__ = [
     "POOL_PROTOCOLS",
@@ -28,11 +62,12 @@ __all__ = [
     "PublishedRow",
     "Report",
     "RunComparison",
+    "Scoring",
     "build_report",
     "compare",
+    "compare_runs",
     "csfcube_protocol",
     "evaluate",
-    "facing",
     "holm",
     "load_folds",
     "outcomes",
@@ -43,3 +78,15 @@ __all__ = [
     "t_test",
     "write_plot",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

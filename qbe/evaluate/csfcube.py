@@ -1,10 +1,10 @@
-"""The measures of the CSFCube protocol, as functions of one query's grades.
+"""The measures of the CSFCube protocol, as functions of the grades of one query's papers.
 
-They follow the scorer that CSFCube's release ships (Mysore et al., 2021; ``eval_scripts``), the one
-behind the published figures. It differs from trec_eval: see each function. All take the grades of
-the retrieved documents in rank order and the grades of the whole pool in any order. A pool document
-that a run lacks counts as not retrieved, as in trec_eval: it adds nothing at the top and stays in
-every denominator.
+They follow the scorer of CSFCube's release (Mysore et al., 2021; ``eval_scripts``), which computed the
+published figures. It differs from trec_eval: see each function. All take ``ranked``, the grades of the
+retrieved papers in rank order, and ``pool``, the grades of the whole pool in any order; grades are integers
+from 0 to 3. A pool paper that is missing in a run counts as not retrieved, as in trec_eval: it adds nothing
+to a numerator and is counted in every denominator.
 """
 
 from __future__ import annotations
@@ -25,47 +25,51 @@ Grades = Sequence[int]
 
 
 def discount(rank: int) -> float:
-    """What a gain at a rank from 1 is divided by: 1, 1, log2(3), log2(4), ...
+    """Return the number by which a gain at a rank (from 1) is divided: 1, 1, log2(3), log2(4), ...
 
-    This is the original form of Järvelin and Kekäläinen (2002) with base 2, in which the first two
-    ranks count alike.
+    This is the original discount of Järvelin and Kekäläinen (2002) with base 2: the first two ranks are
+    not discounted.
     """
     return max(1.0, math.log2(rank))
 
 
 def _dcg(grades: Grades) -> float:
-    """Discounted cumulated gain with linear gains; negative grades gain nothing."""
+    """Discounted cumulated gain with linear gains; the gain of a negative grade is 0."""
     return sum(max(grade, 0) / discount(rank) for rank, grade in enumerate(grades, start=1))
 
 
 def ndcg_cutoff(pool_size: int) -> int:
-    """How many ranks NDCG%20 looks at: a fifth of the pool, rounded down."""
+    """Return the cutoff rank of NDCG%20: a fifth of the pool, rounded down."""
     return int(0.20 * pool_size)
 
 
 def ndcg_percent(ranked: Grades, pool: Collection[int]) -> float:
-    """NDCG%20: NDCG at a fifth of the pool (rounded down), in [0, 1]; 0 when nothing there can gain."""
+    """Compute NDCG%20, NDCG at a fifth of the pool (rounded down), in [0, 1]; 0 where the ideal gain is 0.
+
+    >>> round(ndcg_percent([0, 3, 1, 0, 0], [3, 1] + 18 * [0]), 3)  # (3 + 1 / log2(3)) / (3 + 1)
+    0.908
+    """
     cutoff = ndcg_cutoff(len(pool))
     ideal = _dcg(sorted(pool, reverse=True)[:cutoff])
     return _dcg(ranked[:cutoff]) / ideal if ideal else 0.0
 
 
 def average_precision(ranked: Grades, pool: Collection[int]) -> float:
-    """Average precision over the pool's relevant documents, in [0, 1]; 0 when there are none."""
-    found, total = 0, 0.0
+    """Compute average precision over the pool's relevant papers, in [0, 1]; 0 where there are none."""
+    retrieved, total = 0, 0.0
     for rank, grade in enumerate(ranked, start=1):
         if grade >= RELEVANT:
-            found += 1
-            total += found / rank
+            retrieved += 1
+            total += retrieved / rank
     relevant = _relevant(pool)
     return total / relevant if relevant else 0.0
 
 
 def precision_at_last(ranked: Grades, pool: Collection[int]) -> float:
-    """What the release calls R-Precision: precision at the rank of the last relevant document, in [0, 1].
+    """Compute what the release calls R-Precision: precision at the last relevant paper's rank, in [0, 1].
 
-    Stock R-precision cuts at R, the number of relevant documents, instead. A run that does not
-    retrieve all of them never reaches the last one and gets 0.
+    The usual R-precision is the precision at rank R, the number of relevant papers. A run that does not
+    retrieve all relevant papers gets 0.
     """
     last = max((rank for rank, grade in enumerate(ranked, start=1) if grade >= RELEVANT), default=0)
     relevant = _relevant(pool)
@@ -73,12 +77,12 @@ def precision_at_last(ranked: Grades, pool: Collection[int]) -> float:
 
 
 def precision(ranked: Grades, _pool: Collection[int]) -> float:
-    """Precision at rank 20, in [0, 1]; divided by 20 even when fewer documents are ranked."""
+    """Compute precision at rank 20, in [0, 1]; divided by 20 even where fewer papers are ranked."""
     return _relevant(ranked[:CUTOFF]) / CUTOFF
 
 
 def recall(ranked: Grades, pool: Collection[int]) -> float:
-    """Recall at rank 20, in [0, 1]; 0 when the pool has nothing relevant."""
+    """Compute recall at rank 20, in [0, 1]; 0 where the pool has no relevant paper."""
     relevant = _relevant(pool)
     return _relevant(ranked[:CUTOFF]) / relevant if relevant else 0.0
 
@@ -88,7 +92,7 @@ def _relevant(grades: Collection[int]) -> int:
 
 
 class ProtocolMeasure(NamedTuple):
-    """A measure of the protocol: its name in the papers, its name in ir-measures, what it is."""
+    """A measure of the protocol: its name in publications, its name in ir-measures, its definition."""
 
     label: str
     name: str
@@ -124,31 +128,39 @@ MEASURES: Mapping[str, ProtocolMeasure] = {
         ProtocolMeasure("Recall@20", "CSFCube_R20", f"recall at rank 20; {_BINARY}", recall),
     )
 }
-"""By label, in the order of a report."""
+"""The measures by label, in the order of a report."""
 
 
 def judged_ranking(
     query_id: str, grades: Mapping[str, int], scores: Mapping[str, float]
 ) -> tuple[list[int], list[int]]:
-    """One query's grades in rank order and those of its whole pool, as the measures take them.
+    """Return the grades of a query's retrieved papers in rank order, and those of its whole pool.
 
-    The pool is what was judged for the query, without the query paper: CSFCube judged 8781666 for
-    itself, and the release's own rankings leave it out. Documents outside the pool are passed over.
+    The pool consists of the judged papers without the query paper: CSFCube has a judgement of 8781666 for
+    itself, and the release's rankings leave it out. Papers outside the pool are ignored.
+
+    Args:
+        query_id: ``{paper_id}_{facet}`` or ``{paper_id}``.
+        grades: grades by paper id.
+        scores: scores by paper id.
     """
     pool = pool_of(query_id, grades)
     return [pool[paper_id] for paper_id in trec_order(scores) if paper_id in pool], list(pool.values())
 
 
 def pool_of(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
-    """The judged documents of a query and their grades, without the query paper itself."""
+    """Return the grades of a query's judged papers by paper id, without the query paper."""
     query_paper, _ = split_query_id(query_id)
     return {paper_id: grade for paper_id, grade in grades.items() if paper_id != query_paper}
 
 
 def trec_order(scores: Mapping[str, float]) -> list[str]:
-    """Document ids in trec_eval's order: by score in single precision, ties by id, both descending.
+    """Return paper ids in trec_eval's order: by score in single precision, ties by id, both descending.
 
-    The rank column of a run counts for nothing there, nor here, so that all measures see one ranking.
+    trec_eval ignores the ranks of a run file; so does this function, so that all measures use one ranking.
+
+    >>> trec_order({"a": 1.0, "b": 2.0, "c": 1.0})
+    ['b', 'c', 'a']
     """
     single = array("f", scores.values())
     return [paper_id for _, paper_id in sorted(zip(single, scores, strict=True), reverse=True)]

@@ -1,4 +1,4 @@
-"""A run against judgements, under any measures."""
+"""Evaluation of a run against qrels, by any measures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,23 @@ from qbe.types import Facet, Run
 
 
 def evaluate(qrels: Qrels, run: Run, measures: Iterable[str]) -> Evaluation:
-    """Evaluate a run by query, by facet (told by the end of the query id) and over all queries.
+    """Evaluate a run by query, by facet (the end of the query id) and over all queries.
 
-    A judged query that the run lacks scores as an empty ranking (0 for most measures) and is named
-    in the warnings; it is not dropped from the mean. A facet none of whose queries the run answers
-    was not run: it gets no figure, nor does the whole. Queries without judgements are left out.
+    A judged query that is missing in the run scores as an empty ranking (0 for most measures); a warning
+    names it, and it is counted in the mean. Where the run has no query of a facet, this facet and the mean
+    over all queries have no figure. Queries without judgements are ignored.
 
-    Raises UsageError for an unknown measure, FileFormatError when no query is in both.
+    Args:
+        qrels: grades by query id and paper id.
+        run: the rankings.
+        measures: names as `parse_measures` takes them.
+
+    Raises UsageError for an unknown measure, FileFormatError when no query is in both qrels and run.
+
+    >>> from qbe.types import Hit
+    >>> run = Run("bm25", {"1_method": (Hit("a", 9.5), Hit("b", 7.5))})
+    >>> evaluate({"1_method": {"a": 0, "b": 1}}, run, ["RR", "P@1"]).figures
+    {'RR': {'method': 0.5, 'all': 0.5}, 'P@1': {'method': 0.0, 'all': 0.0}}
     """
     parsed = parse_measures(measures)
     scopes = facet_scopes(qrels, ALL)
@@ -38,63 +48,71 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str]) -> Evaluation:
     return Evaluation(scopes, values, figures, warnings)
 
 
-def facet_scopes(query_ids: Collection[str], whole: str) -> dict[str, tuple[str, ...]]:
-    """The queries of each facet and of the whole; of the whole alone when some query has no facet."""
+def facet_scopes(query_ids: Collection[str], all_queries: str) -> dict[str, tuple[str, ...]]:
+    """Return the query ids of each facet, and of all queries under the name ``all_queries``.
+
+    Where a query has no facet there is only the scope of all queries.
+
+    >>> facet_scopes(["1_method", "1_result"], "all")
+    {'method': ('1_method',), 'result': ('1_result',), 'all': ('1_method', '1_result')}
+    """
     by_facet = {
         facet.value: tuple(q for q in query_ids if split_query_id(q)[1] is facet)
         for facet in Facet
         if any(split_query_id(q)[1] is facet for q in query_ids)
     }
     faceted = sum(map(len, by_facet.values())) == len(query_ids)
-    return {**(by_facet if faceted else {}), whole: tuple(query_ids)}
+    return {**(by_facet if faceted else {}), all_queries: tuple(query_ids)}
 
 
 def coverage(
     scopes: Mapping[str, tuple[str, ...]], qrels: Qrels, run: Run
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The scopes that a run leaves out, and warnings on queries that only one side has.
+    """Return the scopes without a figure, and warnings on queries that only the run or the qrels have.
 
-    A whole (any scope that is no facet) is left out with the first of its facets. Raises
-    FileFormatError when the run answers none of the queries.
+    A facet has no figure where the run has none of its queries; then the scope of all queries has none
+    either. Raises FileFormatError when the run has none of the queries.
     """
-    answered = run.rankings.keys()
+    ranked = run.rankings.keys()
     queries = dict.fromkeys(query_id for ids in scopes.values() for query_id in ids)
-    if answered.isdisjoint(queries):
+    if ranked.isdisjoint(queries):
         raise FileFormatError(
             f"expected a run for the judged queries ({_some(queries)}), found none of them in the run "
-            f"({_some(answered)}); give qrels and run of the same topics"
+            f"({_some(ranked)}); give qrels and run of the same topics"
         )
     facets = {facet.value for facet in Facet} & scopes.keys()
-    silent = [scope for scope in scopes if scope in facets and answered.isdisjoint(scopes[scope])]
-    left_out = frozenset(scope for scope in scopes if scope in silent or (silent and scope not in facets))
-    warnings = [f"no {facet} query in the run: no figures for {facet} nor for the whole" for facet in silent]
-    unasked = {query_id for facet in silent for query_id in scopes[facet]}
+    not_run = [scope for scope in scopes if scope in facets and ranked.isdisjoint(scopes[scope])]
+    left_out = frozenset(scope for scope in scopes if scope in not_run or (not_run and scope not in facets))
+    warnings = [
+        f"no {facet} query in the run: no figures for {facet} nor for all queries" for facet in not_run
+    ]
+    of_other_facets = {query_id for facet in not_run for query_id in scopes[facet]}
     warnings += [
         f"no documents for query {query_id}: it scores as an empty ranking"
         for query_id in queries
-        if query_id not in answered and query_id not in unasked
+        if query_id not in ranked and query_id not in of_other_facets
     ]
-    unjudged = [query_id for query_id in answered if query_id not in qrels]
+    unjudged = [query_id for query_id in ranked if query_id not in qrels]
     if unjudged:
         warnings.append(f"queries without judgements left out: {len(unjudged)} ({_some(unjudged)})")
     return left_out, tuple(warnings)
 
 
 def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:
-    """Scores by query id and document id, of the documents of each query's pool."""
+    """Return scores by query id and paper id, for the papers of each query's pool only."""
     return {
-        query_id: {paper_id: score for paper_id, score in documents.items() if paper_id in pools[query_id]}
-        for query_id, documents in scores_of(run).items()
+        query_id: {paper_id: score for paper_id, score in scores.items() if paper_id in pools[query_id]}
+        for query_id, scores in scores_of(run).items()
         if query_id in pools
     }
 
 
 def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A warning on pool documents that the run lacks, in queries it answers."""
+    """Return a warning on pool papers that are missing in the rankings of a run, or none."""
     missing = {
-        query_id: len(pools[query_id]) - len(documents)
-        for query_id, documents in scores.items()
-        if len(documents) < len(pools[query_id])
+        query_id: len(pools[query_id]) - len(ranked)
+        for query_id, ranked in scores.items()
+        if len(ranked) < len(pools[query_id])
     }
     if not missing:
         return []
@@ -105,7 +123,7 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
 
 
 def scores_of(run: Run) -> dict[str, dict[str, float]]:
-    """Scores by query id and document id."""
+    """Return a run's scores by query id and paper id."""
     return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.rankings.items()}
 
 

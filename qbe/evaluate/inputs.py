@@ -1,4 +1,4 @@
-"""Qrels and run files as an evaluation takes them: several files joined."""
+"""Qrels files and run files, several of which are joined."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 
 from qbe import trec
 from qbe.errors import CorpusError, FileFormatError, UsageError
+from qbe.files import StrPath
 from qbe.types import Facet, Hit, Run
 
 _FACET_NAME = re.compile(rf"(?P<name>.+)\.(?:{'|'.join(facet.value for facet in Facet)})(?:\.[^.]+)?")
 
 
-def read_qrels(paths: Iterable[Path]) -> dict[str, dict[str, int]]:
-    """Judgements of several TREC qrels files as one.
+def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
+    """Read several TREC qrels files as one: grades by query id and paper id.
 
-    Raises FileFormatError for a broken file, no judgement at all, or a document judged for a query
-    in two files.
+    Raises FileFormatError for a broken file, no judgement at all, or a paper judged for a query in two
+    files.
     """
     joined: dict[str, dict[str, int]] = {}
     source: dict[str, Path] = {}
-    for path in paths:
+    for path in map(Path, paths):
         for query_id, grades in trec.read_qrels(path).items():
             twice = joined.get(query_id, {}).keys() & grades.keys()
             if twice:
@@ -37,16 +38,21 @@ def read_qrels(paths: Iterable[Path]) -> dict[str, dict[str, int]]:
     return joined
 
 
-def group_runs(paths: Sequence[Path]) -> dict[str, tuple[Path, ...]]:
-    """Run files by the name of their system, in the order given.
+def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
+    """Group run files by the name of their system, in the order in which they are given.
 
-    ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any
-    last extension, or none) are one system, NAME; any other file is a system of its own, named by its
-    file name without the extension. Names that would coincide get their folder in front. Raises
-    UsageError for a file given twice.
+    ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any last
+    extension, or none) are one system, NAME. Any other file is a system by itself, named by its file name
+    without the extension. Where two systems would have the same name, their folders are put before it.
+    Raises UsageError for a file given twice.
+
+    >>> for name, files in group_runs(["runs/a.method.trec", "runs/a.result.trec", "runs/b.trec"]).items():
+    ...     print(name, len(files))
+    a 2
+    b 1
     """
     groups: dict[tuple[str, Path], list[Path]] = {}
-    for path in paths:
+    for path in map(Path, paths):
         match = _FACET_NAME.fullmatch(path.name)
         key = (match["name"], path.parent / match["name"]) if match else (path.stem, path)
         if path in groups.setdefault(key, []):
@@ -54,16 +60,19 @@ def group_runs(paths: Sequence[Path]) -> dict[str, tuple[Path, ...]]:
         groups[key].append(path)
     names = [name for name, _ in groups]
     return {
-        name if names.count(name) == 1 else str(longer): tuple(files)
-        for (name, longer), files in groups.items()
+        name if names.count(name) == 1 else str(name_with_folder): tuple(files)
+        for (name, name_with_folder), files in groups.items()
     }
 
 
-def read_runs(paths: Iterable[Path]) -> Run:
-    """One system's run out of its files. Raises FileFormatError for a query in two of them."""
+def read_runs(paths: Iterable[StrPath]) -> Run:
+    """Read the run files of one system as one run; its tag is that of the first file.
+
+    Raises FileFormatError for a broken file, or a query in two files.
+    """
     rankings: dict[str, tuple[Hit, ...]] = {}
     tag = ""
-    for path in paths:
+    for path in map(Path, paths):
         run = trec.read_run(path)
         tag = tag or run.tag
         twice = rankings.keys() & run.rankings.keys()
@@ -76,12 +85,13 @@ def read_runs(paths: Iterable[Path]) -> Run:
     return Run(tag, rankings)
 
 
-def read_titles(path: Path) -> dict[str, str]:
-    """Titles by paper id, from a corpus of JSON lines (``paper_id``, ``title``), white space normalized.
+def read_titles(path: StrPath) -> dict[str, str]:
+    """Read titles by paper id from a corpus of JSON lines (``paper_id``, ``title``).
 
-    Raises CorpusError for a file that cannot be read, with the line number for a line that is no such
-    record.
+    White space in titles is normalized. Raises CorpusError for a file that cannot be read, and, with the
+    line number, for a line that is no such record.
     """
+    path = Path(path)
     titles: dict[str, str] = {}
     try:
         with path.open("rb") as stream:

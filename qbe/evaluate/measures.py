@@ -1,4 +1,4 @@
-"""Measures by name, through ir-measures, which also learns those of the CSFCube protocol."""
+"""Measures by name: those of ir-measures, where the measures of the CSFCube protocol are registered too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_MEASURES = ("nDCG", "AP", "P@20", "R@20", "RR")
 
 _ALIASES = {
-    # The papers' names that ir-measures cannot read; it has its own MAP, Precision@20 and Recall@20.
+    # Names in publications that ir-measures cannot parse; it has its own MAP, Precision@20 and Recall@20.
     label: MEASURES[label].name
     for label in ("NDCG%20", "R-Precision")
 }
@@ -25,9 +25,9 @@ _ALIASES = {
 
 @functools.cache
 def register_protocol_measures() -> None:
-    """Make the protocol's measures known to ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...).
+    """Register the protocol's measures with ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...).
 
-    Afterwards ``ir_measures.parse_measure`` and its other functions take them like stock measures.
+    Afterwards ``ir_measures.parse_measure`` and its other functions accept them like its own measures.
     """
     import ir_measures
 
@@ -52,11 +52,14 @@ def _by_query(measure: ProtocolMeasure) -> Callable[[Any, Any], float]:
 
 
 def parse_measures(names: Iterable[str]) -> dict[str, ir_measures.Measure]:
-    """Measures by their canonical name, in the order given, repetitions dropped.
+    """Parse names of measures: measures by canonical name, in the order of the names, without repetitions.
 
     Names are those of ir-measures (``nDCG@10``, ``AP(rel=2)``, ``RR``) and of the CSFCube protocol
     (``NDCG%20``, ``R-Precision``, ``CSFCube_AP``, ``CSFCube_P20``, ...). Raises UsageError for a name
     that neither knows, a bad parameter, or a measure whose provider is not installed.
+
+    >>> list(parse_measures(["nDCG@10", "AP(rel=2)", "NDCG%20"]))
+    ['nDCG@10', 'AP(rel=2)', 'CSFCube_nDCG']
     """
     import ir_measures
 
@@ -92,12 +95,12 @@ _HINT = (
 def per_query_values(
     measures: Mapping[str, ir_measures.Measure], qrels: Qrels, scores: Mapping[str, Mapping[str, float]]
 ) -> dict[str, dict[str, float]]:
-    """Measure name -> query id -> value, for every query of the qrels.
+    """Compute measure name -> query id -> value, for every query of the qrels.
 
     Args:
-        measures: as ``parse_measures`` returns them.
-        qrels: the queries that count; one without scores gets the measure's value for an empty ranking.
-        scores: query id -> document id -> score; queries outside the qrels are left out.
+        measures: as `parse_measures` returns them.
+        qrels: the queries; one without scores gets the measure's value for an empty ranking.
+        scores: query id -> paper id -> score; queries outside the qrels are ignored.
 
     Raises UsageError for a measure whose provider fails, as gdeval's ERR does on query ids with letters.
     """
@@ -123,7 +126,7 @@ def per_query_values(
 
 
 def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
-    """The figure of several queries: their mean, or the sum for counts such as NumRet."""
+    """Return the figure of several queries: their mean, or the sum for counts such as NumRet."""
     aggregator = measure.aggregator()
     for value in values:
         aggregator.add(value)
@@ -131,12 +134,12 @@ def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
 
 
 def definition(name: str) -> str:
-    """One line on what a measure is, by its canonical name or the protocol's label."""
+    """Return a one-line definition of a measure, given by its canonical name or the protocol's label."""
     if name in MEASURES:
         return MEASURES[name].definition
     measure = parse_measures([name])[name]
-    for known in MEASURES.values():
-        if known.name == name:
-            return known.definition
+    for of_protocol in MEASURES.values():
+        if of_protocol.name == name:
+            return of_protocol.definition
     pretty = getattr(measure, "PRETTY_NAME", None) or measure.NAME
     return f"{pretty}, as ir-measures computes {name}"

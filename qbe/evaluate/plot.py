@@ -1,4 +1,4 @@
-"""A picture of what each query gains or loses, as SVG or PNG; the only file that imports matplotlib."""
+"""A plot of the differences of two runs by query, as SVG or PNG; the only file that imports matplotlib."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.evaluate.queries import MEASURE, RunComparison
 from qbe.evaluate.results import split_query_id
-from qbe.files import atomic_file
+from qbe.files import StrPath, atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png")
 
-_GAIN, _LOSS, _INK, _GRID = "#2166ac", "#d6604d", "#333333", "#dddddd"  # told apart without red and green
+_GAIN, _LOSS, _INK, _GRID = (
+    "#2166ac",
+    "#d6604d",
+    "#333333",
+    "#dddddd",
+)  # for readers who cannot distinguish red from green
 _STYLE: Mapping[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 8,
@@ -29,15 +34,19 @@ _STYLE: Mapping[Any, Any] = {
     "axes.labelcolor": _INK,
     "xtick.color": _INK,
     "ytick.color": _INK,
-    # The same figures give the same bytes: matplotlib would draw element ids at random. Text stays text.
+    # Reproducible bytes: by default matplotlib chooses element ids at random. Text is written as text.
     "svg.hashsalt": "qbe",
     "svg.fonttype": "none",
 }
 _METADATA = {"svg": {"Date": None}, "png": {"Software": None}}
 
 
-def check_plot(path: Path) -> None:
-    """Raise UsageError for a file name of another format, MissingDependencyError without matplotlib."""
+def check_plot(path: StrPath) -> None:
+    """Check that a plot can be written to a file of this name.
+
+    Raises UsageError unless the name ends in .svg or .png, MissingDependencyError without matplotlib.
+    """
+    path = Path(path)
     if path.suffix[1:].lower() not in FORMATS:
         raise UsageError(f"expected a plot file that ends in .svg or .png, found {path}; rename it")
     if importlib.util.find_spec("matplotlib") is None:
@@ -46,38 +55,43 @@ def check_plot(path: Path) -> None:
         )
 
 
-def write_plot(path: Path, pair: RunComparison) -> None:
-    """Draw ``gains_figure`` into a file, whole or not at all; the same figures give the same bytes.
+def write_plot(path: StrPath, comparison: RunComparison) -> None:
+    """Write the plot of `gains_figure` to a file, atomically; equal figures give equal bytes.
 
-    Raises what ``check_plot`` raises, and OutputError when the file cannot be written.
+    Raises what `check_plot` raises, and OutputError when the file cannot be written.
+
+    >>> write_plot("gains.pdf", RunComparison("a", "b", None, None))
+    Traceback (most recent call last):
+    qbe.errors.UsageError: expected a plot file that ends in .svg or .png, found gains.pdf; rename it
     """
     check_plot(path)
+    path = Path(path)
     import matplotlib
 
-    form = path.suffix[1:].lower()
+    file_format = path.suffix[1:].lower()
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # not what this machine's settings say
+        matplotlib.rcdefaults()  # independent of the user's settings
         matplotlib.rcParams.update(_STYLE)
-        figure = gains_figure(pair)
+        figure = gains_figure(comparison)
         with atomic_file(path) as stream:
-            figure.savefig(stream, format=form, dpi=150, metadata=_METADATA[form])
+            figure.savefig(stream, format=file_format, dpi=150, metadata=_METADATA[file_format])
 
 
-def gains_figure(pair: RunComparison) -> Figure:
-    """A panel a facet, a bar a query: NDCG%20 points gained or lost against the baseline, best at the top.
+def gains_figure(comparison: RunComparison) -> Figure:
+    """Draw the differences in NDCG%20 to the baseline: one panel for each facet, one bar for each query.
 
-    Points are hundredths. All panels share one scale. A panel's title gives the mean over its queries and
-    how many go up, go down and stay.
+    The largest gain is at the top. Differences are in points (hundredths), on one scale for all panels. A
+    panel's title gives the mean over its queries and the numbers of gains, losses and equal scores.
     """
     from matplotlib.figure import Figure
 
-    by_facet = pair.differences()
+    by_facet = comparison.differences()
     rows = max(map(len, by_facet.values()))
     figure = Figure(figsize=(3.7 * len(by_facet), 1.2 + 0.19 * rows), layout="constrained")
     panels = figure.subplots(1, len(by_facet), squeeze=False, sharex=True)[0]
     for panel, (facet, differences) in zip(panels, by_facet.items(), strict=True):
         _draw(panel, facet.value, differences)
-    figure.suptitle(f"{pair.system} against {pair.baseline}, query by query", fontsize=10)
+    figure.suptitle(f"{comparison.system} against {comparison.baseline}, query by query", fontsize=10)
     figure.supxlabel(f"difference in {MEASURE}, points", fontsize=8)
     return figure
 

@@ -1,8 +1,8 @@
-"""Collections of whole-abstract queries: judged pools, and means over a split's queries.
+"""Protocols of collections of whole-abstract queries: judged pools, and means over the queries of a split.
 
-No facets and no folds: a split's queries are those of its qrels. A query's pool is what was judged for it,
-without the query paper; documents outside are passed over, as the scorers of these collections see rankings
-of the pools alone.
+There are no facets and no folds: the queries of a split are those of its qrels. A query's pool consists of
+its judged papers without the query paper; papers outside are ignored, since the scorers of these collections
+take rankings of the pools.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
+from qbe.errors import UsageError
 from qbe.evaluate.csfcube import MEASURES, judged_ranking
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import aggregate, definition, parse_measures, per_query_values
@@ -21,9 +22,9 @@ PERCENT = "NDCG%20"
 
 
 class PoolProtocol(NamedTuple):
-    """How a collection is scored: its name, and what its papers call a measure -> its name in ir-measures.
+    """How a collection is scored: its name, and measures: name in publications -> name in ir-measures.
 
-    NDCG%20 is CSFCube's (`qbe.evaluate.csfcube.ndcg_percent`), which ASPIRE uses on all its collections.
+    NDCG%20 is CSFCube's (`qbe.evaluate.csfcube.ndcg_percent`), which ASPIRE uses on all collections.
     """
 
     title: str
@@ -41,19 +42,27 @@ POOL_PROTOCOLS: Mapping[str, PoolProtocol] = {
 
 
 def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str] = ()) -> Evaluation:
-    """Evaluate a run as the scorers of a collection do; more measures stand beside, on the same pools.
+    """Evaluate a run as the scorer of a collection does; further measures are computed on the same pools.
 
-    These scorers expect complete rankings of the pools. Here a pool document that the run lacks counts as not
-    retrieved, and a query that the run lacks scores as an empty ranking; both are told in the warnings.
+    These scorers expect complete rankings of the pools. Here a pool paper that is missing in the run counts
+    as not retrieved, and a query that is missing scores as an empty ranking; there are warnings of both.
 
     Args:
-        qrels: the judgements of one split.
+        qrels: the judgements of one split: grades by query id and paper id.
         run: the rankings, of pools or of a whole corpus.
         protocol: a key of POOL_PROTOCOLS.
-        measures: names of ir-measures to compute beside the protocol's own.
+        measures: names of ir-measures to compute in addition to the protocol's measures.
 
-    Raises FileFormatError when no query is in both qrels and run, UsageError for an unknown measure.
+    Raises FileFormatError when no query is in both qrels and run, UsageError for an unknown measure or
+    protocol.
+
+    >>> from qbe.types import Hit
+    >>> run = Run("dense", {"7": (Hit("a", 0.9), Hit("b", 0.8), Hit("c", 0.7))})
+    >>> pool_protocol({"7": {"a": 0, "b": 1, "c": 1}}, run, "treccovid").figures["MAP"]["all"]
+    0.5833333333333333
     """
+    if protocol not in POOL_PROTOCOLS:
+        raise UsageError(f"expected a `protocol` of {', '.join(POOL_PROTOCOLS)}, found {protocol!r}")
     pools = {
         q: {paper_id: grade for paper_id, grade in grades.items() if paper_id != q}
         for q, grades in qrels.items()
@@ -61,11 +70,12 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
     scopes = {ALL: tuple(pools)}
     _, warnings = coverage(scopes, pools, run)
     scores = pool_scores(pools, run)
-    own = POOL_PROTOCOLS[protocol].measures
-    parsed = parse_measures([*(name for label, name in own.items() if label != PERCENT), *measures])
+    names = POOL_PROTOCOLS[protocol].measures
+    parsed = parse_measures([*(name for label, name in names.items() if label != PERCENT), *measures])
     computed = per_query_values(parsed, pools, scores)
     values: dict[str, Mapping[str, float]] = {
-        label: _percent(pools, scores) if label == PERCENT else computed[name] for label, name in own.items()
+        label: _percent(pools, scores) if label == PERCENT else computed[name]
+        for label, name in names.items()
     }
     figures = {label: fmean(by_query.values()) for label, by_query in values.items()}
     for name in parse_measures(measures):
@@ -80,11 +90,11 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
 
 
 def _percent(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """NDCG%20 by query; not through ir-measures, whose table of TRECCOVID-RF would have 12 million rows."""
+    """NDCG%20 by query; not by ir-measures, which would make a table of 12 million rows for TRECCOVID-RF."""
     function = MEASURES[PERCENT].function
     return {q: function(*judged_ranking(q, pool, scores.get(q, {}))) for q, pool in pools.items()}
 
 
 def pool_definition(protocol: str, label: str) -> str:
-    """One line on what a protocol's measure is."""
+    """Return a one-line definition of a protocol's measure."""
     return definition(POOL_PROTOCOLS[protocol].measures[label])

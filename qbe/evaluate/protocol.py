@@ -1,8 +1,8 @@
-"""The CSFCube protocol: judged pools, two folds, per facet and aggregated.
+"""The CSFCube protocol: judged pools, two folds, figures by facet and aggregated.
 
-As in the scorer of the release (Mysore et al., 2021; ``eval_scripts`` and ``datasheet.md``): a query's
-value is computed on its ranked pool, a fold's is the mean over its queries, a facet's the mean of both
-folds; aggregated treats all facets' queries of a fold as one.
+It is that of the release's scorer (Mysore et al., 2021; ``eval_scripts`` and ``datasheet.md``): the value of
+a query is computed on its ranked pool, that of a fold is the mean over its queries, and that of a facet the
+mean of both folds. ``aggregated`` joins the queries of all facets in each fold.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ from qbe.types import Run
 
 
 def csfcube_protocol(qrels: Qrels, run: Run, folds: Folds, measures: Iterable[str] = ()) -> ProtocolResult:
-    """Evaluate a run as CSFCube's scorer does; more measures stand beside, on the same pools and folds.
+    """Evaluate a run as CSFCube's scorer does; further measures are computed on the same pools and folds.
 
-    The scorer expects complete rankings of the pools. Here a pool document that the run lacks counts
-    as not retrieved, as in trec_eval, and a query that the run lacks scores 0; both are told in the
-    warnings, and neither leaves a mean. Documents outside the pool are removed, the query paper too.
-    A facet none of whose queries the run answers was not run: it gets no figure, nor does aggregated.
+    The scorer expects complete rankings of the pools. Here a pool paper that is missing in the run counts
+    as not retrieved, as in trec_eval, and a query that is missing scores 0; there are warnings of both, and
+    both are counted in the means. Papers outside the pool are ignored, and so is the query paper. Where the
+    run has no query of a facet, this facet and ``aggregated`` have no figure.
 
     Args:
-        qrels: the judgements; query ids end in ``_{facet}``; a facet without any is left out, and
-            aggregated with it.
+        qrels: grades by query id and paper id; query ids end in ``_{facet}``. A facet without judgements
+            is left out, and ``aggregated`` with it.
         run: the rankings, of pools or of a whole corpus.
-        folds: as ``load_folds`` reads them.
-        measures: names of ir-measures to compute beside the protocol's own.
+        folds: as `load_folds` reads them.
+        measures: names of ir-measures to compute in addition to the protocol's measures.
 
     Raises FileFormatError when folds and qrels do not match or no query is in both qrels and run,
     UsageError for an unknown measure.
+
+    >>> from qbe.types import Hit
+    >>> ids = ("1_method", "2_method")
+    >>> folds = Folds({"method": (ids[:1], ids[1:])}, frozenset(ids))
+    >>> run = Run("bm25", {query_id: (Hit("a", 9.5), Hit("b", 7.5)) for query_id in ids})
+    >>> csfcube_protocol({ids[0]: {"a": 3, "b": 0}, ids[1]: {"a": 0, "b": 2}}, run, folds).figures["MAP"]
+    {'method': 0.75}
     """
     scopes = judged_scopes(folds, qrels)
     queries = {scope: tuple(q for fold in scopes[scope] for q in fold) for scope in scopes}
@@ -53,8 +60,8 @@ def csfcube_protocol(qrels: Qrels, run: Run, folds: Folds, measures: Iterable[st
     fold_figures = {
         name: {
             scope: tuple(
-                aggregate(parsed[name], picked) if name in parsed else fmean(picked)
-                for picked in ([by_query[q] for q in fold] for fold in scope_folds)
+                aggregate(parsed[name], fold_values) if name in parsed else fmean(fold_values)
+                for fold_values in ([by_query[q] for q in fold] for fold in scope_folds)
             )
             for scope, scope_folds in scopes.items()
             if scope not in left_out
@@ -62,8 +69,8 @@ def csfcube_protocol(qrels: Qrels, run: Run, folds: Folds, measures: Iterable[st
         for name, by_query in values.items()
     }
     figures = {
-        name: {scope: fmean(of_scope[scope]) if scope in of_scope else None for scope in scopes}
-        for name, of_scope in fold_figures.items()
+        name: {scope: fmean(by_scope[scope]) if scope in by_scope else None for scope in scopes}
+        for name, by_scope in fold_figures.items()
     }
     return ProtocolResult(
         queries, values, figures, (*warnings, *incomplete(pools, scores)), fold_figures=fold_figures
@@ -81,9 +88,9 @@ def _protocol_values(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) ->
 
 
 def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str]]]:
-    """The folds of the scopes that the qrels cover: a facet, and aggregated when all facets are there.
+    """Return the folds of the scopes that the qrels cover: facets, and aggregated when all are covered.
 
-    Raises FileFormatError when a facet is covered in part, or a judged query is in no fold.
+    Raises FileFormatError when only a part of a facet's queries is judged, or a judged query is in no fold.
     """
     for query_id in qrels:
         if query_id not in folds.known:
@@ -92,11 +99,11 @@ def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str
                 "give qrels and folds of one release"
             )
     scopes: dict[str, Sequence[Sequence[str]]] = {}
-    for scope, of_scope in folds.scopes.items():
-        ids = [query_id for fold in of_scope for query_id in fold]
+    for scope, scope_folds in folds.scopes.items():
+        ids = [query_id for fold in scope_folds for query_id in fold]
         missing = [query_id for query_id in ids if query_id not in qrels]
         if not missing:
-            scopes[scope] = of_scope
+            scopes[scope] = scope_folds
         elif len(missing) < len(ids) and scope != AGGREGATED:
             raise FileFormatError(
                 f"expected judgements for all {len(ids)} {scope} queries of the folds, found none for "

@@ -1,4 +1,4 @@
-"""Published figures on CSFCube, each with its source, to stand beside one's own."""
+"""Published figures on CSFCube, each with its source, for comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from qbe.types import Facet
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper: how to cite it, in full and in short, where it is, and why it has no rows if it has none."""
+    """A publication.
+
+    Attributes:
+        citation: how to cite it.
+        short: a short form of the citation.
+        url: where it is published.
+        no_rows: the reason why no figures of it are given, if none are.
+    """
 
     citation: str
     short: str
@@ -26,14 +33,14 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """One system's published figures.
+    """The published figures of one system.
 
     Attributes:
-        system: its name in the paper.
-        paper: key of ``papers()``.
-        source: where the figures stand.
-        figures: measure of the CSFCube protocol -> facet or ``aggregated`` -> figure in [0, 1], to four
-            digits; None where it is not known to us.
+        system: its name in the publication.
+        paper: key of `papers`.
+        source: the table or page of the figures.
+        figures: measure of the CSFCube protocol -> facet or ``aggregated`` -> figure in [0, 1], with four
+            digits; None where no figure is published.
     """
 
     system: str
@@ -43,7 +50,12 @@ class PublishedRow:
 
 
 def published_rows() -> tuple[PublishedRow, ...]:
-    """The published rows, in the order of their papers."""
+    """Return the published figures, in the order of their publications.
+
+    >>> rows = {row.system: row.figures for row in published_rows()}
+    >>> rows["SPECTER"]["NDCG%20"]
+    {'background': 0.667, 'method': 0.3741, 'result': 0.5667, 'aggregated': 0.5328}
+    """
     return tuple(
         PublishedRow(row["system"], row["paper"], row["source"], _complete(row["figures"]))
         for row in _content()["rows"]
@@ -51,12 +63,12 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 def papers() -> dict[str, Paper]:
-    """The papers whose figures are given, or left out with the reason, by key."""
+    """Return the publications by key, those without figures too, with the reason."""
     return {key: Paper(**paper) for key, paper in _content()["papers"].items()}
 
 
 def _complete(per_cent: Mapping[str, Mapping[str, float | None]]) -> dict[str, dict[str, float | None]]:
-    """Fractions out of the printed figures, None for every measure and scope that has none."""
+    """Convert per cent to fractions, with None for every measure and scope without a figure."""
     scopes = (*(facet.value for facet in Facet), AGGREGATED)
     return {
         measure: {

@@ -1,13 +1,12 @@
-"""Query by query: where one run gains and loses against another, and which papers it places badly.
+"""Comparison of two runs query by query: gains, losses, and papers at wrong ranks.
 
-All values are NDCG%20 under the CSFCube protocol, since only there each query has a judged pool.
+All values are NDCG%20 under the CSFCube protocol, where every query has a judged pool.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import UsageError
@@ -15,40 +14,51 @@ from qbe.evaluate.csfcube import discount, ndcg_cutoff, pool_of, trec_order
 from qbe.evaluate.inputs import read_qrels, read_runs
 from qbe.evaluate.report import Report
 from qbe.evaluate.results import Evaluation
+from qbe.files import StrPath
 from qbe.types import Facet
 
 MEASURE = "NDCG%20"
 
-WRONGLY_HIGH = 3
-"""Papers shown of those that took a better one's place."""
+OVERRANKED = 3
+"""The number of overranked papers of a query that are listed."""
 
 
 class RunComparison(NamedTuple):
-    """Two systems of a report, by name and with their evaluations: the one looked at, and its baseline."""
+    """A system of a report and its baseline: their names and evaluations.
+
+    Attributes:
+        system: name of the system.
+        baseline: name of the baseline.
+        evaluation: of the system.
+        baseline_evaluation: of the baseline.
+    """
 
     system: str
     baseline: str
-    ours: Evaluation
-    theirs: Evaluation
+    evaluation: Evaluation
+    baseline_evaluation: Evaluation
 
     def differences(self) -> dict[Facet, list[tuple[str, float]]]:
-        """Query ids and differences in NDCG%20 (ours minus theirs, in [-1, 1]) by facet, best first.
+        """Return query ids and differences in NDCG%20 (system minus baseline, in [-1, 1]) by facet.
 
-        Equal differences stand in the order of their query ids. A facet that either system did not run
-        is left out.
+        They are in descending order, equal differences in the order of their query ids. A facet without a
+        figure of one of the two is left out.
         """
-        ours, theirs = self.ours.per_query[MEASURE], self.theirs.per_query[MEASURE]
-        found: dict[Facet, list[tuple[str, float]]] = {}
+        values = self.evaluation.per_query[MEASURE]
+        baseline_values = self.baseline_evaluation.per_query[MEASURE]
+        by_facet: dict[Facet, list[tuple[str, float]]] = {}
         for facet in Facet:
-            ids = [q for q in self.ours.queries.get(facet.value, ()) if q in ours and q in theirs]
-            if ids:
-                pairs = [(query_id, ours[query_id] - theirs[query_id]) for query_id in ids]
-                found[facet] = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
-        return found
+            query_ids = self.evaluation.queries.get(facet.value, ())
+            differences = [
+                (q, values[q] - baseline_values[q]) for q in query_ids if q in values and q in baseline_values
+            ]
+            if differences:
+                by_facet[facet] = sorted(differences, key=lambda item: (-item[1], item[0]))
+        return by_facet
 
 
-class Placed(NamedTuple):
-    """A judged paper in a ranked pool. ``rank`` counts from 1; None when the run did not retrieve it."""
+class RankedPaper(NamedTuple):
+    """A judged paper and its rank in the pool, from 1; None when the run did not retrieve it."""
 
     paper_id: str
     grade: int
@@ -56,104 +66,128 @@ class Placed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one query.
+    """The result of one query in a run and its baseline.
 
     Attributes:
         query_id: the query.
         score: NDCG%20 of the run, in [0, 1].
         baseline: NDCG%20 of the baseline, in [0, 1].
         pool: number of judged papers, without the query paper.
-        wrongly_high: see ``wrongly_high``.
-        missed: see ``best_missed``.
+        overranked: see `overranked`.
+        missed: see `best_missed`.
     """
 
     query_id: str
     score: float
     baseline: float
     pool: int
-    wrongly_high: tuple[Placed, ...]
-    missed: Placed | None
+    overranked: tuple[RankedPaper, ...]
+    missed: RankedPaper | None
 
     @property
     def difference(self) -> float:
-        """Run minus baseline, in [-1, 1]."""
+        """The score of the run minus that of the baseline, in [-1, 1]."""
         return self.score - self.baseline
 
 
-def facing(report: Report) -> RunComparison:
-    """The first run of a report and its baseline.
+def compare_runs(report: Report) -> RunComparison:
+    """Return the first run of a report and its baseline.
 
-    Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or no
-    facet was run by both.
+    Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or there
+    is no facet for which both have a figure.
+
+    >>> from qbe.evaluate import Evaluation, Report, Scoring
+    >>> def of(value):
+    ...     return Evaluation({"method": ("1_method",)}, {MEASURE: {"1_method": value}}, {})
+    >>> report = Report(Scoring("csfcube"), {"fused": of(0.75), "bm25": of(0.5)}, {}, ("bm25",))
+    >>> compare_runs(report).differences()
+    {<Facet.METHOD: 'method'>: [('1_method', 0.25)]}
     """
-    system = next(iter(report.rows))
+    system = next(iter(report.evaluations))
     if len(report.baselines) != 1:
-        found = ", ".join(report.baselines) or "none"
-        raise UsageError(f"expected one baseline to look at queries, found {found}; give one --baseline run")
+        names = ", ".join(report.baselines) or "none"
+        raise UsageError(
+            f"expected one baseline for a comparison by query, found {names}; give one with `baseline_files`"
+        )
     (baseline,) = report.baselines
     if system == baseline:
         raise UsageError(
-            f"expected a run to look at before the baseline, found {system} as both; give another --run first"
+            f"expected a first run other than the baseline, found {system} as both; give another run first "
+            "with `run_files`"
         )
-    pair = RunComparison(system, baseline, report.rows[system], report.rows[baseline])
-    if not pair.differences():
+    comparison = RunComparison(system, baseline, report.evaluations[system], report.evaluations[baseline])
+    if not comparison.differences():
         raise UsageError(
-            f"expected a facet that {system} and {baseline} both ran, found none; give both for one facet"
+            f"expected a facet with figures of both {system} and {baseline}, found none; give runs of the "
+            "same facet"
         )
-    return pair
+    return comparison
 
 
-def outcomes(report: Report, pair: RunComparison, qrels_files: Sequence[Path]) -> list[Outcome]:
-    """Every query of the facets that both systems ran, facet by facet, from the files of the report.
+def outcomes(report: Report, comparison: RunComparison, qrels_files: Sequence[StrPath]) -> list[Outcome]:
+    """Return the result of every query of the facets of a comparison, facet by facet.
 
-    Raises FileFormatError when a file cannot be read any more.
+    Args:
+        report: the report, whose run files are read again for the rankings.
+        comparison: as `compare_runs` returns it.
+        qrels_files: the qrels files of the report.
+
+    Raises FileFormatError when a file cannot be read.
     """
-    qrels, rankings = read_qrels(qrels_files), read_runs(report.files[pair.system]).rankings
-    ours, theirs = pair.ours.per_query[MEASURE], pair.theirs.per_query[MEASURE]
-    found = []
-    for of_facet in pair.differences().values():
-        for query_id, _ in of_facet:
+    qrels = read_qrels(qrels_files)
+    rankings = read_runs(report.files[comparison.system]).rankings
+    scores = comparison.evaluation.per_query[MEASURE]
+    baseline_scores = comparison.baseline_evaluation.per_query[MEASURE]
+    results = []
+    for differences in comparison.differences().values():
+        for query_id, _ in differences:
             pool = pool_of(query_id, qrels[query_id])
             order = trec_order({hit.paper_id: hit.score for hit in rankings.get(query_id, ())})
             ranked = [paper_id for paper_id in order if paper_id in pool]
-            found.append(
+            results.append(
                 Outcome(
                     query_id,
-                    ours[query_id],
-                    theirs[query_id],
+                    scores[query_id],
+                    baseline_scores[query_id],
                     len(pool),
-                    wrongly_high(ranked, pool),
+                    overranked(ranked, pool),
                     best_missed(ranked, pool),
                 )
             )
-    return found
+    return results
 
 
-def wrongly_high(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[Placed, ...]:
-    """The papers whose ranks cost most of NDCG%20, at most three, in rank order.
+def overranked(ranked: Sequence[str], pool: Mapping[str, int]) -> tuple[RankedPaper, ...]:
+    """Return the papers at the ranks where most of NDCG%20 is lost, at most three, in rank order.
 
-    A rank costs what the ideal ranking has there less what the run has, both discounted; summed over
-    the ranks that NDCG%20 looks at this is all that the run lacks.
+    The loss at a rank is the discounted gain of the ideal ranking there minus that of the run. Summed over
+    the ranks up to NDCG%20's cutoff, it is the difference of the run to the ideal ranking.
 
     Args:
-        ranked: the retrieved papers of the pool, best first.
-        pool: grades of all judged papers.
+        ranked: ids of the retrieved papers of the pool, best first.
+        pool: grades of all judged papers by id.
+
+    >>> overranked("ab", {"a": 0, "b": 3, "c": 0, "d": 0, "e": 0})
+    (RankedPaper(paper_id='a', grade=0, rank=1),)
     """
     ideal = sorted(pool.values(), reverse=True)
-    costs = []
+    losses = []
     for rank, paper_id in enumerate(ranked[: ndcg_cutoff(len(pool))], start=1):
-        cost = (max(ideal[rank - 1], 0) - max(pool[paper_id], 0)) / discount(rank)
-        if cost > 0:
-            costs.append((-cost, rank, paper_id))
-    dearest = sorted((rank, paper_id) for _, rank, paper_id in sorted(costs)[:WRONGLY_HIGH])
-    return tuple(Placed(paper_id, pool[paper_id], rank) for rank, paper_id in dearest)
+        loss = (max(ideal[rank - 1], 0) - max(pool[paper_id], 0)) / discount(rank)
+        if loss > 0:
+            losses.append((-loss, rank, paper_id))
+    largest = sorted((rank, paper_id) for _, rank, paper_id in sorted(losses)[:OVERRANKED])
+    return tuple(RankedPaper(paper_id, pool[paper_id], rank) for rank, paper_id in largest)
 
 
-def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> Placed | None:
-    """The paper of the highest grade that stands below its place, the one furthest down; None if none does.
+def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper | None:
+    """Return the paper of the highest grade that is ranked too low, the lowest of these; None without one.
 
-    A paper is below its place when its rank exceeds the number of papers of its grade or a higher one:
-    no ideal ranking has it there. Papers graded 0 cannot be missed. Arguments as in ``wrongly_high``.
+    A paper is ranked too low when its rank exceeds the number of papers of its grade or a higher one: no
+    ideal ranking has it there. Papers of grade 0 are not considered. Arguments as in `overranked`.
+
+    >>> best_missed("ab", {"a": 0, "b": 3, "c": 0, "d": 0, "e": 0})
+    RankedPaper(paper_id='b', grade=3, rank=2)
     """
     ranks = {paper_id: rank for rank, paper_id in enumerate(ranked, start=1)}
     missed = [
@@ -164,15 +198,15 @@ def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> Placed | None
     if not missed:
         return None
     _, _, paper_id = min(missed)
-    return Placed(paper_id, pool[paper_id], ranks.get(paper_id))
+    return RankedPaper(paper_id, pool[paper_id], ranks.get(paper_id))
 
 
-def largest_losses(found: Collection[Outcome], count: int) -> list[Outcome]:
-    """At most ``count`` queries that lose against the baseline, the largest loss first."""
-    losses = (outcome for outcome in found if outcome.difference < 0)
+def largest_losses(results: Collection[Outcome], count: int) -> list[Outcome]:
+    """Return at most ``count`` queries with a lower score than the baseline's, the largest loss first."""
+    losses = (outcome for outcome in results if outcome.difference < 0)
     return sorted(losses, key=lambda outcome: (outcome.difference, outcome.query_id))[:count]
 
 
-def lowest_scores(found: Collection[Outcome], count: int) -> list[Outcome]:
-    """At most ``count`` queries of the lowest score, the lowest first."""
-    return sorted(found, key=lambda outcome: (outcome.score, outcome.query_id))[:count]
+def lowest_scores(results: Collection[Outcome], count: int) -> list[Outcome]:
+    """Return at most ``count`` queries with the lowest scores, the lowest first."""
+    return sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))[:count]

@@ -1,4 +1,4 @@
-"""A report as tables for people and as JSON for programs."""
+"""A report as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from qbe.evaluate.csfcube import MEASURES
 from qbe.evaluate.measures import definition
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_definition
 from qbe.evaluate.published import papers
-from qbe.evaluate.report import Report
+from qbe.evaluate.report import Report, Scoring
 from qbe.evaluate.results import ALL, Evaluation, ProtocolResult
 
 _UNKNOWN = "-"
 _IN_PER_CENT = {*MEASURES, *(label for protocol in POOL_PROTOCOLS.values() for label in protocol.measures)}
-"""Measures by the names of the papers, which print them in per cent."""
+"""Measures under their names in publications, where they are given in per cent."""
 
 _WRAP = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
 
 
 def to_text(report: Report) -> str:
-    """Tables, one a measure: a row a system, its figure for each facet and for the whole.
+    """Format a report as tables, one for each measure, with a row for each system, a column for each scope.
 
-    Where there are no facets it is one table: a row a system, its figure under each measure. A protocol's
-    measures are given in per cent, as the papers print them, others as ir-measures has them. Then come the
-    comparisons, and the sources of the published rows.
+    Without facets it is one table, with a column for each measure. Measures of a protocol are given in per
+    cent, as in publications, others as ir-measures computes them. The comparisons and the sources of
+    published figures follow.
     """
-    first = next(iter(report.rows.values()))
+    first = next(iter(report.evaluations.values()))
     counts = ", ".join(f"{scope} {len(ids)}" for scope, ids in first.queries.items())
-    parts = [f"{_how(report)}; queries: {counts}\n"]
+    parts = [f"{_title(report.scoring)}; queries: {counts}\n"]
     if set(first.queries) == {ALL}:
         parts.append(_one_table(report))
     else:
@@ -42,16 +42,16 @@ def to_text(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _how(report: Report) -> str:
-    if report.protocol is not None and report.protocol in POOL_PROTOCOLS:
-        return f"{POOL_PROTOCOLS[report.protocol].title}, means over judged pools"
-    return f"CSFCube protocol, {report.split} folds" if report.protocol else "means over queries"
+def _title(scoring: Scoring) -> str:
+    if scoring.protocol is not None and scoring.protocol in POOL_PROTOCOLS:
+        return f"{POOL_PROTOCOLS[scoring.protocol].title}, means over judged pools"
+    return f"CSFCube protocol, {scoring.split} folds" if scoring.protocol else "means over queries"
 
 
 def _one_table(report: Report) -> str:
-    measures = list(next(iter(report.rows.values())).figures)
+    measures = list(next(iter(report.evaluations.values())).figures)
     rows = [["run", *map(_heading, measures)]]
-    for name, evaluation in report.rows.items():
+    for name, evaluation in report.evaluations.items():
         figures = ((evaluation.figures[measure][ALL], measure in _IN_PER_CENT) for measure in measures)
         rows.append([name, *(_figure(figure, in_per_cent) for figure, in_per_cent in figures)])
     return _align(rows, left=1)
@@ -63,17 +63,17 @@ def _heading(measure: str) -> str:
 
 def _measure_table(report: Report, measure: str) -> str:
     in_per_cent = measure in _IN_PER_CENT
-    scopes = list(next(iter(report.rows.values())).queries)
+    scopes = list(next(iter(report.evaluations.values())).queries)
     rows: list[list[str]] = [[_heading(measure), *scopes]]
-    for name, evaluation in report.rows.items():
+    for name, evaluation in report.evaluations.items():
         figures = evaluation.figures[measure]
         rows.append([name, *(_figure(figures[scope], in_per_cent) for scope in scopes)])
-    known = papers()
+    publications = papers()
     for published in report.published:
-        given = [published.figures.get(measure, {}).get(scope) for scope in scopes]
-        if any(figure is not None for figure in given):
-            label = f"{published.system} [{known[published.paper].short}]"
-            rows.append([label, *(_figure(figure, in_per_cent) for figure in given)])
+        published_figures = [published.figures.get(measure, {}).get(scope) for scope in scopes]
+        if any(figure is not None for figure in published_figures):
+            label = f"{published.system} [{publications[published.paper].short}]"
+            rows.append([label, *(_figure(figure, in_per_cent) for figure in published_figures)])
     return _align(rows, left=1)
 
 
@@ -96,10 +96,10 @@ def _comparison_table(report: Report) -> str:
 
 
 def _sources(report: Report) -> str:
-    known = papers()
+    publications = papers()
     lines = ["Published figures:"]
-    lines += [f"{row.system} [{known[row.paper].short}]: {row.source}" for row in report.published]
-    for paper in known.values():
+    lines += [f"{row.system} [{publications[row.paper].short}]: {row.source}" for row in report.published]
+    for paper in publications.values():
         reason = f" (no rows: {paper.no_rows})" if paper.no_rows else ""
         lines.append(f"[{paper.short}] {paper.citation} {paper.url}{reason}")
     return "\n".join(_WRAP.fill(line) for line in lines) + "\n"
@@ -112,7 +112,7 @@ def _figure(value: float | None, in_per_cent: bool) -> str:
 
 
 def _align(rows: Sequence[Sequence[str]], left: int) -> str:
-    """Rows as lines with aligned columns: the first ``left`` to the left, the others to the right."""
+    """Format rows with aligned columns: the first ``left`` columns to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = (
         "  ".join(
@@ -125,21 +125,21 @@ def _align(rows: Sequence[Sequence[str]], left: int) -> str:
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The report as plain values for ``json.dump``; all figures are fractions, None where unknown.
+    """Convert a report to plain values for ``json.dump``; figures are fractions, None where there is none.
 
     Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
     (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, per_query,
     warnings), ``comparisons``, ``published`` (papers, rows).
     """
-    first = next(iter(report.rows.values()))
+    first = next(iter(report.evaluations.values()))
     return {
-        "protocol": report.protocol,
-        "split": report.split if report.protocol == "csfcube" else None,
+        "protocol": report.scoring.protocol,
+        "split": report.scoring.split if report.scoring.protocol == "csfcube" else None,
         "queries": first.queries,
-        "measures": {measure: _definition(report.protocol, measure) for measure in first.figures},
+        "measures": {measure: _definition(report.scoring.protocol, measure) for measure in first.figures},
         "rows": [
             {"run": name, "files": [str(path) for path in report.files[name]], **_row(evaluation)}
-            for name, evaluation in report.rows.items()
+            for name, evaluation in report.evaluations.items()
         ],
         "comparisons": _plain(report.comparisons),
         "published": {

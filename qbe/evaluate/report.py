@@ -1,4 +1,4 @@
-"""From files to a report: every system's evaluation, comparisons, published rows."""
+"""Evaluation from files to a report: each system's evaluation, comparisons, published figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbe.errors import FileFormatError
+from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
@@ -14,8 +14,10 @@ from qbe.evaluate.measures import DEFAULT_MEASURES, parse_measures
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
 from qbe.evaluate.protocol import csfcube_protocol, judged_scopes
 from qbe.evaluate.published import PublishedRow, published_rows
-from qbe.evaluate.results import Evaluation
+from qbe.evaluate.results import Evaluation, Qrels
 from qbe.evaluate.significance import Comparison, compare
+from qbe.files import StrPath
+from qbe.types import Run
 
 FOLDS_NAME = "folds.json"
 
@@ -23,22 +25,38 @@ PROTOCOLS = ("csfcube", *POOL_PROTOCOLS)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All that one call of the command line found out.
+class Scoring:
+    """How runs are scored.
 
     Attributes:
         protocol: one of PROTOCOLS, or None for plain means over the queries.
-        split: the folds that the protocol ``csfcube`` averaged: ``test`` or ``dev``.
-        rows: evaluations by system, in the order given; baselines after the others.
-        files: run files by system.
-        baselines: the systems that the others are compared with.
-        comparisons: of the systems with the baselines.
-        published: published rows to stand beside.
+        measures: names for `parse_measures`. With a protocol they are computed in addition to its own
+            measures; without one, instead of the default ones.
+        split: the folds that the protocol ``csfcube`` averages: ``test`` or ``dev``.
+        folds_file: the folds of ``csfcube``; None for ``folds.json`` beside the first qrels file.
     """
 
-    protocol: str | None
-    split: str
-    rows: Mapping[str, Evaluation]
+    protocol: str | None = None
+    measures: Sequence[str] = ()
+    split: str = "test"
+    folds_file: StrPath | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of `build_report`.
+
+    Attributes:
+        scoring: how the runs were scored.
+        evaluations: evaluations by system, in the order in which the runs were given; baselines last.
+        files: run files by system.
+        baselines: names of the systems that the others are compared with.
+        comparisons: of the systems with the baselines.
+        published: published figures.
+    """
+
+    scoring: Scoring
+    evaluations: Mapping[str, Evaluation]
     files: Mapping[str, tuple[Path, ...]]
     baselines: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
@@ -46,61 +64,64 @@ class Report:
 
 
 def build_report(
-    qrels_files: Sequence[Path],
-    run_files: Sequence[Path],
+    qrels_files: Sequence[StrPath],
+    run_files: Sequence[StrPath],
+    scoring: Scoring | None = None,
     *,
-    measures: Sequence[str] = (),
-    protocol: str | None = None,
-    folds_file: Path | None = None,
-    split: str = "test",
-    baseline_files: Sequence[Path] = (),
+    baseline_files: Sequence[StrPath] = (),
     published: bool = False,
 ) -> Report:
-    """Evaluate run files against qrels files.
+    r"""Evaluate run files against qrels files.
 
     Args:
-        qrels_files: TREC qrels, joined.
-        run_files: TREC runs; the files of one system are joined as ``group_runs`` says.
-        measures: names for ``parse_measures``; beside the protocol's own, or instead of the default ones.
-        protocol: one of PROTOCOLS, or None.
-        folds_file: the folds of ``csfcube``; ``folds.json`` beside the first qrels file when None.
-        split: ``test`` or ``dev`` folds of ``csfcube``.
-        baseline_files: runs that every system is compared with; they get rows as well.
-        published: whether published rows belong in the report.
+        qrels_files: TREC qrels, which are joined.
+        run_files: TREC runs; the files of one system are joined as `group_runs` says.
+        scoring: protocol, measures and folds; by default plain means of the default measures.
+        baseline_files: runs that every system is compared with; they are evaluated as well.
+        published: whether the report contains published figures.
 
-    Raises UsageError and FileFormatError as the functions that it calls.
+    Raises UsageError for an unknown measure or a run file given twice, FileFormatError for a file that
+    cannot be read, that does not follow its format, or that does not match the others.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     qrels, run = Path(folder, "a.qrels"), Path(folder, "bm25.trec")
+    ...     _ = qrels.write_text("1 0 a 0\n1 0 b 1\n")
+    ...     _ = run.write_text("1 Q0 a 1 9.5 bm25\n1 Q0 b 2 7.5 bm25\n")
+    ...     report = build_report([qrels], [run], Scoring(measures=["RR"]))
+    >>> report.evaluations["bm25"].figures
+    {'RR': {'all': 0.5}}
     """
-    if not protocol:
-        measures = measures or DEFAULT_MEASURES
+    scoring = scoring or Scoring()
+    if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
+        raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
+    run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
+    measures = scoring.measures or (() if scoring.protocol else DEFAULT_MEASURES)
     if measures:
-        parse_measures(measures)  # a misspelt name should not wait for the files
+        parse_measures(measures)  # a misspelt name is reported before any file is read
     qrels = read_qrels(qrels_files)
-    folds = _folds(qrels_files, folds_file, split) if protocol == "csfcube" else None
+    folds = _folds(Path(qrels_files[0]), scoring) if scoring.protocol == "csfcube" else None
     if folds:
-        judged_scopes(folds, qrels)  # so that a mismatch of these two is not laid on a run
-    groups = group_runs([*run_files, *(path for path in baseline_files if path not in run_files)])
-    rows = {name: _evaluate(name, files, qrels, protocol, folds, measures) for name, files in groups.items()}
-    baselines = {name: rows[name] for name, files in groups.items() if set(files) & set(baseline_files)}
+        judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
+    files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
+    evaluations = {
+        name: _evaluate(name, read_runs(paths), qrels, scoring.protocol, folds, measures)
+        for name, paths in files.items()
+    }
+    baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
     return Report(
-        protocol,
-        split,
-        rows,
-        groups,
+        scoring,
+        evaluations,
+        files,
         tuple(baselines),
-        compare(rows, baselines) if baselines else (),
+        compare(evaluations, baselines) if baselines else (),
         published_rows() if published else (),
     )
 
 
 def _evaluate(
-    name: str,
-    files: Sequence[Path],
-    qrels: Mapping[str, Mapping[str, int]],
-    protocol: str | None,
-    folds: Folds | None,
-    measures: Sequence[str],
+    name: str, run: Run, qrels: Qrels, protocol: str | None, folds: Folds | None, measures: Sequence[str]
 ) -> Evaluation:
-    run = read_runs(files)
     try:
         if folds:
             return csfcube_protocol(qrels, run, folds, measures)
@@ -109,11 +130,12 @@ def _evaluate(
         raise FileFormatError(f"{name}: {error}") from error
 
 
-def _folds(qrels_files: Sequence[Path], folds_file: Path | None, split: str) -> Folds:
+def _folds(qrels_file: Path, scoring: Scoring) -> Folds:
+    folds_file = scoring.folds_file
     if folds_file is None:
-        folds_file = qrels_files[0].parent / FOLDS_NAME
+        folds_file = qrels_file.parent / FOLDS_NAME
         if not folds_file.is_file():
             raise FileFormatError(
-                f"expected the protocol's folds in {folds_file}, found no such file; give it with --folds"
+                f"expected the protocol's folds in {folds_file}, found no such file; give it as `folds_file`"
             )
-    return load_folds(folds_file, split)
+    return load_folds(folds_file, scoring.split)

@@ -1,4 +1,4 @@
-"""What an evaluation yields: per-query values, and their figures by facet and over all."""
+"""The results of an evaluation: values by query, and figures by facet and over all queries."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ ALL = "all"
 AGGREGATED = "aggregated"
 
 Qrels = Mapping[str, Mapping[str, int]]
-"""Grades by query id and document id: the mapping form that ir-measures takes."""
+"""Grades by query id and paper id: the mapping that ir-measures takes as qrels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One system's values, all in the unit of the measure (most lie in [0, 1]).
+    """The evaluation of one system; values have the unit of their measure (most lie in [0, 1]).
 
-    A scope is a facet's value, or the whole (``all``; ``aggregated`` under a protocol).
+    A scope is a facet (``background``, ``method``, ``result``) or all queries (``all``; ``aggregated``
+    under the CSFCube protocol).
 
     Attributes:
         queries: the query ids of each scope.
-        per_query: measure name -> query id -> value, for every query of the scopes with figures.
-        figures: measure name -> scope -> figure; None where the run does not cover the scope.
-        warnings: what a reader should know, one line each.
+        per_query: measure name -> query id -> value, for every query of a scope that has a figure.
+        figures: measure name -> scope -> figure; None where the run has no ranking for the scope.
+        warnings: one line each, on queries and papers that are missing in the run or the qrels.
     """
 
     queries: Mapping[str, tuple[str, ...]]
@@ -38,14 +39,18 @@ class ProtocolResult(Evaluation):
     """An evaluation under the CSFCube protocol.
 
     Attributes:
-        fold_figures: measure name -> scope -> one mean a fold; the figure is the mean of these.
+        fold_figures: measure name -> scope -> the mean of each fold; the figure is the mean of these.
     """
 
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
 
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:
-    """The paper id and facet of a query id ``{paper_id}_{facet}``; the id itself and None without a facet."""
+    """Split a query id ``{paper_id}_{facet}``; an id without a facet is returned with None.
+
+    >>> split_query_id("8781666_method"), split_query_id("8781666")
+    (('8781666', <Facet.METHOD: 'method'>), ('8781666', None))
+    """
     paper_id, _, suffix = query_id.rpartition("_")
     try:
         return paper_id, Facet(suffix)

@@ -1,4 +1,4 @@
-"""Is a difference between two systems more than chance? Paired tests over queries, corrected for number."""
+"""Paired significance tests of the difference between two systems, corrected for multiple comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qbe.errors import UsageError
 from qbe.evaluate.results import Evaluation
 
 EXACT_UP_TO = 20
-"""Up to so many queries that differ, all 2**n sign patterns are counted; beyond, random ones are drawn."""
+"""With at most so many non-zero differences all 2**n sign patterns are counted; with more, random ones."""
 
 SAMPLES = 100_000
 SEED = 20210607
@@ -19,15 +19,19 @@ SEED = 20210607
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One system against a baseline under one measure, on the queries of one scope.
+    """The comparison of one system with a baseline by one measure, on the queries of one scope.
 
     Attributes:
+        system: name of the system.
+        baseline: name of the baseline.
+        measure: name of the measure.
+        scope: a facet, ``all`` or ``aggregated``.
         queries: number of paired queries.
         difference: mean over these queries of system minus baseline, in the measure's unit.
         randomization_p: two-sided p of the paired randomization test.
         t_test_p: two-sided p of the paired t-test.
-        randomization_p_holm: the former after Holm's correction (1979) over all comparisons of the measure.
-        t_test_p_holm: likewise.
+        randomization_p_holm: randomization_p after Holm's correction over all comparisons of the measure.
+        t_test_p_holm: t_test_p after the same correction.
     """
 
     system: str
@@ -50,21 +54,29 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Compare every system with every baseline, by measure and scope.
 
-    The family that Holm's correction covers is all comparisons of one measure: every system, baseline
-    and scope. A system is not compared with itself, nor where either has no figure. CSFCube's data
-    sheet asks for tests over all queries, not over folds; so it is done here.
+    Holm's correction is over all comparisons of one measure: every system, baseline and scope. A system is
+    not compared with itself, nor on a scope where one of the two has no figure. As CSFCube's data sheet
+    demands (Mysore et al., 2021), the tests are over all queries, not over folds.
 
     Args:
         systems: evaluations by name.
         baselines: evaluations by name.
-        measures: names to compare under; all of the first baseline's when None.
-        seed: of the random sign patterns; the same seed gives the same p-values.
+        measures: names of measures; all of the first baseline's when None.
+        seed: seed of the random sign patterns; the same seed gives the same p-values.
 
-    Raises UsageError for a measure that an evaluation lacks.
+    Raises UsageError for a measure that is missing in an evaluation, or for evaluations on other queries.
+
+    >>> from qbe.evaluate import Evaluation
+    >>> def of(*values):
+    ...     values = dict(zip("12345", values))
+    ...     return Evaluation({"all": tuple(values)}, {"RR": values}, {"RR": {"all": fmean(values.values())}})
+    >>> (result,) = compare({"dense": of(1, 1, 1, 1, 1)}, {"bm25": of(0, 0.5, 0.5, 0.25, 1)})
+    >>> result.difference, result.randomization_p
+    (0.55, 0.125)
     """
     if measures is None:
         measures = list(next(iter(baselines.values())).figures) if baselines else []
-    compared: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for measure in measures:
         family = [
             _compare(name, system, baseline_name, baseline, measure, scope, seed)
@@ -73,18 +85,18 @@ def compare(
             if name != baseline_name
             for scope in _common_scopes(system, baseline, measure)
         ]
-        randomized = holm([comparison.randomization_p for comparison in family])
-        tested = holm([comparison.t_test_p for comparison in family])
-        compared += [
-            replace(comparison, randomization_p_holm=first, t_test_p_holm=second)
-            for comparison, first, second in zip(family, randomized, tested, strict=True)
+        randomization = holm([comparison.randomization_p for comparison in family])
+        t_tests = holm([comparison.t_test_p for comparison in family])
+        comparisons += [
+            replace(comparison, randomization_p_holm=randomization_p, t_test_p_holm=t_test_p)
+            for comparison, randomization_p, t_test_p in zip(family, randomization, t_tests, strict=True)
         ]
-    return tuple(compared)
+    return tuple(comparisons)
 
 
 def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> list[str]:
     if measure not in system.figures or measure not in baseline.figures:
-        raise UsageError(f"expected a measure of both evaluations, found {measure!r}; evaluate it first")
+        raise UsageError(f"expected a measure of both evaluations, found {measure!r}; compute it for both")
     if system.queries != baseline.queries:
         raise UsageError(
             "expected evaluations on the same queries, found others; use the same qrels for both"
@@ -105,9 +117,9 @@ def _compare(
     scope: str,
     seed: int,
 ) -> Comparison:
-    ours, theirs = system.per_query[measure], baseline.per_query[measure]
-    differences = [ours[query_id] - theirs[query_id] for query_id in system.queries[scope]]
-    randomized, tested = randomization_test(differences, seed=seed), t_test(differences)
+    values, baseline_values = system.per_query[measure], baseline.per_query[measure]
+    differences = [values[query_id] - baseline_values[query_id] for query_id in system.queries[scope]]
+    randomization_p, t_test_p = randomization_test(differences, seed=seed), t_test(differences)
     return Comparison(
         system=name,
         baseline=baseline_name,
@@ -115,59 +127,77 @@ def _compare(
         scope=scope,
         queries=len(differences),
         difference=fmean(differences),
-        randomization_p=randomized,
-        t_test_p=tested,
-        randomization_p_holm=randomized,  # alone in its family, until compare corrects it
-        t_test_p_holm=tested,
+        randomization_p=randomization_p,
+        t_test_p=t_test_p,
+        randomization_p_holm=randomization_p,  # corrected by `compare`
+        t_test_p_holm=t_test_p,
     )
 
 
 def randomization_test(
     differences: Sequence[float], samples: int = SAMPLES, seed: int = SEED, exact_up_to: int = EXACT_UP_TO
 ) -> float:
-    """Two-sided p of Fisher's paired randomization test on the mean (Smucker, Allan, Carterette, 2007).
+    """Compute the two-sided p of Fisher's paired randomization test on the mean difference.
 
-    Were both systems alike, each difference could as well have had the other sign. p is the share of
-    sign patterns whose mean is as far from 0 as the one observed: of all patterns when at most
-    ``exact_up_to`` differences are not 0, else of ``samples`` random ones and the observed one.
+    See Smucker, Allan and Carterette (CIKM 2007). Under the null hypothesis each difference could as well
+    have the opposite sign. p is the proportion of sign patterns whose mean is at least as far from 0 as the
+    observed mean.
+
+    Args:
+        differences: of the values of two systems, one for each query.
+        samples: number of random sign patterns, to which the observed one is added.
+        seed: seed of the random sign patterns.
+        exact_up_to: with at most so many non-zero differences all patterns are counted, and ``samples``
+            and ``seed`` are not used.
+
+    >>> randomization_test([0.5, 0.25, 0.0, 0.5])  # 2 of 8 patterns: all positive, all negative
+    0.25
     """
     import numpy as np
 
     values = np.array([value for value in differences if value != 0.0])
     if values.size == 0:
         return 1.0
-    # Sums that are equal on paper differ by rounding: such patterns count as equally far.
+    # Sums that are mathematically equal differ by rounding; their patterns count as equally far from 0.
     threshold = abs(float(values.sum())) - 1e-12 * float(np.abs(values).sum())
     if values.size <= exact_up_to:
-        sums = values[:1]  # its sign stays: every pattern has a mirror image equally far from 0
+        sums = values[:1]  # its sign is fixed: the mirror image of a pattern is as far from 0
         for value in values[1:]:
             sums = np.concatenate([sums + value, sums - value])
         return float(np.mean(np.abs(sums) >= threshold))
     generator = np.random.default_rng(seed)
-    as_far = 0
+    extreme = 0
     block = 10_000
     for start in range(0, samples, block):
         signs = generator.integers(0, 2, size=(min(block, samples - start), values.size), dtype=np.int8)
-        as_far += int(np.count_nonzero(np.abs((2.0 * signs - 1.0) @ values) >= threshold))
-    return (1 + as_far) / (1 + samples)
+        extreme += int(np.count_nonzero(np.abs((2.0 * signs - 1.0) @ values) >= threshold))
+    return (1 + extreme) / (1 + samples)
 
 
 def t_test(differences: Sequence[float]) -> float:
-    """Two-sided p of the paired t-test; 1 when no query differs, or for a single one, which tells nothing."""
+    """Compute the two-sided p of the paired t-test; 1 for fewer than two differences, or only zeros.
+
+    >>> round(t_test([0.5, 0.25, 0.0, 0.5]), 4)
+    0.0796
+    """
     if len(differences) < 2 or not any(differences):
         return 1.0
     from scipy import stats
 
     with warnings.catch_warnings():
-        # Equal differences have no variance: p is 0, and scipy warns of the lost precision.
+        # Equal differences have no variance: p is 0, and scipy warns of a loss of precision.
         warnings.simplefilter("ignore", RuntimeWarning)
         return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values after Holm's step-down correction (1979), in the order given.
+    """Correct p-values for multiple comparisons by Holm's step-down procedure (1979); the order is kept.
 
-    The i-th smallest of m is multiplied by m - i + 1; none falls below a smaller one's, none exceeds 1.
+    The i-th smallest of m p-values is multiplied by m - i + 1; corrected values are at most 1, and at least
+    the corrected value of every smaller p-value.
+
+    >>> holm([0.5, 0.015625, 0.25])
+    [0.5, 0.046875, 0.5]
     """
     order = sorted((p, i) for i, p in enumerate(p_values))
     adjusted = [0.0] * len(p_values)

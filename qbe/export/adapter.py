@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import ModelError
-from qbe.models.encoder_sources import ADAPTER_CONFIG, adapter_weights
+from qbe.models.sources import ADAPTER_CONFIG, adapter_weights
 
 _EXPECTED = {
     "mh_adapter": False,
@@ -34,8 +34,8 @@ _EXPECTED = {
 }
 """The settings of such an adapter, as the adapters library calls them."""
 
-_STATED = ("mh_adapter", "output_adapter", "non_linearity", "original_ln_before")
-"""Those that files must state: of the others the library's default is the value above."""
+_REQUIRED = ("mh_adapter", "output_adapter", "non_linearity", "original_ln_before")
+"""Settings that a file must contain; for the others the library's default is the value above."""
 
 _NAME = re.compile(
     r"(?:bert\.)?encoder\.layer\.(\d+)\.output\.adapters\.[^.]+\.adapter_(down\.0|up)\.(weight|bias)"
@@ -46,9 +46,9 @@ def apply_adapter(model: Any, folder: Path) -> None:
     """Put the adapter in ``folder`` into every layer of a BERT-family model.
 
     The folder holds adapter_config.json with adapter.safetensors or pytorch_adapter.bin.
-    With x what the feed-forward network gives, r what went into it, and N the layer's own normalization, a
-    layer gives N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r). Of pickled weights only tensors are
-    read. Raises ModelError for another kind of adapter, and for one that does not fit the model.
+    With x the output of the feed-forward network, r its input, and N the normalization of the layer, a
+    layer computes N(x + up(relu(down(N(x + r)))) + r) in place of N(x + r). Of pickled weights only tensors
+    are read. Raises ModelError for another kind of adapter, and for one that does not fit the model.
     """
     import torch
 
@@ -89,16 +89,16 @@ def apply_adapter(model: Any, folder: Path) -> None:
 def _check_config(path: Path) -> None:
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))["config"]
-        given = {name: settings[name] for name in _EXPECTED if name in settings or name in _STATED}
+        actual = {name: settings[name] for name in _EXPECTED if name in settings or name in _REQUIRED}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelError(
-            f"{path}: expected the settings of a bottleneck adapter, found {error!r}; give another --adapter"
+            f"{path}: expected the settings of a bottleneck adapter, found {error!r}; give another `adapter`"
         ) from error
-    for name, found in given.items():
-        if found != _EXPECTED[name]:
+    for name, value in actual.items():
+        if value != _EXPECTED[name]:
             raise ModelError(
                 f"{path}: expected an adapter of Pfeiffer's kind, with {name} {_EXPECTED[name]}, found "
-                f"{found}; give another --adapter"
+                f"{value}; give another `adapter`"
             )
 
 
@@ -112,18 +112,18 @@ def _projections(path: Path) -> dict[int, dict[str, Any]]:
             tensors = load_file(path)
         else:
             tensors = torch.load(path, map_location="cpu", weights_only=True)
-        found: dict[int, dict[str, Any]] = {}
+        projections: dict[int, dict[str, Any]] = {}
         for name, tensor in tensors.items():
             match = _NAME.fullmatch(name)
             if match is None:
                 raise ValueError(f"a tensor {name}")
-            found.setdefault(int(match[1]), {})[f"{match[2]}.{match[3]}"] = tensor.float()
+            projections.setdefault(int(match[1]), {})[f"{match[2]}.{match[3]}"] = tensor.float()
     except Exception as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
-            f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give another --adapter"
+            f"{path}: expected the weights of a bottleneck adapter, found: {reason}; give another `adapter`"
         ) from error
-    return found
+    return projections
 
 
 def _linear(path: Path, tensors: dict[str, Any], side: str) -> Any:
@@ -132,7 +132,7 @@ def _linear(path: Path, tensors: dict[str, Any], side: str) -> Any:
     weight, bias = (tensors.get(f"{side}.{name}") for name in ("weight", "bias"))
     if weight is None or bias is None or weight.ndim != 2 or bias.shape != weight.shape[:1]:
         raise ModelError(
-            f"{path}: expected a matrix and a vector adapter_{side}, found others; give another --adapter"
+            f"{path}: expected a matrix and a vector adapter_{side}, found others; give another `adapter`"
         )
     linear = torch.nn.Linear(weight.shape[1], weight.shape[0])
     linear.load_state_dict({"weight": weight, "bias": bias})

@@ -13,9 +13,9 @@ from qbe.export.onnx_files import to_fp16, to_int8, to_onnx
 from qbe.export.pair_parity import pair_parity
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.exports import check_source, model_file
+from qbe.models.exports import model_file
+from qbe.models.kinds import CROSS_ENCODER
 from qbe.models.reranker_files import (
-    CROSS_ENCODER,
     PAIR_INPUTS,
     RERANKER_PRECISIONS,
     SCORE,
@@ -23,20 +23,21 @@ from qbe.models.reranker_files import (
     CrossEncoderMetadata,
     write_reranker_card,
 )
+from qbe.models.sources import check_required
 
 
 def export_cross_encoder(folder: Path, name: str, source: str, destination: Path) -> CrossEncoderMetadata:
     """Export the sequence classifier in ``folder`` (config.json, model.safetensors, tokenizer.json).
 
     Writes fp32, fp16 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids``,
-    ``attention_mask`` and, where the model tells the two texts of a pair apart by it, ``token_type_ids``
-    (batch, tokens; int64), and the output ``score`` (batch,; float32); the tokenizer; and a card, to
+    ``attention_mask`` and, where it distinguishes the two texts of a pair by them, ``token_type_ids``
+    (batch, tokens; int64), and the output ``score`` (batch,; float32); the tokenizer; and metadata, to
     ``destination``, which appears whole or not at all. With one label the score is its logit; with two it is
     the second's less the first's, the log-odds of "relevant" (the logarithm of s / (1 - s) with s as in
     Nogueira et al., 2020, eq. 1). Raises ModelError when the model cannot be loaded, has no trained
     classifier or another number of labels, or a parity check fails; MissingDependencyError without torch.
     """
-    check_source(CROSS_ENCODER, folder)
+    check_required(CROSS_ENCODER, folder)
     with staged_folder(destination) as staged:
         shutil.copyfile(folder / TOKENIZER, staged / TOKENIZER)
         _check_tokenizer(staged)

@@ -15,18 +15,12 @@ from qbe.export.loading import load_model, load_tokenizer, write_tokenizer
 from qbe.export.onnx_files import to_int8, to_onnx
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.encoder_files import (
-    ENCODER,
-    EXPORT_FORMAT,
-    PRECISIONS,
-    EncoderMetadata,
-    state_output,
-    write_card,
-)
+from qbe.models.encoder_files import PRECISIONS, EncoderMetadata, state_output, write_card
 from qbe.models.encoder_format import CLS, DEFAULT_FORMAT, EncoderFormat
-from qbe.models.encoder_sources import adapter_weights
-from qbe.models.exports import check_source, model_file, weights_file
+from qbe.models.exports import model_file
+from qbe.models.kinds import ENCODER
 from qbe.models.session import open_session
+from qbe.models.sources import adapter_weights, check_required, weights_file
 
 FP32_MAX_DIFFERENCE = 1e-3
 """Largest absolute difference of a token state that fp32 may show: rounding, no more."""
@@ -48,41 +42,41 @@ def export_encoder(
     name: str,
     source: str,
     destination: Path,
-    convention: EncoderFormat = DEFAULT_FORMAT,
+    encoder_format: EncoderFormat = DEFAULT_FORMAT,
     adapter: Path | None = None,
 ) -> EncoderMetadata:
     """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
-    vocab.txt), with the adapter in the folder ``adapter`` on it, to be read by ``convention``.
+    vocab.txt), with the adapter in the folder ``adapter``, to be used with ``encoder_format``.
 
     Writes fp32 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids`` and
     ``attention_mask`` (batch, tokens; int64) and outputs ``last_hidden_state``, ``hidden_state_0`` (the
-    embeddings), ``hidden_state_1`` (behind the first layer) and so on up to the last layer but one, each
-    (batch, tokens, dimension; float32); the tokenizer; and a card, to ``destination``, which appears
+    embeddings), ``hidden_state_1`` (after the first layer) and so on up to the last layer but one, each
+    (batch, tokens, dimension; float32); the tokenizer; and metadata, to ``destination``, which appears
     whole or not at all. Of pickled weights only tensors are read, and no code of the model's is run. Raises
     ModelError when the model or adapter cannot be loaded or a parity check fails, UsageError for more tokens
     than the model has positions, MissingDependencyError without torch.
     """
-    check_source(ENCODER, folder, ENCODER.sources)
+    check_required(ENCODER, folder)
     with staged_folder(destination) as staged:
         model = load_encoder(folder)
-        convention, max_tokens = _limited(convention, positions(model))
+        encoder_format, max_tokens = _limited(encoder_format, positions(model))
         if adapter is not None:
             apply_adapter(model, adapter)
         write_tokenizer(folder, staged / "tokenizer.json")
         fp32 = staged / model_file("fp32")
         _to_onnx(model, fp32)
         to_int8(fp32, staged / model_file("int8"))
-        parity = _parity(model, staged, convention)
+        parity = _parity(model, staged, encoder_format)
         files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
         card = EncoderMetadata(
-            format=EXPORT_FORMAT,
+            format=ENCODER.format,
             name=name,
             source=source,
             weights_sha256=sha256(weights_file(ENCODER, folder)),
             dimension=int(model.config.hidden_size),
             layers=int(model.config.num_hidden_layers),
             max_tokens=max_tokens,
-            convention=convention,
+            encoder_format=encoder_format,
             adapter=None if adapter is None else sha256(adapter_weights(adapter)),
             files={file: sha256(staged / file) for file in files},
             parity=parity,
@@ -91,9 +85,9 @@ def export_encoder(
     return card
 
 
-def load_encoder(folder: Path, option: str = "--model") -> Any:
-    """The model in ``folder``; raises ModelError where it cannot be loaded, and says to check ``option``."""
-    model, missing = load_model(folder, "AutoModel", "a BERT-family model", option)
+def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
+    """The model in ``folder``; raises ModelError, which names ``parameter``, where it cannot be loaded."""
+    model, missing = load_model(folder, "AutoModel", "a BERT-family model", parameter)
     lacking = sorted(name for name in missing if "pooler" not in name)  # no vector comes from a pooler
     if lacking:  # transformers would go on with random numbers in their place
         raise ModelError(
@@ -104,19 +98,20 @@ def load_encoder(folder: Path, option: str = "--model") -> Any:
 
 
 def positions(model: Any) -> int:
-    """How many tokens a pass may hold. RoBERTa and MPNet count positions from behind that of padding."""
+    """The largest number of tokens in a pass; RoBERTa and MPNet count positions after that of padding."""
     padding = getattr(getattr(model, "embeddings", None), "padding_idx", None)
     return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
 
 
-def _limited(convention: EncoderFormat, most: int) -> tuple[EncoderFormat, int]:
-    """The convention, without a limit where that is the model's own, and how many tokens a pass may hold."""
-    limit = convention.max_tokens
+def _limited(encoder_format: EncoderFormat, most: int) -> tuple[EncoderFormat, int]:
+    """The format, without a limit where that equals the model's, and the number of tokens of a pass."""
+    limit = encoder_format.max_tokens
     if limit is not None and limit > most:
         raise UsageError(
-            f"expected --max-tokens of at most {most}, the positions of the model, found {limit}"
+            f"expected `max_tokens` of at most {most}, the positions of the model, found {limit}"
         )
-    return dataclasses.replace(convention, max_tokens=None if limit == most else limit), (limit or most)
+    max_tokens = None if limit == most else limit
+    return dataclasses.replace(encoder_format, max_tokens=max_tokens), (limit or most)
 
 
 def _outputs(model: Any) -> list[str]:
@@ -150,9 +145,9 @@ def _to_onnx(model: Any, path: Path) -> None:
     to_onnx(HiddenStates(), inputs, outputs, axes, path)
 
 
-def _parity(model: Any, folder: Path, convention: EncoderFormat) -> Mapping[str, Mapping[str, float]]:
-    """Compare both ONNX models with the original: all layers' states, and the last one's first where it is
-    the paper's vector, on texts of different length, alone and batched.
+def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[str, Mapping[str, float]]:
+    """Compare both ONNX models with the original: the states of all layers, and [CLS] of the last where that
+    is the paper's vector, on texts of different length, single and batched.
     """
     import torch
 
@@ -171,7 +166,7 @@ def _parity(model: Any, folder: Path, convention: EncoderFormat) -> Mapping[str,
             originals = _states(model, torch.from_numpy(ids), torch.from_numpy(mask))
         for precision, session in sessions.items():
             exports = session.run(names, {"input_ids": ids, "attention_mask": mask})
-            if convention.whole == CLS:
+            if encoder_format.whole == CLS:
                 first = _cosines(exports[0][:, 0], originals[0][:, 0].numpy())
                 cosines[precision].append(float(first.min()))
             for exported, state in zip(exports, originals, strict=True):

@@ -1,4 +1,4 @@
-"""Export of the facet cross-encoders to ONNX: one graph a facet, int8 weights that the graphs share."""
+"""Export of the facet cross-encoders to ONNX: one graph for each facet, and int8 weights that they share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AXES = {
     "token_logits": {0: "tokens"},
 }
 SHARED_BYTES = 1024
-"""Tensors of at least so many bytes go into the file that the graphs share."""
+"""Tensors of at least this size go into the file that the graphs share."""
 
 
 def export_facets(
@@ -35,10 +35,10 @@ def export_facets(
 ) -> None:
     """Write ``<facet>.onnx`` for each facet and the file ``trunk`` of their common weights into ``folder``.
 
-    ``network`` is a `qbe.train.reranker.network.Network`. A graph reads one paper: ``input_ids`` (tokens,)
-    int64, ``pooling`` (rows, tokens) float32 whose rows average token states, and ``past_keys`` and
-    ``past_values`` (joint layers, heads, past tokens, dimension / heads) float32, those of the query where
-    the paper is a candidate, and with no past tokens where it is the query itself. It gives the paper's
+    ``network`` is a `qbe.train.reranker.network.Network`. The input of a graph is one paper: ``input_ids``
+    (tokens,) int64, ``pooling`` (rows, tokens) float32 whose rows average token states, and ``past_keys`` and
+    ``past_values`` (joint layers, heads, past tokens, dimension / heads) float32, those of the query if
+    the paper is a candidate, and without past tokens if it is the query itself. The outputs are the paper's
     ``keys`` and ``values``, ``vectors`` (rows, dimension) and ``tokens`` (tokens, dimension), all of unit
     length, and ``token_logits`` (tokens,), whose softmax weighs a query's tokens. ``example`` holds inputs
     to trace with; ``precision`` is int8 (dynamic, weights per channel) or fp32.
@@ -57,7 +57,7 @@ def export_facets(
     _share(list(models.values()), folder / trunk)
     for path, model in models.items():
         onnx.save(model, path)
-        open_session(path)  # refused here if anywhere
+        open_session(path)  # fails here, not at the first search
 
 
 def one_facet(network: Any, facet: int) -> Any:
@@ -83,11 +83,11 @@ def one_facet(network: Any, facet: int) -> Any:
                 states = layer.finish(states, layer.attend(layer.heads(states, [length])[0]))
             keys, values = [], []
             for number, layer in enumerate(self.network.upper):
-                own = layer.heads(states, [length])[0]
-                query = own._replace(keys=past_keys[number], values=past_values[number])
-                states = layer.finish(states, layer.attend(own, query))
-                keys.append(own.keys)
-                values.append(own.values)
+                heads = layer.heads(states, [length])[0]
+                query = heads._replace(keys=past_keys[number], values=past_values[number])
+                states = layer.finish(states, layer.attend(heads, query))
+                keys.append(heads.keys)
+                values.append(heads.values)
             pooled = pooling @ states @ self.network.projections[facet].T
             return (
                 torch.stack(keys),
@@ -103,7 +103,7 @@ def one_facet(network: Any, facet: int) -> Any:
 def example_inputs(
     ids: NDArray[np.int64], pooling: NDArray[np.float32], shape: Sequence[int]
 ) -> dict[str, Any]:
-    """Inputs to trace with: a paper behind a query of two tokens; ``shape`` is (layers, heads, size)."""
+    """Inputs to trace with: a candidate for a query of two tokens; ``shape`` is (layers, heads, size)."""
     layers, heads, size = shape
     past = np.random.default_rng(0).normal(size=(layers, heads, 2, size)).astype(np.float32)
     return {"input_ids": ids, "pooling": pooling, "past_keys": past, "past_values": past}
@@ -128,7 +128,7 @@ def _share(models: Sequence[Any], trunk: Path) -> None:
                 offset, length = places[digest]
                 tensor.ClearField("raw_data")
                 tensor.data_location = TensorProto.EXTERNAL
-                facts = {"location": trunk.name, "offset": offset, "length": length}
-                for key, value in facts.items():
+                location = {"location": trunk.name, "offset": offset, "length": length}
+                for key, value in location.items():
                     entry = tensor.external_data.add()
                     entry.key, entry.value = key, str(value)

@@ -1,4 +1,4 @@
-"""What an export starts from: a model and its tokenizer, from a folder as Hugging Face lays it out."""
+"""Loading of a model and its tokenizer from a folder in the Hugging Face format."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from qbe.errors import MissingDependencyError, ModelError
 
 
 def load_model(
-    folder: Path, architecture: str, expected: str, option: str = "--model"
+    folder: Path, architecture: str, expected: str, parameter: str = "`folder`"
 ) -> tuple[Any, Collection[str]]:
-    """The model in ``folder`` in single precision, to be run, and the names of weights that its files lack.
+    """The model in ``folder`` in single precision, for inference, and the names of weights that are missing.
 
-    ``architecture`` is an automatic class of transformers, ``expected`` what an error calls such a model,
-    and ``option`` what it says to check.
+    ``architecture`` is an automatic class of transformers, ``expected`` the name of such a model in an error,
+    and ``parameter`` what it says to check.
     Weights are read from model.safetensors, and where there is only a pytorch_model.bin from that, of which
     PyTorch then unpickles tensors and nothing else (``weights_only``); no code of the model's is run. Raises
     ModelError when the model cannot be loaded, MissingDependencyError without transformers.
@@ -40,12 +40,12 @@ def load_model(
         )
     except Exception as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"{folder}: expected {expected}, found: {reason}; check {option}") from error
+        raise ModelError(f"{folder}: expected {expected}, found: {reason}; check {parameter}") from error
     return model.eval().float(), report["missing_keys"]
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer in ``folder``; raises ModelError where it is none of the ``tokenizers`` package."""
+    """The tokenizer in ``folder``; raises ModelError where the ``tokenizers`` package cannot read it."""
     from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"

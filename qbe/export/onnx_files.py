@@ -1,4 +1,4 @@
-"""PyTorch modules as ONNX files, and these in smaller numbers."""
+"""PyTorch modules as ONNX files, and these in lower precision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def to_onnx(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer's notes on constants; a parity check decides
         torch.onnx.export(
-            module.eval(),  # the exporter would put a training module, and so dropout, back on
+            module.eval(),  # the exporter would switch a module in training mode, and so dropout, back on
             tuple(inputs.values()),
             str(path),
             input_names=list(inputs),

@@ -47,24 +47,24 @@ def pair_parity(
     """Compare the scores of the ONNX models in ``folder`` with the original's, over built-in pairs of texts.
 
     ``original`` gives scores (batch,) for inputs by name, each (batch, tokens) int64. Returns, for each
-    precision, what `qbe.models.reranker_files.CrossEncoderMetadata` calls ``parity``. Raises ModelError where
-    a model is too far from the original, or the original tells no pairs apart.
+    precision, the ``parity`` of `qbe.models.reranker_files.CrossEncoderMetadata`. Raises ModelError where
+    a model is too far from the original, or the original gives all pairs the same score.
     """
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(max_tokens)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in RERANKER_PRECISIONS}
     inputs = [value.name for value in sessions["fp32"].get_inputs()]
     expected: list[float] = []
-    found: dict[str, list[float]] = {precision: [] for precision in RERANKER_PRECISIONS}
+    scores: dict[str, list[float]] = {precision: [] for precision in RERANKER_PRECISIONS}
     for batch in _batches(tokenizer, inputs):
         expected.extend(original(batch).tolist())
         for precision, session in sessions.items():
-            found[precision].extend(session.run([SCORE], batch)[0].tolist())
+            scores[precision].extend(session.run([SCORE], batch)[0].tolist())
     if np.ptp(expected) == 0:
         raise ModelError("parity check: expected scores that differ between pairs, found one for all pairs")
     parity = {}
-    for precision, scores in found.items():
-        difference = float(np.abs(np.subtract(scores, expected)).max())
+    for precision, exported in scores.items():
+        difference = float(np.abs(np.subtract(exported, expected)).max())
         share = difference / float(np.std(expected))
         parity[precision] = {"max_abs_difference": difference, "share_of_spread": share}
     _check(parity)
@@ -78,7 +78,7 @@ def _batches(tokenizer: Any, inputs: Collection[str]) -> Iterator[dict[str, Any]
     batches = [pairs[start : start + size] for size in (1, _BATCH) for start in range(0, len(pairs), size)]
     for batch in batches:
         encodings = tokenizer.encode_batch(batch)
-        columns = zip(*((one.ids, one.attention_mask, one.type_ids) for one in encodings), strict=True)
+        columns = zip(*((text.ids, text.attention_mask, text.type_ids) for text in encodings), strict=True)
         arrays = (np.array(column, dtype=np.int64) for column in columns)
         yield {name: array for name, array in zip(PAIR_INPUTS, arrays, strict=True) if name in inputs}
 

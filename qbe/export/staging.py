@@ -1,4 +1,4 @@
-"""A folder that is being made: it appears whole or not at all."""
+"""Folders that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qbe.files import publish_directory
 
 @contextlib.contextmanager
 def staged_folder(destination: Path) -> Iterator[Path]:
-    """A hidden folder that takes the place of ``destination`` when the block ends well.
+    """A hidden folder, which replaces ``destination`` when the block ends without an error.
 
     When the block raises, ``destination`` stays as it was and the hidden folder is removed.
     """

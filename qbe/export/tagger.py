@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import ModelError
+from qbe.export.onnx_files import to_int8, to_onnx
 from qbe.models.session import open_session
 
 FP32_MAX_DIFFERENCE = 1e-3
@@ -20,24 +20,24 @@ INT8_MAX_DISAGREEMENT = 0.02
 """Largest share of sentences whose best-scored label quantization may change."""
 
 
-class Reading(NamedTuple):
+class HeadInputs(NamedTuple):
     """One window: ``states`` (layers, tokens, dimension) float32, ``spans`` (1, sentences, tokens) bool."""
 
     states: NDArray[np.float32]
     spans: NDArray[np.bool_]
 
 
-def export_head(head: Any, readings: Iterable[Reading], path: Path) -> dict[str, float]:
+def export_head(head: Any, windows: Iterable[HeadInputs], path: Path) -> dict[str, float]:
     """Write a head (`qbe.train.tagger.network.Head`) as an int8 ONNX model.
 
-    Its inputs are those of `Reading`, its output ``scores`` (1, sentences, labels) float32. Returns what the
-    check over the readings found: ``max_abs_difference`` of fp32 and of int8 scores, and the share of
-    sentences on whose best label int8 and original agree. Raises ModelError where it found too much.
+    Its inputs are those of `HeadInputs`, its output ``scores`` (1, sentences, labels) float32. Returns the
+    differences from the original over the windows: ``fp32_max_abs_difference`` and
+    ``int8_max_abs_difference`` of scores, and ``int8_same_label``, the share of sentences on whose best label
+    int8 and original agree. Raises ModelError where they are too large.
     """
     import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    checks = list(readings)
+    checks = list(windows)
     dimension = checks[0].states.shape[-1]
 
     class OneWindow(torch.nn.Module):
@@ -53,24 +53,16 @@ def export_head(head: Any, readings: Iterable[Reading], path: Path) -> dict[str,
             return scores
 
     model = OneWindow().eval()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tracer's notes on constants; the parity check decides
+    inputs = {name: torch.from_numpy(array) for name, array in checks[0]._asdict().items()}
+    axes = {"states": {1: "tokens"}, "spans": {1: "sentences", 2: "tokens"}}
+    with tempfile.TemporaryDirectory() as folder:
         fp32 = Path(folder) / "head.fp32.onnx"
-        torch.onnx.export(
-            model,
-            tuple(torch.from_numpy(part) for part in checks[0]),
-            str(fp32),
-            input_names=["states", "spans"],
-            output_names=["scores"],
-            dynamic_axes={"states": {1: "tokens"}, "spans": {1: "sentences", 2: "tokens"}},
-            opset_version=17,
-            dynamo=False,
-        )
-        quantize_dynamic(fp32, path, per_channel=True, weight_type=QuantType.QInt8)
+        to_onnx(model, inputs, ["scores"], axes, fp32)
+        to_int8(fp32, path)
         return _check(model, open_session(fp32), open_session(path), checks)
 
 
-def _check(model: Any, fp32: Any, int8: Any, checks: list[Reading]) -> dict[str, float]:
+def _check(model: Any, fp32: Any, int8: Any, checks: list[HeadInputs]) -> dict[str, float]:
     import torch
 
     exact, rounded, agreed = [0.0], [0.0], []

@@ -1,4 +1,4 @@
-"""How an encoder is read: what a pass holds, what becomes a vector, and how vectors are compared."""
+"""The format of an encoder: the input of a pass, how vectors are pooled, and how they are compared."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ POOLINGS = (MEAN, CLS)
 COSINE, L2 = "cosine", "l2"
 SIMILARITIES = (COSINE, L2)
 LEAST_TOKENS = 16
-"""A pass of fewer would leave no room for a sentence beside the title."""
+"""A pass of fewer would leave no room for a sentence after the title."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderFormat:
-    """How an encoder is read. What is not given is read as all-MiniLM-L6-v2 is.
+    """What goes into an encoder, and how vectors come out. The defaults are those of all-MiniLM-L6-v2.
 
-    ``layout`` is what a pass through the model holds: ``title-abstract`` [CLS] title, all sentences [SEP];
-    ``title-sep-abstract`` the same with [SEP] behind the title; ``sentences`` one sentence alone, and in a
-    further pass title and abstract, for the vector of the whole paper. Token types are 0 throughout, as
-    all published encoders for papers that we know were trained.
+    ``layout`` is the input of one pass through the model: ``title-abstract`` is [CLS] title, all sentences
+    [SEP]; ``title-sep-abstract`` the same with [SEP] after the title; ``sentences`` is a single sentence, and
+    another pass has title and abstract, for the vector of the whole paper. Token types are always 0, as in
+    the training of all published encoders for papers that we know.
 
-    ``sentences`` and ``whole`` say how a vector comes out of the last layer's states: ``mean`` of the tokens
-    (of the sentence, or of the pass with its special tokens), or ``cls``, the first token's. In context there
-    is no [CLS] for each sentence, so that there ``sentences`` is ``mean``; read alone, sentences are pooled
-    like the whole. ``similarity`` is ``cosine``, of vectors scaled to unit length, or ``l2``, minus the
-    Euclidean distance of vectors as they are. A pass holds ``max_tokens``; None: as many as the model has
-    positions.
+    ``sentences`` and ``whole`` are the pooling of the last layer's states to a vector: ``mean`` of the tokens
+    (of the sentence, or of the pass with its special tokens), or ``cls``, the first token's. A sentence in
+    context has no [CLS] of its own, so that there ``sentences`` is ``mean``; with the layout ``sentences`` it
+    equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length, or ``l2``, minus the
+    Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the number of positions of
+    the model.
     """
 
     layout: str = TITLE_ABSTRACT
@@ -40,15 +40,15 @@ class EncoderFormat:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError for unknown words, poolings that the layout has not, and too few tokens."""
-        words = (
+        """Raises UsageError for unknown values, poolings that the layout does not allow, too few tokens."""
+        values = (
             ("layout", self.layout, LAYOUTS),
             ("pooling of the whole", self.whole, POOLINGS),
             ("similarity", self.similarity, SIMILARITIES),
         )
-        for name, found, known in words:
-            if found not in known:
-                raise UsageError(f"expected a {name} of {', '.join(known)}, found {found!r}")
+        for name, value, known in values:
+            if value not in known:
+                raise UsageError(f"expected a {name} of {', '.join(known)}, found {value!r}")
         pooling = self.whole if self.layout == SENTENCES else MEAN
         if self.sentences != pooling:
             raise UsageError(
@@ -62,7 +62,7 @@ class EncoderFormat:
     def pooled(
         cls, layout: str, pooling: str, similarity: str = COSINE, max_tokens: int | None = None
     ) -> EncoderFormat:
-        """One pooling for all that the layout lets choose: the whole, and sentences that are read alone."""
+        """A format with one pooling for the whole and, with the layout ``sentences``, for sentences too."""
         return cls(
             layout=layout,
             sentences=pooling if layout == SENTENCES else MEAN,
@@ -72,7 +72,7 @@ class EncoderFormat:
         )
 
     def options(self) -> list[str]:
-        """The same as options of ``python -m qbe.export encoder``."""
+        """The same as options of ``qbe export encoder``."""
         options = ["--layout", self.layout, "--pooling", self.whole, "--similarity", self.similarity]
         return [*options, "--max-tokens", str(self.max_tokens or 0)]
 

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from qbe.errors import ModelError
 from qbe.files import cache_folder, lock, sha256
+from qbe.models.encoder_format import DEFAULT_FORMAT
+from qbe.models.kinds import ModelKind
+from qbe.models.sources import Exported, Weights, adapter_weights
 
 log = logging.getLogger(__name__)
 
-Sources = tuple[tuple[str, ...], ...]
-"""The files that an export reads, each by its names, the preferred one first."""
-
-SOURCES: Sources = (("config.json",), ("model.safetensors",), ("tokenizer.json",))
-"""A model as Hugging Face lays it out."""
-
-LOOK_AGAIN = 0.5
-"""Seconds between two looks at an export that another process is making."""
-
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+POLL_SECONDS = 0.5
+"""Seconds between two checks whether another process has finished an export."""
 
 
-class ExportKind(NamedTuple):
-    """A kind of export: what it is called in messages, how it is made, and where it is kept.
+def exported(kind: ModelKind, source: Exported | Weights) -> Path:
+    """The folder of a model's finished files; weights that were never exported are exported now.
 
-    ``command`` is its subcommand of ``python -m qbe.export``, ``card`` the file that marks a finished
-    export, ``folder`` its place in the cache. Exports of another ``format`` are made again. ``sources`` are
-    config, weights and tokenizer of what is exported.
+    That happens once, in a process of its own (it needs torch, this one does not), into
+    ``qbe.files.cache_folder()``. While another process makes the same export, this one waits.
+    Raises ModelError where weights cannot be verified or exported.
     """
+    if isinstance(source, Exported):
+        return source.folder
+    destination = cached_export(kind, source.name, source.sha256, _variant(source))
+    if not (destination / kind.card).is_file():
+        _export_once(kind, source.name, destination, _command(kind, source, destination))
+    return destination
 
-    noun: str
-    command: str
-    card: str
-    folder: str
-    format: int
-    sources: Sources = SOURCES
+
+def cached_export(kind: ModelKind, name: str, weights_sha256: str, variant: str = "") -> Path:
+    """Where in the cache the export of these weights is, or will be; ``variant`` distinguishes exports of
+    the same weights.
+    """
+    return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
 def model_file(precision: str) -> str:
@@ -49,102 +49,45 @@ def model_file(precision: str) -> str:
     return f"model.{precision}.onnx"
 
 
-def exported_folder(kind: ExportKind, name: str) -> Path | None:
-    """The export of a folder, which may be one already, or of a hub name; None where ``name`` is neither.
-
-    Weights that were never exported are exported now, once, in a process of their own (it needs torch,
-    this one does not), into ``qbe.files.cache_folder()``. Raises ModelError where that fails.
-    """
-    folder = Path(name)
-    if folder.is_dir():
-        done = (folder / kind.card).is_file()
-        return folder if done else export_once(kind, folder, folder.resolve().name, str(folder))
-    if HUB_NAME.fullmatch(name):
-        downloaded = download(kind.noun, name, [file for (file,) in SOURCES])
-        return export_once(kind, downloaded, name.partition("/")[2], name)
-    return None
+def _variant(source: Weights) -> str:
+    """A suffix that distinguishes exports of the same weights in other formats or with other adapters."""
+    encoder_format, adapter = source.encoder_format or DEFAULT_FORMAT, source.adapter
+    if encoder_format == DEFAULT_FORMAT and adapter is None:
+        return ""
+    digest = "" if adapter is None else sha256(adapter_weights(adapter))
+    text = " ".join([*encoder_format.options(), digest])
+    return f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def cached_export(kind: ExportKind, name: str, weights_sha256: str, variant: str = "") -> Path:
-    """Where in the cache the export of these weights is, or will be; ``variant`` tells it from other exports
-    of the same weights.
-    """
-    return cache_folder() / kind.folder / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
+def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
+    command = [sys.executable, "-m", "qbe.export", kind.command, "--model", str(source.locate())]
+    command += ["--name", source.name, "--source", source.origin, "--output", str(destination)]
+    if source.encoder_format is not None:
+        command += source.encoder_format.options()
+    if source.adapter is not None:
+        command += ["--adapter", str(source.adapter)]
+    return command
 
 
-def check_source(kind: ExportKind, folder: Path, sources: Sources = SOURCES) -> None:
-    """Raise ModelError when a folder lacks one of the files that an export reads."""
-    wanted = {" or ".join(names): any((folder / name).is_file() for name in names) for names in sources}
-    missing = [names for names, found in wanted.items() if not found]
-    if missing:
-        raise ModelError(
-            f"{folder}: expected an exported {kind.noun} ({kind.card}) or a model with "
-            f"{', '.join(wanted)}, found no {', '.join(missing)}; give another folder"
-        )
-
-
-def weights_file(kind: ExportKind, folder: Path) -> Path:
-    """The weights of a model that `check_source` let pass."""
-    return next(path for path in (folder / name for name in kind.sources[1]) if path.is_file())
-
-
-def verify_digest(path: Path, expected: str | None, remedy: str) -> None:
-    """Raise ModelError, which ends in ``remedy``, when a file is missing or is not the one expected."""
-    found = sha256(path) if path.is_file() else None
-    if found is None or found != expected:
-        raise ModelError(f"{path}: expected SHA-256 {expected}, found {found or 'no file'}; {remedy}")
-
-
-def export_once(
-    kind: ExportKind,
-    folder: Path,
-    name: str,
-    source: str,
-    options: Sequence[str] = (),
-    variant: str = "",
-) -> Path:
-    """The cached export of the model in ``folder``, made now where there is none yet, with further
-    ``options`` of the command. Where another process is making it, that is waited for.
-
-    Raises ModelError where it fails.
-    """
-    check_source(kind, folder, kind.sources)
-    destination = cached_export(kind, name, sha256(weights_file(kind, folder)), variant)
-    command = [sys.executable, "-m", "qbe.export", kind.command, "--model", str(folder)]
-    command += ["--name", name, "--source", source, "--output", str(destination), *options]
+def _export_once(kind: ModelKind, name: str, destination: Path, command: Sequence[str]) -> None:
+    """Run the command, unless another process makes the same export: then wait for that."""
     waiting = False
     while True:
-        with lock(destination.with_name(destination.name + ".lock")) as alone:
+        with lock(destination.with_name(destination.name + ".lock")) as is_mine:
             if (destination / kind.card).is_file():
-                return destination
-            if alone:
+                return
+            if is_mine:
                 log.info("exporting the %s %s to ONNX, once, into %s ...", kind.noun, name, destination)
                 _run(command, f"the {kind.noun} {name}")
-                return destination
+                return
         if not waiting:
             log.info("another process is exporting the %s %s: waiting for it ...", kind.noun, name)
         waiting = True
-        time.sleep(LOOK_AGAIN)
+        time.sleep(POLL_SECONDS)
 
 
 def _run(command: Sequence[str], what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        reason = done.stderr.strip().splitlines() or ["no message"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        reason = process.stderr.strip().splitlines() or ["no message"]
         raise ModelError(f"exporting {what} failed: {reason[-1]}")
-
-
-def download(noun: str, name: str, files: Sequence[str]) -> Path:
-    """The folder of a hub name, with those of the files that it has.
-
-    Raises ModelError where it cannot be had.
-    """
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(files)))
-    except Exception as error:
-        raise ModelError(
-            f"cannot load the {noun} {name} from the hub: {str(error).splitlines()[0]}; "
-            "check the name and the network, or give a folder"
-        ) from error

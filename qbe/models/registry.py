@@ -40,7 +40,7 @@ class EncoderEntry:
     package: str
     folder: str
     digests: Mapping[str, str]
-    convention: EncoderFormat = DEFAULT_FORMAT
+    encoder_format: EncoderFormat = DEFAULT_FORMAT
 
 
 _MINILM = EncoderEntry(
@@ -57,35 +57,39 @@ _MINILM = EncoderEntry(
     },
 )
 
-ALONE = f"{BASE_ENCODER}-sentences"
+BASE_ENCODER_SENTENCES = f"{BASE_ENCODER}-sentences"
 
 ENCODERS: Mapping[str, EncoderEntry] = {
     BASE_ENCODER: _MINILM,
-    # As its authors read it: texts alone, of at most 256 tokens (its sentence_bert_config.json).
-    ALONE: replace(_MINILM, name=ALONE, convention=EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256)),
+    # As its authors use it: single texts of at most 256 tokens (its sentence_bert_config.json).
+    BASE_ENCODER_SENTENCES: replace(
+        _MINILM,
+        name=BASE_ENCODER_SENTENCES,
+        encoder_format=EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=256),
+    ),
 }
 """Encoders that come with an installed package."""
 
 
 class PublishedEncoder(NamedTuple):
-    """An encoder on the hub whose own way of reading is known: ``weights`` is the hub name of the model,
-    ``adapter`` that of a bottleneck adapter on it, where there is one.
+    """An encoder on the hub whose format is known: ``weights`` is the hub name of the model, ``adapter`` that
+    of a bottleneck adapter on it, where there is one.
     """
 
     weights: str
-    convention: EncoderFormat
+    encoder_format: EncoderFormat
     adapter: str | None = None
 
 
 _CLS_512 = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 512)
 """[CLS] of title, [SEP] and abstract cut at 512 tokens, and distances as in the triplet loss of training.
 
-So do the model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first release
-mixed layers; the one on the hub does not: https://github.com/allenai/specter.)
+Sources: the model cards of SPECTER, SPECTER2 and SciNCL, and SciRepEval's evaluation. (SPECTER's first
+release mixed layers; the one on the hub does not: https://github.com/allenai/specter.)
 """
 
 _ASPIRE = EncoderFormat.pooled(TITLE_SEP_ABSTRACT, CLS, L2, 502)
-"""Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens beside [CLS] and [SEP]:
+"""Means of the tokens of each sentence in context, [CLS] for the paper, 500 tokens and [CLS] and [SEP]:
 ``examples/ex_aspire_consent.py`` of https://github.com/allenai/aspire.
 """
 
@@ -108,7 +112,8 @@ PUBLISHED: Mapping[str, PublishedEncoder] = {
     ),
 }
 """Encoders on the hub by name. Of ASPIRE's, aspire-biencoder-* are missing: their vectors mix the layers by
-weights that are not on the hub. Of others the folder may say how it is read (see `qbe.models.stated`).
+weights that are not on the hub. Other folders may declare their format themselves (see
+`qbe.models.sentence_transformers_format`).
 """
 
 DEFAULT_TAGGER = "facet-tagger"

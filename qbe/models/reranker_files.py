@@ -1,41 +1,41 @@
-"""The files of a reranker: found by name in the package, in a folder, or exported on first use."""
+"""The files of a reranker, resolved from a name and verified."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qbe.errors import ModelError, UsageError
-from qbe.models.exports import ExportKind, exported_folder, model_file, verify_digest
-from qbe.models.registry import DEFAULT_RERANKER, RERANKERS
+from qbe.models.exports import exported, model_file
+from qbe.models.kinds import CROSS_ENCODER
+from qbe.models.metadata import read_metadata, verify_digest, write_metadata
+from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.session import open_session
-from qbe.types import Facet
+from qbe.models.sources import find_reranker
 
-RERANKER_CARD = "reranker.json"
-RERANKER_FORMAT = 1
-CROSS_ENCODER = ExportKind("reranker", "cross-encoder", RERANKER_CARD, "rerankers", RERANKER_FORMAT)
+RERANKER_CARD = CROSS_ENCODER.card
+RERANKER_FORMAT = CROSS_ENCODER.format
 RERANKER_PRECISIONS = ("int8", "fp16", "fp32")
 TRUNK = "trunk.bin"
 """The weights that the models of the facets share, as ONNX external data."""
 TOKENIZER = "tokenizer.json"
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""What a pair cross-encoder takes; not every one has the last."""
+"""Inputs of a pair cross-encoder; some have no ``token_type_ids``."""
 SCORE = "score"
-"""What a pair cross-encoder gives."""
+"""Output of a pair cross-encoder."""
 FACET_INPUTS = ("input_ids", "pooling", "past_keys", "past_values")
 FACET_OUTPUTS = ("keys", "values", "vectors", "tokens", "token_logits")
-"""What the model of a facet takes and gives; `qbe.export.facet_rerankers` says what each is."""
+"""Inputs and outputs of the model of a facet; `qbe.export.facet_rerankers` describes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossEncoderMetadata:
     """What the export of a pair cross-encoder records.
 
-    ``labels`` counts the logits of the original, ``token_types`` tells whether the model takes
+    ``labels`` counts the logits of the original, ``token_types`` is true where the model takes
     ``token_type_ids``, ``files`` holds SHA-256 by file name. ``parity`` holds, for each precision, the
     difference from the PyTorch original that the export measured: ``max_abs_difference`` of scores, and
     ``share_of_spread``, the same divided by the standard deviation of the original's scores.
@@ -55,7 +55,7 @@ class CrossEncoderMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetRerankersMetadata:
-    """What a folder of facet rerankers states of itself.
+    """What a folder of facet rerankers records.
 
     It holds a model ``{facet}.onnx`` of one ``precision`` for each facet of ``heads``, which gives the
     weights of that facet's score. ``files`` holds SHA-256 by file name; ``training`` the recipe, data and
@@ -73,7 +73,11 @@ class FacetRerankersMetadata:
 
 
 RerankerMetadata = CrossEncoderMetadata | FacetRerankersMetadata
-CARDS: Mapping[str, type[RerankerMetadata]] = {"pair": CrossEncoderMetadata, "facet": FacetRerankersMetadata}
+METADATA: Mapping[str, type[RerankerMetadata]] = {
+    "pair": CrossEncoderMetadata,
+    "facet": FacetRerankersMetadata,
+}
+"""Metadata by the ``kind`` that they record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,8 @@ class RerankerFiles:
         """The tokenizer, in the format of the ``tokenizers`` package."""
         return self.folder / TOKENIZER
 
-    def model(self, facet: Facet | None = None) -> Path:
-        """The ONNX model that judges queries of a facet; a pair cross-encoder has one for all queries.
+    def model(self, facet: str | None = None) -> Path:
+        """The ONNX model that scores candidates for a facet; a pair cross-encoder has one for all queries.
 
         Raises UsageError where facet rerankers have none for that facet.
         """
@@ -99,12 +103,12 @@ class RerankerFiles:
         if facet is None or str(facet) not in self.card.heads:
             raise UsageError(
                 f"expected a facet that {self.card.name} reranks ({', '.join(self.card.heads)}), found "
-                f"{facet or 'none'}; choose one of these, or another --reranker"
+                f"{facet or 'none'}; choose one of these, or another `reranker`"
             )
         return self.folder / f"{facet}.onnx"
 
-    def verify(self, facet: Facet | None = None) -> None:
-        """Raise ModelError when a file that judging a facet needs is missing or is not the card's.
+    def verify(self, facet: str | None = None) -> None:
+        """Raise ModelError when a file that a facet needs is missing or has another digest than recorded.
 
         None means what every query needs of a pair cross-encoder, and all files of facet rerankers.
         """
@@ -121,50 +125,48 @@ class RerankerFiles:
 def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> RerankerFiles:
     """The files of a reranker: a registry name, an exported or Hugging Face folder, or a hub name.
 
-    Weights that were never exported are exported once, see `qbe.models.exports.exported_folder`. Raises
-    UsageError for a precision that is unknown or that facet rerankers do not have, and ModelError when
-    nothing of that name is found, read or exported.
+    Weights that were never exported are exported once, see `qbe.models.exports.exported`. Raises UsageError
+    for a precision that is unknown or that facet rerankers do not have, and ModelError when nothing has that
+    name, or it cannot be read or exported.
+
+    >>> resolve_reranker("facet-rerankers").model("method").name
+    'method.onnx'
     """
     if precision not in RERANKER_PRECISIONS:
         raise UsageError(f"expected a precision of {', '.join(RERANKER_PRECISIONS)}, found {precision!r}")
-    folder = (
-        Path(__file__).parent / RERANKERS[name] if name in RERANKERS else exported_folder(CROSS_ENCODER, name)
-    )
-    if folder is None:
-        raise ModelError(
-            f"expected a reranker known by name ({', '.join(RERANKERS)}), a folder, or a hub name such as "
-            f"owner/model, found {name!r}; check --reranker"
-        )
+    folder = exported(CROSS_ENCODER, find_reranker(name))
     card = read_reranker_card(folder)
     if isinstance(card, FacetRerankersMetadata) and precision != card.precision:
         raise UsageError(
             f"expected precision {card.precision}, the only one of {folder}, found {precision}; give "
-            f"--rerank-precision {card.precision}"
+            f"`rerank_precision` {card.precision}"
         )
     return RerankerFiles(folder, card, precision)
 
 
 def read_reranker_card(folder: Path) -> RerankerMetadata:
-    """Read the card of either kind; raises ModelError when it is damaged, or of another kind or format."""
+    """Read the metadata of either kind of reranker.
+
+    Raises ModelError when they are damaged, or of another kind or format.
+    """
     path = folder / RERANKER_CARD
-    try:
-        record = json.loads(path.read_text())
-        kind, found = record.get("kind"), record.get("format")
-        if kind not in CARDS or found != RERANKER_FORMAT:
+    remedy = "export or train it again"
+
+    def parse(record: Any) -> RerankerMetadata:
+        kind, version = record.get("kind"), record.get("format")
+        if kind not in METADATA or version != RERANKER_FORMAT:
             raise ModelError(
-                f"{path}: expected a reranker of kind {' or '.join(CARDS)} in format {RERANKER_FORMAT}, "
-                f"found kind {kind} in format {found}; export or train it again"
+                f"{path}: expected a reranker of kind {' or '.join(METADATA)} in format {RERANKER_FORMAT}, "
+                f"found kind {kind} in format {version}; {remedy}"
             )
-        return CARDS[kind](**record)
-    except (AttributeError, OSError, ValueError, TypeError) as error:
-        raise ModelError(
-            f"{path}: expected the card of a reranker, found {error}; export or train it again"
-        ) from error
+        return METADATA[kind](**record)
+
+    return read_metadata(path, parse, "the metadata of a reranker", remedy)
 
 
 def write_reranker_card(folder: Path, card: RerankerMetadata) -> None:
-    """Write the card of a reranker that is being made."""
-    (folder / RERANKER_CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+    """Write the metadata of a reranker whose folder is being made."""
+    write_metadata(folder / RERANKER_CARD, dataclasses.asdict(card))
 
 
 def open_reranker_session(model: Path, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
@@ -173,11 +175,11 @@ def open_reranker_session(model: Path, inputs: Sequence[str], outputs: Sequence[
     Raises ModelError when the file is no ONNX model, or one with other inputs or without the outputs.
     """
     session = open_session(model)
-    found = [value.name for value in session.get_inputs()]
-    given = [value.name for value in session.get_outputs()]
-    if set(found) != set(inputs) or not set(outputs) <= set(given):
+    actual_inputs = [value.name for value in session.get_inputs()]
+    actual_outputs = [value.name for value in session.get_outputs()]
+    if set(actual_inputs) != set(inputs) or not set(outputs) <= set(actual_outputs):
         raise ModelError(
             f"{model}: expected a reranker of {', '.join(inputs)} to {', '.join(outputs)}, found a model of "
-            f"{', '.join(found)} to {', '.join(given)}; export or train it again"
+            f"{', '.join(actual_inputs)} to {', '.join(actual_outputs)}; export or train it again"
         )
     return session

@@ -1,32 +1,35 @@
-"""The files of a facet tagger: found by name in the package, or in a folder that ``qbe.train`` wrote."""
+"""The files of a facet tagger, resolved from a name and verified."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import ModelError
-from qbe.files import sha256
-from qbe.models.registry import DEFAULT_TAGGER, TAGGERS
+from qbe.models.exports import exported
+from qbe.models.kinds import TAGGER
+from qbe.models.metadata import read_metadata, verify_digest, write_metadata
+from qbe.models.registry import DEFAULT_TAGGER
+from qbe.models.sources import find_tagger
 
-TAGGER_CARD = "tagger.json"
+TAGGER_CARD = TAGGER.card
 HEAD = "head.int8.onnx"
+
+_REMEDY = "install qbe again, or train the tagger again"
 
 
 @dataclass(frozen=True, slots=True)
 class TaggerMetadata:
-    """What a tagger states of itself.
+    """What a tagger records.
 
-    ``trunk`` names the encoder whose token states it reads (``name``, ``weights_sha256``) and
-    ``layers`` which of them, 0 being the embeddings. ``also_reads`` holds, in the same form, encoders whose
-    states are so near that it reads them, too, each with its figures there (``measured``).
-    ``begin``, ``end`` (labels) and ``transitions``
-    (labels, labels; from row to column) are the scores of its chain of labels. ``files`` holds
-    SHA-256 by file name; ``training`` the recipe, data and figures.
+    ``trunk`` names the encoder on whose token states it was trained (``name``, ``weights_sha256``) and
+    ``layers`` which of them it takes, 0 being the embeddings. ``also_reads`` holds, in the same form,
+    encoders whose states are so similar that the tagger works on them as well, each with the figures that
+    were measured there (``measured``). ``begin`` and ``end`` (labels) and ``transitions`` (labels, labels;
+    from row to column) are the scores of its chain of labels. ``files`` holds SHA-256 by file name;
+    ``training`` the recipe, data and figures.
     """
 
     name: str
@@ -42,7 +45,7 @@ class TaggerMetadata:
 
     @property
     def trunks(self) -> Sequence[Mapping[str, Any]]:
-        """All encoders that it reads, the one to open where none is at hand first."""
+        """All encoders that it works on; the first is the one to open where none is open yet."""
         return (*self.also_reads, self.trunk)
 
 
@@ -59,37 +62,27 @@ class TaggerFiles:
         return self.folder / HEAD
 
     def verify(self) -> None:
-        """Raise ModelError when the head is missing or is not the one that the card describes."""
-        expected = self.card.files.get(HEAD)
-        found = sha256(self.head) if self.head.is_file() else None
-        if found is None or found != expected:
-            raise ModelError(
-                f"{self.head}: expected SHA-256 {expected}, found {found or 'no file'}; install qbe again, "
-                "or train the tagger again"
-            )
+        """Raise ModelError when the head is missing or has another digest than recorded."""
+        verify_digest(self.head, self.card.files.get(HEAD), _REMEDY)
 
 
 def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
     """The files of a tagger: a registry name or a folder.
 
-    Raises ModelError when there is none of that name, or its card is damaged.
+    Raises ModelError when there is none of that name, or its metadata are damaged.
+
+    >>> resolve_tagger("facet-tagger").head.name
+    'head.int8.onnx'
     """
-    folder = Path(__file__).parent / TAGGERS[name] if name in TAGGERS else Path(name)
-    if name not in TAGGERS and not (folder / TAGGER_CARD).is_file():
-        raise ModelError(
-            f"expected a tagger known by name ({', '.join(TAGGERS)}) or a folder with a {TAGGER_CARD}, "
-            f"found {name!r}; check --tagger"
-        )
-    try:
-        card = TaggerMetadata(**json.loads((folder / TAGGER_CARD).read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise ModelError(
-            f"{folder / TAGGER_CARD}: expected the card of a tagger, found {error}; install qbe again, or "
-            "train the tagger again"
-        ) from error
+    folder = exported(TAGGER, find_tagger(name))
+
+    def parse(record: Any) -> TaggerMetadata:
+        return TaggerMetadata(**record)
+
+    card = read_metadata(folder / TAGGER_CARD, parse, "the metadata of a tagger", _REMEDY)
     return TaggerFiles(folder, card)
 
 
 def write_tagger_card(folder: Path, card: TaggerMetadata) -> None:
-    """Write the card of a tagger that is being made."""
-    (folder / TAGGER_CARD).write_text(json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+    """Write the metadata of a tagger whose folder is being made."""
+    write_metadata(folder / TAGGER_CARD, dataclasses.asdict(card))

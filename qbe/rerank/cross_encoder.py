@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import numpy as np
 
-from qbe.encode.selection import selected_positions
+from qbe.encode.aspect import EncodedAspect
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import ModelError
 from qbe.models.reranker_files import (
@@ -17,8 +17,7 @@ from qbe.models.reranker_files import (
     RerankerFiles,
     open_reranker_session,
 )
-from qbe.parallel import Memo, ordered_map
-from qbe.query import Query
+from qbe.parallel import Memo, Workers
 from qbe.rerank.pairs import (
     CANDIDATE_TOKENS,
     QUERY_TOKENS,
@@ -29,72 +28,71 @@ from qbe.rerank.pairs import (
     query_room,
     side,
 )
-from qbe.rerank.reranker import Asked, RerankScore
+from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Paper
 
 
 class CrossEncoder:
-    """Scores ``[CLS] query title. query sentences [SEP] candidate title. abstract [SEP]`` in one pass.
+    """Scores ``[CLS] query title. query sentences [SEP] candidate title. abstract [SEP]`` in one pass
+    (Nogueira et al., 2020, section 4).
 
-    The query's sentences are those that it is about, in the order of the abstract. One pair is one call of
-    a single-threaded session, and ``threads`` pairs are under way at a time: see `qbe.encode.encoder` for
-    why. It knows no sentences: its judgements have no match.
+    The query's sentences are those of its aspect, in the order of the abstract. One pair is one call of a
+    single-threaded session, and the workers score several pairs at a time: see `qbe.encode.encoder` for
+    why. It compares no sentences: its scores have no match.
     """
+
+    needs_vectors = False
 
     def __init__(
         self,
         files: RerankerFiles,
-        threads: int = 1,
+        workers: Workers | None = None,
         query_tokens: int = QUERY_TOKENS,
         candidate_tokens: int = CANDIDATE_TOKENS,
     ) -> None:
         """Load model and tokenizer.
 
-        Raises ModelError when a file is missing, damaged or foreign, UsageError for budgets of tokens that
-        the model cannot read.
+        Raises ModelError when a file is missing, damaged or of another kind, UsageError for budgets of tokens
+        that the model cannot read.
         """
-        card = files.card
-        if not isinstance(card, CrossEncoderMetadata):
-            raise ModelError(f"{files.folder}: expected a pair cross-encoder, found {card.kind} rerankers")
-        check_budgets(query_tokens, candidate_tokens, card.max_tokens)
+        metadata = files.metadata
+        if not isinstance(metadata, CrossEncoderMetadata):
+            raise ModelError(
+                f"{files.folder}: expected a pair cross-encoder, found {metadata.kind} rerankers"
+            )
+        check_budgets(query_tokens, candidate_tokens, metadata.max_tokens)
         files.verify()
-        self.name = card.name
-        self.threads = threads
+        self.name = metadata.name
+        self._workers = workers or Workers()
         self._query_room, self._candidate_room = query_room(query_tokens), candidate_room(candidate_tokens)
-        self._inputs = PAIR_INPUTS if card.token_types else PAIR_INPUTS[:-1]
+        self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
         self._session = open_reranker_session(files.model(), self._inputs, [SCORE])
         self._tokenizer = PaperTokenizer(files.tokenizer)
 
-    def score(
-        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[RerankScore]:
-        """See `qbe.rerank.reranker.Reranker`."""
-        return self.batch_score([(query, papers)], progress)[0]
-
     def batch_score(
-        self, asked: Asked, progress: Callable[[int], None] | None = None
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
-        """See `qbe.rerank.reranker.Reranker`."""
-        queries = [self._query(query) for query, _ in asked]
-        pairs = [(number, paper) for number, (_, papers) in enumerate(asked) for paper in papers]
+        """See `qbe.rerank.reranker.Reranker.batch_score`."""
+        queries = [self._query(request.query) for request in requests]
+        pairs = [(number, paper) for number, request in enumerate(requests) for paper in request.papers]
         # The longest first, so that no thread is left alone with a long one at the end.
         order = sorted(range(len(pairs)), key=lambda i: -len(pairs[i][1].title) - len(pairs[i][1].abstract))
-        sides = Memo(self._candidate)
-        found = ordered_map(
-            lambda i: self._score(queries[pairs[i][0]], sides(pairs[i][1])), order, self.threads
+        candidates = Memo(self._candidate)
+        computed = self._workers.map(
+            lambda i: self._score(queries[pairs[i][0]], candidates(pairs[i][1])), order
         )
         scores = [0.0] * len(pairs)
-        for i, score in zip(order, found, strict=True):
+        for i, score in zip(order, computed, strict=True):
             scores[i] = score
             if progress:
                 progress(1)
-        judged = (RerankScore(score) for score in scores)
-        return [list(islice(judged, len(papers))) for _, papers in asked]
+        in_order = (RerankScore(score) for score in scores)
+        return [list(islice(in_order, len(request.papers))) for request in requests]
 
-    def _query(self, query: Query) -> list[int]:
-        positions = sorted(selected_positions(query))
-        about = (query.paper.sentences[position].text for position in positions)
-        return self._side(query.paper.title, about, self._query_room)
+    def _query(self, query: EncodedAspect) -> list[int]:
+        paper = query.aspect.paper
+        texts = (paper.sentences[position].text for position in sorted(query.positions))
+        return self._side(paper.title, texts, self._query_room)
 
     def _candidate(self, paper: Paper) -> list[int]:
         texts = (sentence.text for sentence in paper.sentences)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qbe.errors import UsageError
-from qbe.parallel import ordered_map
+from qbe.parallel import Workers
 from qbe.rerank.semidual import Doubles, solve, total
 
 REGULARIZATION = 20.0
@@ -30,7 +30,7 @@ def entropic_transport(
     regularization: float = REGULARIZATION,
     tolerance: float = 1e-9,
     max_iterations: int = 1000,
-    threads: int = 1,
+    workers: Workers | None = None,
 ) -> Doubles:
     """Plans (pairs, m, n) float64 that move the masses of rows to columns at the least regularized cost.
 
@@ -40,16 +40,20 @@ def entropic_transport(
     ``tolerance``; a plan that would take more than ``max_iterations`` is returned as it stands then (5 to 15
     are usual, some dozens where regularized costs differ by hundreds). A mass of 0 stands for padding; it
     gets no mass, and its ``costs`` (pairs, m, n) are not looked at. A plan depends neither on the other
-    pairs nor on padding nor on ``threads``.
+    pairs nor on padding nor on the number of threads of ``workers`` (by default one).
+
+    >>> entropic_transport([[[0.0, 1.0]]], [[1.0]], [[0.5, 0.5]]).round(3).tolist()
+    [[[0.5, 0.5]]]
 
     Raises UsageError for shapes that do not belong together, masses that are negative or do not sum to 1,
-    costs that are not finite, and options out of range.
+    costs that are not finite, and parameters out of range.
     """
-    _check_options(regularization, tolerance, max_iterations, threads)
-    costs, rows, columns = (np.asarray(given, np.float64) for given in (costs, rows, columns))
+    _check_parameters(regularization, tolerance, max_iterations)
+    workers = workers or Workers()
+    costs, rows, columns = (np.asarray(values, np.float64) for values in (costs, rows, columns))
     costs, rows, columns = _checked(costs, rows, columns, regularization)
     pairs, m, n = costs.shape
-    size = min(max(1, _BLOCK // max(1, m * max(m, n))), -(-pairs // threads) or 1)
+    size = min(max(1, _BLOCK // max(1, m * max(m, n))), -(-pairs // workers.threads) or 1)
 
     def solved(first: int) -> Doubles:
         block = slice(first, first + size)
@@ -57,18 +61,17 @@ def entropic_transport(
 
     plans = np.empty_like(costs)
     starts = range(0, pairs, size)
-    for first, block in zip(starts, ordered_map(solved, starts, threads), strict=True):
+    for first, block in zip(starts, workers.map(solved, starts), strict=True):
         plans[first : first + size] = block
     return plans
 
 
-def _check_options(regularization: float, tolerance: float, max_iterations: int, threads: int) -> None:
+def _check_parameters(regularization: float, tolerance: float, max_iterations: int) -> None:
     for name, value in (("regularization", regularization), ("tolerance", tolerance)):
         if not 0 < value < float("inf"):
-            raise UsageError(f"expected a {name} above 0, found {value:g}")
-    for name, count in (("iterations", max_iterations), ("threads", threads)):
-        if count < 1:
-            raise UsageError(f"expected at least 1 of {name}, found {count}")
+            raise UsageError(f"expected `{name}` above 0, found {value:g}")
+    if max_iterations < 1:
+        raise UsageError(f"expected `max_iterations` of at least 1, found {max_iterations}")
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""Late interaction between a query and a candidate that was read with the query before its eyes."""
+"""Late interaction between a query and a candidate whose tokens attended to the query's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEATURES = ("sentences", "facet", "whole", "mean", "tokens")
 
 
 class Vectors(NamedTuple):
-    """A paper as a facet's model reads it; all rows are unit vectors, float32.
+    """A paper as a facet's model encodes it; all rows are unit vectors, float32.
 
     ``sentences`` (sentences, dimension); ``mean`` (dimension,) of the facet's sentences together; ``whole``
     (dimension,) of the whole paper; ``tokens`` (tokens, dimension). ``shares`` (tokens,) says how much each
@@ -33,12 +33,12 @@ class Vectors(NamedTuple):
 
 def similarities(query: Vectors, candidate: Vectors) -> Floats:
     """Cosines between the query's sentences of the facet and all of the candidate's, (query, candidate)."""
-    found: Floats = query.sentences[query.facet] @ candidate.sentences.T
-    return found
+    cosines: Floats = query.sentences[query.facet] @ candidate.sentences.T
+    return cosines
 
 
 def features(query: Vectors, candidate: Vectors) -> Floats:
-    """What is compared, in the order of FEATURES, (5,) float32.
+    """The similarities of two papers, in the order of FEATURES, (5,) float32.
 
     ``sentences``: the mean over the query's sentences of the facet of each one's best cosine with a
     sentence of the candidate (mean-max; Khattab and Zaharia, 2020, eq. 3, over sentences). ``facet``: the

@@ -1,9 +1,10 @@
 """How well the sentences of two papers match: pure functions of their distances, many pairs at a time.
 
-These are the ways of ASPIRE (Mysore, Cohan and Hope, NAACL 2022; D is the matrix of Euclidean distances
+These are the matchings of ASPIRE (Mysore, Cohan and Hope, NAACL 2022; D is the matrix of Euclidean distances
 between sentence vectors) and the mean of best matches. ``distances`` and ``similarities`` are (pairs, m, n)
-float64; ``rows`` (pairs, m) and ``columns`` (pairs, n) bool tell sentences, of which each side has at least
-one, from padding. Scores are (pairs,) float64, more is better; padding and other pairs change none.
+float64; ``rows`` (pairs, m) and ``columns`` (pairs, n) bool are True for sentences, of which each side has at
+least one, and False for padding. Scores are (pairs,) float64, more is better; neither padding nor other pairs
+change them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from qbe.parallel import Workers
 from qbe.rerank.entropic_transport import REGULARIZATION, entropic_transport
 from qbe.rerank.semidual import Bools, Doubles, total
 
@@ -46,7 +48,7 @@ def transport(
     columns: Bools,
     temperature: float,
     regularization: float = REGULARIZATION,
-    threads: int = 1,
+    workers: Workers | None = None,
 ) -> Transported:
     """Minus the cost of moving one paper's sentences to the other's, ``-sum D * P``: OTASPIRE.
 
@@ -54,7 +56,7 @@ def transport(
     the marginals of `marginals`.
     """
     sources, targets = marginals(distances, rows, columns, temperature)
-    plans = entropic_transport(distances, sources, targets, regularization, threads=threads)
+    plans = entropic_transport(distances, sources, targets, regularization, workers=workers)
     return Transported(-_over_all(plans * np.where(plans > 0, distances, 0)), plans)
 
 

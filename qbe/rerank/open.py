@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.reranker_files import CrossEncoderMetadata, resolve_reranker
-from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
+from qbe.models.reranker_files import RerankerFiles, resolve_reranker
+from qbe.parallel import Workers
 
 if TYPE_CHECKING:
     from qbe.rerank.reranker import Reranker
@@ -16,32 +17,48 @@ def open_reranker(
     name: str = DEFAULT_RERANKER,
     *,
     precision: str = "int8",
-    threads: int = 1,
+    workers: Workers | None = None,
     query_tokens: int | None = None,
     candidate_tokens: int | None = None,
 ) -> Reranker:
     """The reranker of that registry name, folder or hub name; see `qbe.models.reranker_files`.
 
-    ``threads`` candidates are judged at a time. The token budgets count special tokens; by default they are
-    256 for either side of a pair cross-encoder, and all that facet rerankers take (see their card). Raises
-    UsageError for a precision or budgets that the reranker does not have room for, ModelError when it
-    cannot be found, verified or loaded.
+    ``workers`` score as many candidates at a time as they have threads (by default one). The token budgets
+    count special tokens; by default they are 256 for either side of a pair cross-encoder, and as many as the
+    model reads for facet rerankers. Raises UsageError for a precision or budgets that the reranker does not
+    have room for, ModelError when it cannot be found, verified or loaded.
     """
     files = resolve_reranker(name, precision)
-    if isinstance(files.card, CrossEncoderMetadata):
-        from qbe.rerank.cross_encoder import CrossEncoder
-
-        return CrossEncoder(
-            files, threads, query_tokens or QUERY_TOKENS, candidate_tokens or CANDIDATE_TOKENS
-        )
-    from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
-
-    limit = files.card.max_tokens
-    return FacetCrossEncoder(files, threads, query_tokens or limit, candidate_tokens or limit)
+    return _OPENERS[files.metadata.kind](files, workers or Workers(), query_tokens, candidate_tokens)
 
 
 def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
-    """What tells a reranker from another: the SHA-256 of its files by name; errors are those of
+    """What distinguishes a reranker from another: the SHA-256 of its files by name; errors are those of
     `open_reranker`.
     """
-    return dict(resolve_reranker(name, precision).card.files)
+    return dict(resolve_reranker(name, precision).metadata.files)
+
+
+def _pair(
+    files: RerankerFiles, workers: Workers, query_tokens: int | None, candidate_tokens: int | None
+) -> Reranker:
+    from qbe.rerank.cross_encoder import CrossEncoder
+    from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
+
+    return CrossEncoder(files, workers, query_tokens or QUERY_TOKENS, candidate_tokens or CANDIDATE_TOKENS)
+
+
+def _facet(
+    files: RerankerFiles, workers: Workers, query_tokens: int | None, candidate_tokens: int | None
+) -> Reranker:
+    from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+
+    limit = files.metadata.max_tokens
+    return FacetCrossEncoder(files, workers, query_tokens or limit, candidate_tokens or limit)
+
+
+_OPENERS: Mapping[str, Callable[[RerankerFiles, Workers, int | None, int | None], Reranker]] = {
+    "pair": _pair,
+    "facet": _facet,
+}
+"""How a reranker is opened, by the kind that its metadata states."""

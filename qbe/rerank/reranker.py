@@ -1,20 +1,23 @@
-"""What every reranker does: score candidates for a query."""
+"""What every reranker does: score candidates for an aspect of a query."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from qbe.query import Query
+from qbe.encode.aspect import EncodedAspect
 from qbe.types import Match, Paper, TransportEntry
+
+Progress = Callable[[int], object]
+"""Called, always from the calling thread, with the number of papers scored since the last call."""
 
 
 class RerankScore(NamedTuple):
-    """A reranker's score of one candidate, and the pair of sentences that drove it.
+    """A reranker's score of one candidate, and the pair of sentences that contributed most to it.
 
-    Scores compare within one query only; more is better. ``match`` is None where a reranker knows no
-    sentences. ``plan`` tells which sentence went where, largest mass first, negligible masses left out; it is
-    empty where a reranker transports none.
+    Scores compare within one aspect only; more is better. ``match`` is None where a reranker compares no
+    sentences. ``plan`` is the transport plan, largest mass first, negligible masses left out; it is empty
+    where a reranker has none.
     """
 
     score: float
@@ -22,31 +25,32 @@ class RerankScore(NamedTuple):
     plan: tuple[TransportEntry, ...] = ()
 
 
-Asked = Sequence[tuple[Query, Sequence[Paper]]]
-"""Queries, each with the candidates to be judged for it; a paper of several queries is best one object."""
+class RerankRequest(NamedTuple):
+    """An aspect and the candidates to be scored for it; a paper of several requests is best one object."""
+
+    query: EncodedAspect
+    papers: Sequence[Paper]
 
 
 class Reranker(Protocol):
-    """Reads a query and one candidate at a time."""
+    """Scores candidates for an aspect of a query, one candidate at a time.
+
+    A paper's score depends neither on the other papers nor on their order nor on the number of threads.
+    """
 
     @property
     def name(self) -> str:
-        """The name that the model's card gives, or that of the matching."""
+        """The name in the model's metadata, or that of the matching."""
 
-    def score(
-        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[RerankScore]:
-        """One judgement for each paper, in the order given.
-
-        A paper's judgement depends neither on the other papers nor on their order nor on the number of
-        threads. ``progress`` is called, always from the calling thread, with the number of papers judged
-        since the last call. Raises what `qbe.encode.selection.selected_positions` raises for the query.
-        """
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether requests must bring the vectors of the aspect's sentences."""
 
     def batch_score(
-        self, asked: Asked, progress: Callable[[int], None] | None = None
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
-        """What `score` gives for each query and its papers, bit by bit.
+        """For each request one score a paper, in the order of its papers.
 
-        No thread waits for the end of a query, and what concerns a candidate alone is done once for all.
+        What concerns a candidate alone is computed once for all requests, and no thread waits for the end of
+        a request.
         """

@@ -34,10 +34,10 @@ def total(array: Doubles, axis: int = 0) -> Doubles:
     digit; here zeros that pad an array at its end change none.
     """
     first, *others = np.moveaxis(array, axis, 0)
-    found: Doubles = first.copy()
+    running: Doubles = first.copy()
     for other in others:
-        found += other
-    return found
+        running += other
+    return running
 
 
 class _Problems(NamedTuple):
@@ -72,7 +72,7 @@ def solve(
     order = np.argsort(-rows, axis=1, kind="stable")
     costs = np.take_along_axis(costs, order[:, :, None], 1)
     left = _begin(costs, np.take_along_axis(rows, order, 1), columns, regularization)
-    found = np.empty_like(left.costs)
+    solutions = np.empty_like(left.costs)
     for iteration in range(1, max_iterations + 1):
         shares = _shares(left)
         masses = shares * left.columns
@@ -81,7 +81,7 @@ def solve(
         last = left.sharpness >= regularization
         done = (last & (wrong <= tolerance)) | (iteration == max_iterations)
         if done.any():
-            found[:, :, left.places[done]] = masses[:, :, done]
+            solutions[:, :, left.places[done]] = masses[:, :, done]
             going = np.flatnonzero(~done)
             if not len(going):
                 break
@@ -91,7 +91,7 @@ def solve(
         left = left._replace(potentials=left.potentials + _step(shares, masses, missing))
         left = _sharpened(left, ~last & (wrong <= _LOOSE), regularization)
     plans = np.empty_like(costs)
-    np.put_along_axis(plans, order[:, :, None], found.transpose(2, 0, 1), 1)
+    np.put_along_axis(plans, order[:, :, None], solutions.transpose(2, 0, 1), 1)
     return plans
 
 

@@ -1,4 +1,4 @@
-"""Rerankers that match stored sentence vectors: no model reads the papers anew."""
+"""Rerankers that match stored sentence vectors, without another pass of a model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.selection import selected_positions
+from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
-from qbe.models.encoder_format import COSINE, L2, SIMILARITIES
-from qbe.parallel import Memo
-from qbe.query import Query
+from qbe.models.encoder_format import L2, SIMILARITIES
+from qbe.parallel import Memo, Workers
+from qbe.query import Aspect
 from qbe.rerank.entropic_transport import REGULARIZATION
 from qbe.rerank.matchings import attention, cells, mean_max, single_match, transport
-from qbe.rerank.reranker import Asked, RerankScore
+from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.rerank.semidual import Bools, Doubles
 from qbe.types import Match, Paper, TransportEntry
 
@@ -36,90 +36,90 @@ VectorSource = Callable[[Paper], NDArray[np.float32]]
 class VectorMatching:
     """Scores the vectors of a query's sentences against those of all sentences of a candidate.
 
-    Of a judgement, ``match`` is the pair of sentences that drove the score, with its cosine: for transport
+    Of a score, ``match`` is the pair of sentences that contributed most to it, with its cosine: for transport
     the one with the largest mass times cosine, for mean-max the best, else the closest. Transport gives its
     plan too.
     """
+
+    needs_vectors = True
 
     def __init__(
         self,
         name: str,
         vectors: VectorSource,
         *,
+        similarity: str,
         temperature: float | None = None,
         regularization: float = REGULARIZATION,
-        similarity: str = COSINE,
-        threads: int = 1,
+        workers: Workers | None = None,
     ) -> None:
-        """Match by one of MATCHINGS; ``vectors`` may be ``lambda paper: index.vectors(paper).sentences``.
+        """Match by one of MATCHINGS; ``vectors`` gives those of a candidate, such as
+        ``lambda paper: index.vectors(paper).sentences``.
 
         ``similarity`` is that of the vectors (``index.similarity``): mean-max takes best cosines, or with
         ``l2`` least distances; the others go by distance in any case.
         ``temperature`` and ``regularization`` (lambda) belong to transport; the temperature is by default
-        0.5 for a query by facet or sentences, and 5000 for a whole abstract. Scores of vectors in half
-        precision, as an index has them, depend neither on the linear algebra library nor on ``threads``.
-        Raises UsageError for another name or similarity, and for a temperature or regularization not above 0.
+        0.5 for an aspect by facet or sentences, and 5000 for a whole abstract. Scores of vectors in half
+        precision, as an index has them, depend neither on the linear algebra library nor on the threads of
+        ``workers``. Raises UsageError for another name or similarity, and for a temperature or regularization
+        not above 0.
         """
-        for what, known, given in (("matching", MATCHINGS, name), ("similarity", SIMILARITIES, similarity)):
-            if given not in known:
-                raise UsageError(f"expected a {what} of {', '.join(known)}, found {given!r}")
-        for option, value in (("temperature", temperature), ("regularization", regularization)):
-            if value is not None and not 0 < value < float("inf"):
-                raise UsageError(f"expected a {option} above 0, found {value:g}")
+        for what, known, value in (("matching", MATCHINGS, name), ("similarity", SIMILARITIES, similarity)):
+            if value not in known:
+                raise UsageError(f"expected a {what} of {', '.join(known)}, found {value!r}")
+        for parameter, number in (("temperature", temperature), ("regularization", regularization)):
+            if number is not None and not 0 < number < float("inf"):
+                raise UsageError(f"expected `{parameter}` above 0, found {number:g}")
         self.name = name
         self._vectors = vectors
-        self._temperature, self._regularization, self._threads = temperature, regularization, threads
-        self._similarity = similarity
-
-    def score(
-        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[RerankScore]:
-        """See `qbe.rerank.reranker.Reranker.score`."""
-        return self.batch_score([(query, papers)], progress)[0]
+        self._temperature, self._regularization = temperature, regularization
+        self._workers, self._similarity = workers, similarity
 
     def batch_score(
-        self, asked: Asked, progress: Callable[[int], None] | None = None
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`."""
         vectors = Memo(self._vectors)
-        return [self._judge(query, papers, vectors, progress) for query, papers in asked]
+        return [self._score_request(query, papers, vectors, progress) for query, papers in requests]
 
-    def _judge(
+    def _score_request(
         self,
-        query: Query,
+        query: EncodedAspect,
         papers: Sequence[Paper],
         vectors: VectorSource,
-        progress: Callable[[int], None] | None,
+        progress: Progress | None,
     ) -> list[RerankScore]:
-        positions = selected_positions(query)
         if not papers:
             return []
-        asked = vectors(query.paper)[list(positions)].astype(np.float64)
-        compared = _together([_compare(asked, vectors(paper)) for paper in papers])
-        scored = self._score(compared, self._temperature_for(query))
-        judgements = []
+        assert query.sentences is not None
+        query_vectors = query.sentences.astype(np.float64)
+        compared = _together([_compare(query_vectors, vectors(paper)) for paper in papers])
+        scored = self._score(compared, self._temperature_for(query.aspect))
+        results = []
         for pair, score in enumerate(scored.scores.tolist()):
             row, column = np.unravel_index(int(scored.weights[pair].argmax()), scored.weights[pair].shape)
             cosine = float(compared.cosines[pair, row, column])
-            match = Match(positions[row], int(column), cosine)
-            plan = () if scored.plans is None else _plan(scored.plans[pair], positions)
-            judgements.append(RerankScore(score, match, plan))
+            match = Match(query.positions[row], int(column), cosine)
+            plan = () if scored.plans is None else _plan(scored.plans[pair], query.positions)
+            results.append(RerankScore(score, match, plan))
             if progress:
                 progress(1)
-        return judgements
+        return results
 
-    def _temperature_for(self, query: Query) -> float:
+    def _temperature_for(self, aspect: Aspect) -> float:
         if self._temperature is not None:
             return self._temperature
-        whole = query.facet is None and query.positions is None
+        whole = aspect.facet is None and aspect.positions is None
         return WHOLE_TEMPERATURE if whole else PART_TEMPERATURE
 
     def _score(self, compared: _Compared, temperature: float) -> _Scored:
         distances, cosines, rows, columns = compared
         if self.name == "transport":
-            found = transport(distances, rows, columns, temperature, self._regularization, self._threads)
-            weights, plans = found.plans * cosines, found.plans
-            return _Scored(found.scores, _inside(weights, rows, columns), plans)
+            transported = transport(
+                distances, rows, columns, temperature, self._regularization, self._workers
+            )
+            weights = transported.plans * cosines
+            return _Scored(transported.scores, _inside(weights, rows, columns), transported.plans)
         if self.name == "mean-max":
             near = -distances if self._similarity == L2 else cosines
             return _Scored(mean_max(near, rows, columns), _inside(near, rows, columns))
@@ -144,16 +144,15 @@ class _Scored(NamedTuple):
     plans: Doubles | None = None
 
 
-def _compare(asked: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Doubles]:
+def _compare(query: Doubles, vectors: NDArray[np.float32]) -> tuple[Doubles, Doubles]:
     """Euclidean distances and cosines (m, n) of vectors (m, dimension) and (n, dimension).
 
     Double precision holds products of an index's half-precision numbers and their sums exactly (see
-    `qbe.search.matching.similarities` and ``nearness``), so that no order of summation shows, and equal
-    vectors have distance 0.
+    `qbe.index.dense.compare`), so that no order of summation shows, and equal vectors have distance 0.
     """
-    found = vectors.astype(np.float64)
-    products = asked @ found.T
-    squares, others = ((side * side).sum(axis=1) for side in (asked, found))
+    candidate = vectors.astype(np.float64)
+    products = query @ candidate.T
+    squares, others = ((side * side).sum(axis=1) for side in (query, candidate))
     distances = np.sqrt(np.maximum(squares[:, None] + others - 2 * products, 0))
     lengths = np.sqrt(squares)[:, None] * np.sqrt(others)
     cosines = np.zeros_like(products)
@@ -166,23 +165,23 @@ def _together(compared: Sequence[tuple[Doubles, Doubles]]) -> _Compared:
     counts = np.array([distances.shape[1] for distances, _ in compared])
     m, n = len(compared[0][0]), int(counts.max())
     both = np.zeros((2, len(compared), m, n))
-    for pair, found in enumerate(compared):
-        both[:, pair, :, : counts[pair]] = found
+    for pair, matrices in enumerate(compared):
+        both[:, pair, :, : counts[pair]] = matrices
     return _Compared(both[0], both[1], np.ones((len(compared), m), np.bool_), np.arange(n) < counts[:, None])
 
 
 def _inside(values: Doubles, rows: Bools, columns: Bools) -> Doubles:
     """The values, with padding at minus infinity."""
-    found: Doubles = np.where(cells(rows, columns), values, -np.inf)
-    return found
+    inside: Doubles = np.where(cells(rows, columns), values, -np.inf)
+    return inside
 
 
 def _plan(plan: Doubles, positions: Sequence[int]) -> tuple[TransportEntry, ...]:
-    """What a plan (m, n) moves, the largest mass first."""
-    moved = [
+    """The entries of a plan (m, n), the largest mass first, negligible ones left out."""
+    entries = [
         TransportEntry(positions[row], column, mass)
         for row, masses in enumerate(plan.tolist())
         for column, mass in enumerate(masses)
         if mass >= NEGLIGIBLE
     ]
-    return tuple(sorted(moved, key=lambda one: (-one.mass, one.query_position, one.position)))
+    return tuple(sorted(entries, key=lambda entry: (-entry.mass, entry.query_position, entry.position)))

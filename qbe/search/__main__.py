@@ -1,115 +1,173 @@
-"""``python -m qbe.search``: find papers like a paper, for its problem, its method or its findings."""
+"""``qbe search``: find papers like a paper, for its problem, its method or its findings."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from qbe import _cli
-from qbe.errors import UsageError
-from qbe.query import Query, Topic
-from qbe.search.batch import Form, blocks, describe_run, search_block, to_text
-from qbe.search.checks import check, rerank_weight, settle_topics
-from qbe.search.opening import open_searcher, open_second_stage
-from qbe.search.options import RUN_HITS, TABLE_HITS, parser
-from qbe.search.output import open_output
-from qbe.search.reranking import RERANK_DEPTH, RerankingSearcher
-from qbe.types import Facet
+from qbe.search.options import OPTIONS, PROGRAM, RUN_HITS, TABLE_HITS, parser
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from qbe.index.index import Index
-    from qbe.rerank.reranker import Reranker
-    from qbe.search.contracts import AnySearcher
+    from qbe.search.output import Destination, Output
+    from qbe.search.pipeline import Pipeline
+    from qbe.search.queries import QuerySource
+    from qbe.search.writers import ResultWriter
 
-Pools = Mapping[str, Sequence[str]]
+    Pools = Mapping[str, Sequence[str]]
+
+__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 
-def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
-    form = _form(options)
-    check(options, form.name)
+def main(arguments: list[str]) -> None:
+    """Parse the options, search, and write the results."""
+    from qbe.search.options import check, check_labels, config_of
+
+    options = parser().parse_args(arguments)
+    form, width = _form(options)
+    check(options, form)
+    config = config_of(options)
+    if not options.topics and options.facet is None:
+        check_labels(options, has_facet=False)
+        config = config.for_whole_abstracts()
+    k = options.hits or (TABLE_HITS if form == "table" else RUN_HITS)
     threads = _cli.threads(options.threads)
-    options.hits = options.hits or (TABLE_HITS if form.name == "table" else RUN_HITS)
 
-    from qbe.index.index import Index
+    from pathlib import Path
+
+    from qbe.index.index import open_index
+    from qbe.search.fingerprint import RunInputs, fingerprint
+    from qbe.search.output import open_output
+    from qbe.search.pipeline import Pipeline
+    from qbe.search.writers import open_writer
     from qbe.trec import read_pools
 
-    pools = read_pools(options.pool) if options.pool else None
-    opened = Index(options.index, options.encoder, threads, tagger=options.tagger, nprobe=options.nprobe)
-    with opened as index:
-        asked = _asked(options, index)
-        settle_topics(options, asked)
-        _check_pools(asked, pools)
-        # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
-        reranker = open_second_stage(options, index, threads)
-        with open_output(options, lambda: describe_run(options, index, form)) as output:
-            left = {number: block for number, block in enumerate(blocks(asked)) if not output.has(number)}
-            queries = [one for block in left.values() for one in block]
-            with _search(options, index, reranker, queries, pools) as (searcher, advance):
-                for number, block in left.items():
-                    results = search_block(options, index, searcher, block, pools, form)
-                    output.add(number, to_text(options, index, results, form, first=number == 0))
-                    advance(len(block))
-            output.publish(len(blocks(asked)))
+    pools = read_pools(Path(options.pool)) if options.pool else None
+    with open_index(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
+        source = _source(options, index)
+        if not source.has_facet:
+            check_labels(options, has_facet=False)
+            config = config.for_whole_abstracts()
+        _check_pools(source.ids, pools)
+        tag = options.run_tag or config.run_tag
+        pool = Path(options.pool) if options.pool else None
+        topics = Path(options.topics or ".")
+        run = RunInputs(topics, pool, options.facet, k, tag, form, width, options.explain)
+        writer = open_writer(form, tag, index.paper, width, explain=options.explain)
+        with (
+            Pipeline.open(index, config) as pipeline,
+            open_output(
+                _destination(options), lambda: fingerprint(index, config, options.tagger, run)
+            ) as output,
+        ):
+            _search(pipeline, source, pools, k, writer, output, explain=options.explain)
 
 
-def _form(options: argparse.Namespace) -> Form:
-    name = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
-    return Form(name, min(shutil.get_terminal_size((100, 24)).columns, 120))
+def _form(options: argparse.Namespace) -> tuple[str, int]:
+    """The format of the output, and how many columns a table has."""
+    import shutil
+    import sys
+
+    form = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
+    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-def _asked(options: argparse.Namespace, index: Index) -> Sequence[Topic | Query]:
-    from qbe.search.queries import paper_from_file, paper_from_text, parse_positions, topics_of
+def _destination(options: argparse.Namespace) -> Destination:
+    from pathlib import Path
+
+    from qbe.search.output import Destination
+
+    path = Path(options.output) if options.output else None
+    return Destination(path, bool(options.topics), options.resume, options.overwrite)
+
+
+def _source(options: argparse.Namespace, index: Index) -> QuerySource:
+    """The queries that the options state."""
+    from pathlib import Path
+
+    from qbe.query import Query
+    from qbe.search.options import parse_positions
+    from qbe.search.queries import from_query, from_topics, paper_from_file, paper_from_text
+    from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
     if options.topics:
-        return topics_of(index, options.topics, facet)
+        return from_topics(index, Path(options.topics), facet)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
     if options.paper is not None:
-        paper = index.paper(options.paper)
+        paper = index.paper(options.paper[0])
     elif options.paper_file is not None:
         paper = paper_from_file(options.paper_file)
     else:
         paper = paper_from_text(options.text, options.title or "")
-    if facet or options.explain:
-        paper = index.label_facets(paper, options.facets)
-    return [Query(paper, facet, positions)]
+    return from_query(Query(paper, facet, positions))
 
 
-def _check_pools(asked: Sequence[Topic | Query], pools: Pools | None) -> None:
-    absent = [one.query_id for one in asked if pools is not None and one.query_id not in pools]
+def _check_pools(query_ids: Sequence[str], pools: Pools | None) -> None:
+    from qbe.errors import UsageError
+
+    absent = [query_id for query_id in query_ids if pools is not None and query_id not in pools]
     if absent:
         raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
 
 
-@contextlib.contextmanager
 def _search(
-    options: argparse.Namespace,
-    index: Index,
-    reranker: Reranker | None,
-    asked: Sequence[Topic | Query],
+    pipeline: Pipeline,
+    source: QuerySource,
     pools: Pools | None,
-) -> Iterator[tuple[AnySearcher, Callable[[int], object]]]:
-    """The searcher, and what is to be told how many more queries are done, with a bar for them."""
-    first = open_searcher(options, index)
-    if reranker is None:
-        with _cli.counter("searching", "queries", len(asked)) as advance:
-            yield first, advance
-        return
-    depth = RERANK_DEPTH if options.rerank_depth is None else options.rerank_depth
-    sizes = (len(index) if pools is None else len(pools[one.query_id]) for one in asked)
-    with _cli.counter("reranking", "candidates", sum(min(depth, size) for size in sizes)) as bar:
+    k: int,
+    writer: ResultWriter,
+    output: Output,
+    *,
+    explain: bool,
+) -> None:
+    """Search block by block, and write each block that the output does not have yet."""
+    from qbe.search.fingerprint import BLOCK
+    from qbe.search.writers import Result
 
-        def advance_candidates(count: int) -> None:
-            bar(count)
+    firsts = range(0, len(source.ids), BLOCK)
+    blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
+    with _progress(pipeline, source, pools, blocks) as (advance_queries, advance_pairs):
+        for block in blocks:
+            ids = source.ids[block]
+            prepared = pipeline.prepare(source.load(block), explain=explain)
+            hits = pipeline.batch_search(
+                prepared,
+                k,
+                None if pools is None else [pools[query_id] for query_id in ids],
+                matches=writer.needs_matches,
+                explain=explain,
+                progress=advance_pairs,
+            )
+            results = [
+                Result(query_id, query.query, query_hits)
+                for query_id, query, query_hits in zip(ids, prepared, hits, strict=True)
+            ]
+            output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
+            advance_queries(len(ids))
+    output.publish(len(firsts))
 
-        weight = rerank_weight(options)
-        yield RerankingSearcher(first, index, reranker, depth, weight, advance_candidates), lambda _: None
+
+@contextlib.contextmanager
+def _progress(
+    pipeline: Pipeline, source: QuerySource, pools: Pools | None, blocks: Sequence[slice]
+) -> Iterator[tuple[Callable[[int], object], Callable[[int], object]]]:
+    """Functions to call with the number of queries, and of reranked pairs, just finished: the pairs move a
+    progress bar where there are any, else the queries.
+    """
+    places = [place for block in blocks for place in range(len(source.ids))[block]]
+    sizes = (len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places)
+    pairs = sum(
+        pipeline.rerank_pairs(source.facets[place], size) for place, size in zip(places, sizes, strict=True)
+    )
+    description = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
+    with _cli.counter(*description) as advance:
+        yield (lambda _: None, advance) if pairs else (advance, lambda _: None)
 
 
 if __name__ == "__main__":
-    _cli.run("qbe.search", main)
+    _cli.run(PROGRAM, main, OPTIONS)

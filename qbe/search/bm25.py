@@ -4,54 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from qbe import _jvm
-from qbe.encode.selection import selected_positions
-from qbe.errors import UsageError
-from qbe.index.index import Index
+from qbe.encode.aspect import EncodedAspect
 from qbe.index.lucene import contents
-from qbe.query import Query
+from qbe.index.reader import IndexReader
+from qbe.parallel import Workers
+from qbe.search.contracts import Candidates, Rows, Scores
 from qbe.search.lucene import LuceneSearch
 from qbe.types import Hit, Pools
 
-QUERY_FORMS = ("title+facet", "facet", "abstract")
 
-
-def query_text(query: Query, form: str) -> str:
-    """The words of a query: its sentences alone (``facet``), behind its title (``title+facet``), or the
-    title and whole abstract (``abstract``). Raises UsageError for another form.
+def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
+    """The words of a BM25 query, in one of `qbe.search.config.BM25_QUERIES`: the aspect's sentences alone
+    (``facet``), behind the title of their paper (``title+facet``), or title and whole abstract
+    (``abstract``).
     """
-    if form not in QUERY_FORMS:
-        raise UsageError(f"expected a BM25 query form of {', '.join(QUERY_FORMS)}, found {form!r}")
+    paper = query.aspect.paper
     if form == "abstract":
-        return contents(query.paper)
-    chosen = " ".join(query.paper.sentences[position].text for position in selected_positions(query))
-    return chosen if form == "facet" else f"{query.paper.title} {chosen}"
+        return contents(paper)
+    sentences = " ".join(paper.sentences[position].text for position in query.positions)
+    return sentences if form == "facet" else f"{paper.title} {sentences}"
 
 
-class BM25Searcher:
+class BM25Stage:
     """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does."""
 
-    def __init__(self, index: Index, form: str = "title+facet") -> None:
-        """``form`` is one of QUERY_FORMS."""
-        self._form = form
-        self._threads = index.threads
-        self._lucene = LuceneSearch(index.lucene)
+    names = ("bm25",)
+    needs_vectors = False
 
-    def search(
-        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
-    ) -> list[Hit]:
-        """The best hits, ties by id; of a pool every paper, the ones without a common word with score 0."""
-        found = self._lucene.search(query_text(query, self._form), hits if pool is None else len(pool), pool)
-        # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
-        best = [Hit(paper_id, max(score, 0.0)) for paper_id, score in found[:hits]]
-        return [hit._replace(parts={"bm25": hit.score}) for hit in best] if explain else best
+    def __init__(self, reader: IndexReader, workers: Workers, form: str = "title+facet") -> None:
+        """``form`` is one of `qbe.search.config.BM25_QUERIES`."""
+        self._form, self._workers = form, workers
+        self._papers = reader.papers
+        self._lucene = LuceneSearch(reader.lucene)
 
     def batch_search(
-        self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
+        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
-        """What `search` finds for each query and its pool, as many at a time as the index has threads."""
+        """See `qbe.search.contracts.FirstStage`; of a pool every paper is ranked, those without a common
+        word with a score of 0.
+        """
 
-        def search(asked: tuple[Query, Sequence[str] | None]) -> list[Hit]:
-            return self.search(asked[0], hits, asked[1], explain=explain)
+        def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
+            query, pool = request
+            hits = [Hit(paper_id, score) for paper_id, score in self._ranked(query, k, pool)[:k]]
+            return [hit._replace(component_scores={"bm25": hit.score}) for hit in hits] if explain else hits
 
-        return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._threads)
+        return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
+
+    def batch_candidates(self, queries: Sequence[EncodedAspect], k: int) -> list[Candidates]:
+        """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers."""
+
+        def search(query: EncodedAspect) -> Candidates:
+            scores = {self._papers.row(paper_id): score for paper_id, score in self._ranked(query, k, None)}
+            return Candidates(np.array(sorted(scores), dtype=np.int64), scores)
+
+        return _jvm.map_in_threads(search, list(queries), self._workers)
+
+    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
+        """See `qbe.search.contracts.ScoreSource`: papers without a known score are searched for as a pool."""
+        scores = dict(known.scores) if known is not None else {}
+        missing = [self._papers.ids[row] for row in rows.tolist() if row not in scores]
+        if missing:
+            ranked = self._ranked(query, len(missing), missing)
+            scores.update((self._papers.row(paper_id), score) for paper_id, score in ranked)
+        return {"bm25": np.array([scores[row] for row in rows.tolist()], dtype=np.float64)}
+
+    def _ranked(self, query: EncodedAspect, k: int, pool: Sequence[str] | None) -> list[tuple[str, float]]:
+        ranked = self._lucene.search(query_text(query, self._form), k if pool is None else len(pool), pool)
+        # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
+        return [(paper_id, max(score, 0.0)) for paper_id, score in ranked]

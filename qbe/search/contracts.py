@@ -1,59 +1,59 @@
-"""What searches offer, whatever they are made of."""
+"""What a first stage and a source of scores offer, whatever they are made of."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from qbe.query import Query
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.encode.aspect import EncodedAspect
 from qbe.types import Hit, Pools
+
+Rows = NDArray[np.int64]
+Scores = NDArray[np.float64]
 
 
 class FirstStage(Protocol):
-    """What every first stage offers."""
+    """Ranks the papers of an index, or of a pool, for aspects of queries."""
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether aspects must bring the vectors of their sentences."""
 
     def batch_search(
-        self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
+        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
-        """For each query the best ``hits`` papers out of the whole index or of its pool, best first; no other
-        query has a part in them.
+        """For each aspect the best ``k`` papers of the whole index or of its pool, best first, ties by id;
+        the result of one does not depend on the others.
 
-        ``explain`` adds to each the scores of the stage's components.
+        The paper of the aspect is ranked like any other. ``explain`` adds the scores of the stage's
+        components to each hit.
         """
 
 
-class AnySearcher(ABC):
-    """What searches offer, whatever they are made of: a first stage alone, or reranked."""
+class Candidates(NamedTuple):
+    """Papers that a source proposes for an aspect: rows, ascending, and the scores by row that are known
+    already, if that costs nothing.
+    """
 
-    def search(
-        self,
-        query: Query,
-        hits: int = 10,
-        pool: Sequence[str] | None = None,
-        *,
-        matches: bool = True,
-        explain: bool = False,
-    ) -> list[Hit]:
-        """The best hits, best first, ties by id.
+    rows: Rows
+    scores: Mapping[int, float]
 
-        With a pool its papers are ranked (up to ``hits`` of them), else the whole index. ``matches``
-        adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` adds its
-        parts.
 
-        Raises UsageError for fewer than 1 hit or positions out of range, FacetNotFoundError for a
-        facet the query paper lacks, PaperNotFoundError for a pool that names papers not in the index.
+class ScoreSource(Protocol):
+    """Proposes candidates and scores any papers of an index by one or several named scores, to be fused."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its scores, in the order in which they are summed."""
+
+    def batch_candidates(self, queries: Sequence[EncodedAspect], k: int) -> list[Candidates]:
+        """For each aspect about ``k`` papers of the whole index, the best by this source."""
+
+    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
+        """Scores (papers,) by name of the papers at these rows, ascending; a name that does not apply to the
+        aspect is left out. ``known`` is what `batch_candidates` gave for the aspect, None where there was a
+        pool. May be called by several threads at a time.
         """
-        return self.batch_search([query], hits, [pool], matches=matches, explain=explain)[0]
-
-    @abstractmethod
-    def batch_search(
-        self,
-        queries: Sequence[Query],
-        hits: int = 10,
-        pools: Pools | None = None,
-        *,
-        matches: bool = True,
-        explain: bool = False,
-    ) -> list[list[Hit]]:
-        """What `search` finds for each query and its pool."""

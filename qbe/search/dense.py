@@ -1,128 +1,94 @@
-"""Search by contextual sentence vectors: FAISS finds candidates, stored vectors give the exact score."""
+"""Search by contextual sentence vectors: approximate candidates, exact scores of stored vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.encode.selection import selected_positions
-from qbe.errors import UsageError
+from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.compare import COMPARISONS
-from qbe.index.index import Index
-from qbe.parallel import ordered_map
-from qbe.query import Query
-from qbe.search.matching import MATCHES, Floats, Ints, best_per_paper, gather, restrict
-from qbe.types import Facet, Hit, Match, Pools
+from qbe.index.dense.contracts import CandidateSource, VectorStore
+from qbe.index.dense.scoring import MATCHES, best_per_paper, restrict
+from qbe.index.reader import IndexReader
+from qbe.parallel import Workers
+from qbe.search.contracts import Candidates, Rows, Scores
+from qbe.types import Facet, Hit, Pools
 
-if TYPE_CHECKING:
-    from qbe.encode.encoder import PaperVectors
-
-MOST_POSITIONS = 1 << 24
-"""Positions that FAISS brings in one call, at 12 bytes each, unless a single query needs more."""
+Floats = NDArray[np.float32]
 
 
-class QueryVectors:
-    """The vectors of a query: its chosen sentences (n, dimension) and its whole paper (dimension,)."""
+class DenseStage:
+    """Ranks papers by how well their sentences match those of the query.
 
-    def __init__(self, index: Index, query: Query, vectors: PaperVectors | None = None) -> None:
-        """Stored vectors serve a paper of the index; any other is encoded (see `Index.vectors`), unless its
-        ``vectors`` are given.
+    Candidates come from a `CandidateSource`, the vectors that score them from a `VectorStore`.
+    """
+
+    names = ("whole", "sentences", "facet")
+    needs_vectors = True
+
+    def __init__(
+        self,
+        reader: IndexReader,
+        workers: Workers,
+        match: str = "mean-max",
+        nprobe: int | None = None,
+    ) -> None:
+        """``match`` is one of `qbe.search.config.MATCHES`; ``nprobe`` None: as the index was built.
+
+        Raises IndexFormatError where the index has no vectors, UsageError for an ``nprobe`` of an index
+        without lists.
         """
-        positions = list(selected_positions(query))
-        vectors = vectors or index.vectors(query.paper)
-        self.sentences: Floats = vectors.sentences[positions]
-        self.whole: Floats = vectors.whole
-
-
-class DenseSearcher:
-    """Ranks papers by how well their sentences match those of the query."""
-
-    def __init__(self, index: Index, match: str = "mean-max") -> None:
-        """``match`` is one of MATCHES; raises UsageError for another, IndexFormatError without vectors."""
-        if match not in MATCHES:
-            raise UsageError(f"expected a match of {', '.join(MATCHES)}, found {match!r}")
-        self._index = index
-        self._match = MATCHES[match]
-        self._compare = COMPARISONS[index.similarity]
-        self._kept: dict[int, tuple[Query, QueryVectors]] = {}
-
-    def vectors(self, query: Query) -> QueryVectors:
-        """The vectors of a query; see `vectors_many`."""
-        return self.vectors_many([query])[0]
-
-    def vectors_many(self, queries: Sequence[Query]) -> list[QueryVectors]:
-        """The vectors of queries, those from outside encoded as many at a time as the index has threads.
-
-        Those of the last queries that had to be looked up are kept, since ranking and matches both need them.
-        """
-        kept = self._kept  # read once, so that threads that share a searcher cannot swap their queries
-        if not all(id(query) in kept for query in queries):
-            papers = [query.paper for query in queries]
-            found = ordered_map(self._index.vectors, papers, min(len(papers), self._index.threads))
-            pairs = zip(queries, found, strict=True)
-            kept = {id(query): (query, QueryVectors(self._index, query, own)) for query, own in pairs}
-            self._kept = kept
-        return [kept[id(query)][1] for query in queries]
-
-    def search(
-        self, query: Query, hits: int, pool: Sequence[str] | None = None, *, explain: bool = False
-    ) -> list[Hit]:
-        """The best hits, ties by id, out of a pool or of the papers of the nearest sentences."""
-        return self.batch_search([query], hits, [pool], explain=explain)[0]
+        self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
+        self._vectors: VectorStore = reader.vector_store
+        self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
+        self._match, self._compare = MATCHES[match], COMPARISONS[self._vectors.similarity]
+        if nprobe is not None:
+            self._source()  # what does not fit the index is refused before anything is searched
 
     def batch_search(
-        self, queries: Sequence[Query], hits: int, pools: Pools, *, explain: bool = False
+        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
     ) -> list[list[Hit]]:
-        """What `search` finds for each query and its pool."""
-        vectors = self.vectors_many(queries)
-        near = self.candidates([own for own, pool in zip(vectors, pools, strict=True) if pool is None], hits)
-        rows = [next(near) if pool is None else np.unique(self.rows(pool)) for pool in pools]
+        """See `qbe.search.contracts.FirstStage`: out of a pool, or of the papers of the nearest sentences."""
+        without_pool = [_sentences(query) for query, pool in zip(queries, pools, strict=True) if pool is None]
+        nearest = self._source().nearest(without_pool, k) if without_pool else iter(())
+        rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
 
-        def best(query: int) -> list[Hit]:
-            paper_ids = [self._index.papers.ids[row] for row in rows[query]]
-            found = best_hits(paper_ids, self.scores(vectors[query], rows[query]), hits)
-            return [hit._replace(parts={"dense": hit.score}) for hit in found] if explain else found
+        def best(number: int) -> list[Hit]:
+            paper_ids = [self._papers.ids[row] for row in rows[number].tolist()]
+            (scores,) = self._sentence_scores(queries[number], rows[number], [None])
+            hits = best_hits(paper_ids, scores, k)
+            return [hit._replace(component_scores={"dense": hit.score}) for hit in hits] if explain else hits
 
-        return list(ordered_map(best, range(len(queries)), min(len(queries), self._index.threads)))
+        return list(self._workers.map(best, range(len(queries))))
 
-    def search_rows(self, vectors: Sequence[QueryVectors], papers: int) -> list[Ints]:
-        """Rows of the best papers of the whole index for each query."""
-        near = list(self.candidates(vectors, papers))
+    def batch_candidates(self, queries: Sequence[EncodedAspect], k: int) -> list[Candidates]:
+        """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
+        nearest = list(self._source().nearest([_sentences(query) for query in queries], k))
 
-        def best(query: int) -> Ints:
-            order = np.argsort(-self.scores(vectors[query], near[query]), kind="stable")[:papers]
-            rows: Ints = near[query][order]
-            return rows
+        def best(number: int) -> Candidates:
+            (scores,) = self._sentence_scores(queries[number], nearest[number], [None])
+            order = np.argsort(-scores, kind="stable")[:k]
+            return Candidates(np.sort(nearest[number][order]), {})
 
-        return list(ordered_map(best, range(len(near)), min(len(near), self._index.threads)))
+        return list(self._workers.map(best, range(len(queries))))
 
-    def rows(self, paper_ids: Sequence[str]) -> Ints:
-        """Rows of papers given by id."""
-        return np.array([self._index.papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
-
-    def candidates(self, vectors: Sequence[QueryVectors], papers: int) -> Iterator[Ints]:
-        """Rows, ascending, of the papers that hold the sentences nearest to each query's sentences.
-
-        FAISS is asked once for all queries, as far as their answers are to be had at a time.
+    def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:  # noqa: ARG002
+        """See `qbe.search.contracts.ScoreSource`: ``whole`` is the similarity of the whole papers,
+        ``sentences`` the match with all sentences of a candidate, ``facet`` with those of the query's facet.
         """
-        neighbours = self._index.neighbours
-        count = max(neighbours.depth, 2 * papers)
-        most = max(1, MOST_POSITIONS // min(count, len(self._index.sentence_vectors)))
-        for asked in _groups([own.sentences for own in vectors], most):
-            nearest = neighbours.nearest(np.concatenate(asked), count)
-            for own in np.split(nearest, np.cumsum([len(one) for one in asked])[:-1]):
-                sentences = np.unique(own[own >= 0])
-                yield np.unique(np.searchsorted(self._index.layout.starts, sentences, side="right") - 1)
+        facet = query.aspect.facet
+        assert query.whole is not None
+        whole = self._compare(query.whole[None], self._vectors.whole(rows))[0]
+        by_sentences = self._sentence_scores(query, rows, [None] if facet is None else [None, facet])
+        return {
+            name: scores.astype(np.float64)
+            for name, scores in zip(self.names, [whole, *by_sentences], strict=False)
+        }
 
-    def scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
-        """Exact scores (papers,) of papers given by row, over all their sentences."""
-        return self.scores_within(vectors, rows, [None])[0]
-
-    def scores_within(
-        self, vectors: QueryVectors, rows: Ints, facets: Sequence[Facet | None]
+    def _sentence_scores(
+        self, query: EncodedAspect, rows: Rows, facets: Sequence[Facet | None]
     ) -> list[Floats]:
         """Exact scores (papers,) for each facet: only the candidates' sentences of that facet count (or the
         best guess, where the facets were predicted), except for papers that have none, whose sentences all
@@ -130,57 +96,31 @@ class DenseSearcher:
         """
         if not len(rows):
             return [np.zeros(0, np.float32) for _ in facets]
-        candidates = gather(rows, self._index.layout.starts)
-        products = self._compare(vectors.sentences, self._index.sentence_vectors[candidates.rows])
+        block = self._vectors.gather(rows)
+        similarities = self._compare(_sentences(query), block.vectors)
         scores = []
         for facet in facets:
-            counted = products
+            counted = similarities
             if facet is not None:
-                keep = self._index.facet_mask(facet)[candidates.rows]
-                counted = restrict(products, candidates.starts, keep)
-            scores.append(self._match(best_per_paper(counted, candidates.starts)))
+                counted = restrict(similarities, block.starts, self._facet_mask(facet)[block.rows])
+            scores.append(self._match(best_per_paper(counted, block.starts)))
         return scores
 
-    def whole_scores(self, vectors: QueryVectors, rows: Ints) -> Floats:
-        """Similarities (papers,) of the whole-paper vectors."""
-        scores: Floats = self._compare(vectors.whole[None], self._index.whole_vectors[rows])[0]
-        return scores
-
-    def matches(self, query: Query, paper_ids: Sequence[str]) -> list[tuple[Match, ...]]:
-        """For each paper and each query sentence the paper's closest sentence, best pair first."""
-        vectors = self.vectors(query)
-        positions = selected_positions(query)
-        found = []
-        for row in self.rows(paper_ids):
-            first, last = self._index.layout.starts[row : row + 2]
-            products = self._compare(vectors.sentences, self._index.sentence_vectors[first:last])
-            closest = products.argmax(axis=1)
-            pairs = [
-                Match(position, int(best), float(products[i, best]))
-                for i, (position, best) in enumerate(zip(positions, closest, strict=True))
-            ]
-            found.append(tuple(sorted(pairs, key=lambda pair: -pair.score)))
-        return found
+    def _rows(self, paper_ids: Sequence[str]) -> Rows:
+        """Rows of papers, ascending, each once."""
+        return np.unique(np.array([self._papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64))
 
 
-def _groups(arrays: Sequence[Floats], most: int) -> Iterator[list[Floats]]:
-    """Consecutive arrays, as many at a time as have ``most`` rows together, and at least one."""
-    group: list[Floats] = []
-    for array in arrays:
-        if group and sum(map(len, group)) + len(array) > most:
-            yield group
-            group = []
-        group.append(array)
-    if group:
-        yield group
+def _sentences(query: EncodedAspect) -> Floats:
+    assert query.sentences is not None
+    return query.sentences
 
 
-def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], hits: int) -> list[Hit]:
-    """The best papers by score, ties by id."""
+def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
+    """The best ``k`` papers by score, ties by id."""
     chosen = np.arange(len(scores))
-    if hits < len(scores):  # only those that reach the last place are worth sorting, ties with it included
-        chosen = np.flatnonzero(scores >= np.partition(scores, -hits)[-hits])
-    found = [
-        Hit(paper_ids[i], score) for i, score in zip(chosen.tolist(), scores[chosen].tolist(), strict=True)
-    ]
-    return sorted(found, key=lambda hit: (-hit.score, hit.paper_id))[:hits]
+    if k < len(scores):  # only those that reach the last place are worth sorting, ties with it included
+        chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    pairs = zip(chosen.tolist(), scores[chosen].tolist(), strict=True)
+    hits = [Hit(paper_ids[i], score) for i, score in pairs]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]

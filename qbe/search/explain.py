@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from qbe.encode.selection import is_guess, selected_positions
-from qbe.query import Query
+from qbe.query import Aspect
 from qbe.types import Facet, Paper, Sentence
 
 
@@ -13,8 +12,8 @@ class ExplainedSentence(NamedTuple):
     """A sentence of a query.
 
     ``label`` is the predicted one of the five labels of CSAbstruct and ``probability`` that of the facet
-    (of ``other`` where it has none); both are None where the facet was given. ``selected`` tells whether
-    the query searches with it, ``guess`` whether it does so as a best guess.
+    (of ``other`` where it has none); both are None where the facet was given. ``selected`` is True where the
+    aspect searches with it, ``guess`` where it does so as a best guess.
     """
 
     position: int
@@ -26,9 +25,9 @@ class ExplainedSentence(NamedTuple):
     guess: bool
 
 
-def explain_query(query: Query) -> list[ExplainedSentence]:
-    """All sentences of a query's paper, in order; raises what `selected_positions` does."""
-    selected, guess = selected_positions(query), is_guess(query)
+def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
+    """All sentences of an aspect's paper, in order; raises what `Aspect.selected_positions` does."""
+    selected, guess = aspect.selected_positions(), aspect.is_guess
     return [
         ExplainedSentence(
             position,
@@ -39,7 +38,7 @@ def explain_query(query: Query) -> list[ExplainedSentence]:
             position in selected,
             guess and position in selected,
         )
-        for position, sentence in enumerate(query.paper.sentences)
+        for position, sentence in enumerate(aspect.paper.sentences)
     ]
 
 
@@ -47,10 +46,10 @@ def facet_probability(sentence: Sentence) -> float | None:
     """The probability of a predicted sentence's facet (of ``other`` where it has none), to four places;
     None where the facet was given.
     """
-    found = sentence.probabilities
-    if found is None:
+    probabilities = sentence.probabilities
+    if probabilities is None:
         return None
-    return round(found.of(sentence.facet) if sentence.facet else found.other, 4)
+    return round(probabilities.of(sentence.facet) if sentence.facet else probabilities.other, 4)
 
 
 def stands_in(paper: Paper, position: int, facet: Facet | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,13 @@ Floats = NDArray[np.float64]
 RRF_K = 60
 """The constant of reciprocal rank fusion (Cormack et al., 2009, section 2)."""
 
-EQUAL_WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "sentences": 1.0, "facet": 1.0, "whole": 1.0}
-"""Weights of the fused first stage: all alike, so that no data chose them."""
-
 
 def z_normalize(scores: Floats) -> Floats:
-    """Scores (n,) with mean 0 and standard deviation 1; all 0 where they do not differ."""
+    """Scores (n,) with mean 0 and standard deviation 1; all 0 where they do not differ.
+
+    >>> z_normalize(np.array([1.0, 3.0])).tolist()
+    [-1.0, 1.0]
+    """
     centred = scores - scores.mean() if len(scores) else scores
     deviation = centred.std() if len(scores) else 0.0
     if deviation <= 1e-9 * max(1.0, float(np.abs(scores).max(initial=0.0))):
@@ -47,6 +48,29 @@ def reciprocal_rank(components: Mapping[str, Floats], weights: Mapping[str, floa
         ranks = np.searchsorted(ascending, -scores, side="left") + 1
         fused += weights.get(name, 0.0) / (k + ranks)
     return fused
+
+
+def combine_aspects(scores: Sequence[Floats], weights: Sequence[float]) -> Floats:
+    """One score (n,) for candidates scored by several aspects: the sum of the aspects' z-normalized scores
+    (n,) times their weights, over the sum of the weights' absolute values. Negative weights lower the score
+    of papers that are like the aspect.
+
+    >>> combine_aspects([np.array([1.0, 3.0]), np.array([0.0, 2.0])], [1.0, -0.5]).round(3).tolist()
+    [-0.333, 0.333]
+    """
+    total = sum(abs(weight) for weight in weights)
+    combined = sum(
+        (weight * z_normalize(aspect) for weight, aspect in zip(weights, scores, strict=True)),
+        np.zeros(len(scores[0])),
+    )
+    return np.asarray(combined / total, dtype=np.float64)
+
+
+def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
+    """``(1 - weight) * z(first stage) + weight * z(reranker)`` of papers scored by both, in their order."""
+    mixed = (1 - weight) * z_normalize(np.array(first_stage)) + weight * z_normalize(np.array(reranker))
+    scores: list[float] = mixed.tolist()
+    return scores
 
 
 def _length(components: Mapping[str, Floats]) -> int:

@@ -22,7 +22,7 @@ _SPARE = 16
 """Documents asked for beyond the share of dead ones, so that one search mostly suffices."""
 
 Scored = list[tuple[str, float]]
-"""Ids and scores of what was found."""
+"""Ids and scores of papers, best first."""
 
 
 class LuceneSearch:
@@ -55,37 +55,34 @@ class LuceneSearch:
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
         self._ids = mapper.readerForListOf(java("java.lang.Class").forName("org.apache.lucene.util.BytesRef"))
 
-    def search(self, text: str, hits: int, pool: Sequence[str] | None = None) -> Scored:
+    def search(self, text: str, k: int, pool: Sequence[str] | None = None) -> Scored:
         """Ids and scores of the best hits for a bag of words, ties by id; with a pool only of its papers,
         those without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
         """
         bag = self._generator.buildQuery("contents", self._analyzer, text)
-        return self.best(bag if pool is None else self._within(bag, pool), hits)
+        return self.best(bag if pool is None else self._within(bag, pool), k)
 
-    def best(self, query: Any, hits: int) -> Scored:
-        """The best papers for a query of Lucene's, dead ones left out, ties by id and then told apart."""
+    def best(self, query: Any, k: int) -> Scored:
+        """The best papers for a query of Lucene's, dead ones left out, ties by id and then broken."""
         if self._share:
-            return self._alive(query, min(hits, self._live))
-        adjusted = self._ties.rerank(self._top(query, hits), None)
-        return list(zip(adjusted.paper_ids, adjusted.scores, strict=True))
+            return self._alive(query, min(k, self._live))
+        adjusted = self._ties.rerank(self._top(query, k), None)
+        return list(zip(adjusted.docids, adjusted.scores, strict=True))
 
-    def _top(self, query: Any, hits: int) -> Any:
-        return self._documents.fromTopDocs(
-            self._searcher.search(query, hits, self._order, True), self._searcher
-        )
+    def _top(self, query: Any, k: int) -> Any:
+        return self._documents.fromTopDocs(self._searcher.search(query, k, self._order, True), self._searcher)
 
-    def _alive(self, query: Any, hits: int) -> Scored:
-        """What `best` says where there are dead papers; of these as many are brought as may be in the way."""
-        wanted = int(hits * (1 + self._share)) + _SPARE
+    def _alive(self, query: Any, k: int) -> Scored:
+        """The result of `best` where there are dead papers: as many more are fetched as may be dead."""
+        wanted = int(k * (1 + self._share)) + _SPARE
         while True:
-            found = self._top(query, wanted)
-            ids, scores = list(found.paper_ids), list(found.scores)
-            segments = np.searchsorted(self._begins, list(found.lucene_docids), side="right").tolist()
+            documents = self._top(query, wanted)
+            ids, scores = list(documents.docids), list(documents.scores)
+            places = np.searchsorted(self._begins, list(documents.lucene_docids), side="right")
+            segments = places.tolist()
             pairs = enumerate(zip(ids, segments, strict=True))
-            live = [place for place, (paper_id, segment) in pairs if paper_id not in self._dead[segment]][
-                :hits
-            ]
-            if len(live) == hits or len(ids) < wanted:
+            live = [place for place, (paper_id, segment) in pairs if paper_id not in self._dead[segment]][:k]
+            if len(live) == k or len(ids) < wanted:
                 kept = break_ties([scores[place] for place in live])
                 return [(ids[place], score) for place, score in zip(live, kept, strict=True)]
             wanted *= 2

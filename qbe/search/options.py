@@ -1,25 +1,38 @@
-"""The options of ``python -m qbe.search``."""
+"""The options of ``qbe search``, and the configuration and queries that they come to."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from qbe import _cli
 
-from qbe.search.reranking import MATCHING_WEIGHT, RERANK_DEPTH, RERANK_WEIGHT
-from qbe.types import Facet
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from qbe.search.config import SearchConfig
+
+PROGRAM = "qbe search"
+OPTIONS = {"k": "--hits"}
+"""Parameters of the library whose options have other names."""
 
 TABLE_HITS = 10
 RUN_HITS = 1000
 
+_PLAIN = (
+    *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "facets", "rerank", "reranker"),
+    *("rerank_precision", "rerank_depth", "rerank_weight", "query_tokens", "candidate_tokens"),
+    *("temperature", "regularization"),
+)
+"""Options that are parameters of the same name of `qbe.search.config.SearchConfig`."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The command's parser."""
-    parser = argparse.ArgumentParser(
-        prog="python -m qbe.search",
-        description="Find papers like a paper, for its problem (background), its method or its findings "
-        "(result), or by sentences picked by hand, or by its whole abstract.",
+    parser = _cli.parser(
+        PROGRAM,
+        "Find papers like a paper, for its problem (background), its method or its findings (result), or by "
+        "sentences picked by hand, or by its whole abstract.",
     )
-    parser.add_argument("--index", type=Path, required=True, metavar="DIR", help="built by qbe.index")
+    parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
     _queries(parser)
     _results(parser)
     _first_stages(parser.add_argument_group("first stages in detail"))
@@ -31,11 +44,11 @@ def _queries(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--topics",
-        type=Path,
         metavar="FILE",
-        help="tab-separated: query_id, paper_id, facet (none: the whole abstract)",
+        help="tab-separated: query_id, paper_id, facet (none: the whole abstract), aspects (several, with "
+        "weights, in place of the facet)",
     )
-    source.add_argument("--paper", metavar="ID", help="a paper of the index")
+    source.add_argument("--paper", metavar="ID", action="append", help="a paper of the index")
     source.add_argument(
         "--paper-file", metavar="FILE", help="JSON with title and abstract; - is standard input"
     )
@@ -44,7 +57,7 @@ def _queries(parser: argparse.ArgumentParser) -> None:
     aspect = parser.add_mutually_exclusive_group()
     aspect.add_argument(
         "--facet",
-        choices=[facet.value for facet in Facet],
+        choices=("background", "method", "result"),
         help="the aspect to match (default: the topic's own facet, else the whole abstract)",
     )
     aspect.add_argument("--sentences", metavar="0,3", help="positions of the sentences to match, from 0")
@@ -63,19 +76,18 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rerank",
-        choices=("none", "cross-encoder", "transport", "attention", "single-match", "mean-max"),
-        help="second stage: none, models that read each paper anew, or a matching of sentence vectors "
-        "(default: cross-encoder with a facet, else none)",
+        choices=("by-facet", "none", "cross-encoder", "transport", "attention", "single-match", "mean-max"),
+        default="by-facet",
+        help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, none, or a "
+        "matching of sentence vectors (default: %(default)s)",
     )
     parser.add_argument("--hits", type=int, help=f"a query (default: {RUN_HITS}; {TABLE_HITS} in a table)")
-    parser.add_argument(
-        "--pool", type=Path, metavar="FILE", help="rank these papers only: query_id, paper_id"
-    )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write there (default: standard output)")
+    parser.add_argument("--pool", metavar="FILE", help="rank these papers only: query_id, paper_id")
+    parser.add_argument("--output", metavar="FILE", help="write there (default: standard output)")
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with a run of --topics to --output that was interrupted; it ends in the same bytes",
+        help="continue an interrupted run of --topics to --output; it ends in the same bytes",
     )
     parser.add_argument(
         "--overwrite",
@@ -101,44 +113,41 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads",
         type=int,
-        help="queries and candidates worked on at a time, with the same results whatever their number "
+        help="queries and candidates processed at a time, with the same results whatever their number "
         "(default: all processors this process may use)",
     )
 
 
 def _first_stages(group: argparse._ArgumentGroup) -> None:
+    """Parameters of first stages; None means that one was not given."""
     group.add_argument(
         "--bm25-query",
         choices=("title+facet", "facet", "abstract"),
-        default="title+facet",
-        help="the words of the BM25 query (default: %(default)s)",
+        help="bm25, fused: the words of the BM25 query (default: title+facet)",
     )
     group.add_argument(
         "--match",
         choices=("mean-max", "single-match"),
-        default="mean-max",
-        help="dense: mean of each query sentence's best match, or the best pair alone (default: %(default)s)",
+        help="dense, fused: mean of each query sentence's best match, or the best pair (default: mean-max)",
     )
     group.add_argument(
         "--fusion",
         choices=("weighted", "rrf"),
-        default="weighted",
-        help="fused: weighted sum of z-normalized scores, or reciprocal ranks (default: %(default)s)",
+        help="fused: weighted sum of z-normalized scores, or reciprocal ranks (default: weighted)",
     )
     group.add_argument(
-        "--weights", metavar="bm25=1,...", help="of bm25, sentences, facet, whole (default: all 1)"
+        "--weights",
+        metavar="bm25=1,...",
+        help="fused: of bm25, sentences, facet, whole (default: all 1)",
     )
     group.add_argument(
-        "--depth",
-        type=int,
-        default=1000,
-        help="fused: papers each side brings to the fusion (default: %(default)s)",
+        "--depth", type=int, help="fused: papers each side brings to the fusion (default: 1000)"
     )
     group.add_argument(
         "--nprobe",
         type=int,
-        help="lists of an approximate index that are read: more of them bring more of the right candidates "
-        "(default: as the index was built)",
+        help="dense, fused: lists of an approximate index that are read: more of them bring more of the "
+        "right candidates (default: as the index was built)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
@@ -149,7 +158,7 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
 
 
 def _reranking(group: argparse._ArgumentGroup) -> None:
-    """Options that count only where results are reranked; None tells that one was not given."""
+    """Parameters of second stages; None means that one was not given."""
     group.add_argument(
         "--reranker",
         metavar="NAME",
@@ -160,14 +169,11 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
         choices=("int8", "fp16", "fp32"),
         help="of a cross-encoder for all facets (default: int8, the only one of facet-rerankers)",
     )
-    group.add_argument(
-        "--rerank-depth", type=int, help=f"papers of the first stage to rerank (default: {RERANK_DEPTH})"
-    )
+    group.add_argument("--rerank-depth", type=int, help="papers of the first stage to rerank (default: 100)")
     group.add_argument(
         "--rerank-weight",
         type=float,
-        help=f"the reranker's share of the score, from 0 to 1 (default: {RERANK_WEIGHT}; {MATCHING_WEIGHT:g} "
-        "for a matching)",
+        help="the reranker's share of the score, from 0 to 1 (default: 0.5; 1 for a matching)",
     )
     group.add_argument(
         "--query-tokens",
@@ -191,3 +197,86 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
         metavar="LAMBDA",
         help="transport: the higher, the sparser the plan (default: 20)",
     )
+
+
+def check(options: argparse.Namespace, form: str) -> None:
+    """Raise UsageError for options of the command that do not go together; the configuration checks those
+    that shape the search.
+
+    ``form`` is the format of the output: ``trec``, ``json`` or ``table``.
+    """
+    from qbe.errors import UsageError
+
+    if options.hits is not None and options.hits < 1:
+        raise UsageError(f"expected `k` of at least 1, found {options.hits}")
+    if options.paper is not None and len(options.paper) > 1:
+        raise UsageError(
+            f"expected one --paper, found {len(options.paper)}; give a topics file with a column aspects to "
+            "search by several"
+        )
+    if options.title is not None and options.text is None:
+        raise UsageError("--title goes with --text; a paper file holds its own title")
+    if options.sentences is not None and options.topics:
+        raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
+    if options.run_tag is not None and len(options.run_tag.split()) != 1:
+        raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    if (options.resume or options.overwrite) and not (options.topics and options.output):
+        option = "--resume" if options.resume else "--overwrite"
+        raise UsageError(f"{option} is about a run of topics in a file; give --topics and --output with it")
+    if options.explain and form == "trec":
+        if options.format:
+            raise UsageError("--explain goes with --format table or json, found trec")
+        raise UsageError(
+            "--explain has no place in a TREC run, the form without a terminal; add --format table"
+        )
+
+
+def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
+    """Raise UsageError for options of labels where no query has a facet and none is to be explained."""
+    from qbe.errors import UsageError
+
+    if (options.tagger is not None or options.facets == "predicted") and not (has_facet or options.explain):
+        raise UsageError(
+            "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
+        )
+
+
+def config_of(options: argparse.Namespace) -> SearchConfig:
+    """The configuration that the options state; raises what `SearchConfig` does."""
+    from qbe.search.config import SearchConfig
+
+    parameters = {name: getattr(options, name) for name in _PLAIN}
+    weights = None if options.weights is None else parse_weights(options.weights)
+    return SearchConfig(**parameters, weights=weights)
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """Component weights such as ``bm25=1,whole=0.5``; components not named get 0; raises UsageError."""
+    from qbe.errors import UsageError
+    from qbe.search.config import COMPONENTS
+
+    weights = dict.fromkeys(COMPONENTS, 0.0)
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            if name not in weights:
+                raise ValueError
+            weights[name] = float(value)
+        except ValueError:
+            raise UsageError(
+                f"expected weights such as {COMPONENTS[0]}=1,{COMPONENTS[-1]}=0.5 of "
+                f"{', '.join(COMPONENTS)}, found {part!r}; check `weights`"
+            ) from None
+    return weights
+
+
+def parse_positions(text: str) -> tuple[int, ...]:
+    """Sentence positions such as ``0,3``, counted from 0; raises UsageError."""
+    from qbe.errors import UsageError
+
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(
+            f"expected sentence positions such as 0,3, found {text!r}; check --sentences"
+        ) from None

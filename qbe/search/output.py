@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from qbe.files import write_text
 from qbe.search.unfinished import Inputs, block_file
+
+
+class Destination(NamedTuple):
+    """Where text goes: a ``path``, None for standard output; ``in_blocks`` where finished blocks are kept
+    beside it, which ``resume`` and ``overwrite`` are about.
+    """
+
+    path: Path | None
+    in_blocks: bool = False
+    resume: bool = False
+    overwrite: bool = False
 
 
 class Output(Protocol):
@@ -26,7 +36,7 @@ class Output(Protocol):
         """All blocks are there."""
 
 
-class Printed:
+class PrintedOutput:
     """Standard output; blocks are written as they come."""
 
     def has(self, number: int) -> bool:  # noqa: ARG002
@@ -62,21 +72,22 @@ class BufferedOutput:
 
 
 @contextlib.contextmanager
-def open_output(options: argparse.Namespace, describe: Callable[[], Inputs]) -> Iterator[Output]:
-    """The output that the options of ``python -m qbe.search`` ask for; errors are those of `block_file`.
+def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Iterator[Output]:
+    """The output at a destination; errors are those of `block_file`.
 
-    ``describe`` tells all that shapes the run, where finished blocks are kept.
+    ``describe`` gives all that shapes the run, where finished blocks are kept.
     """
-    path: Path | None = options.output
+    path = destination.path
     if path is None:
-        yield Printed()
-    elif not options.topics or (path.exists() and not path.is_file()):
+        yield PrintedOutput()
+    elif not destination.in_blocks or (path.exists() and not path.is_file()):
         yield BufferedOutput(path)
     else:
-        with block_file(path, describe(), overwrite=options.overwrite, resume=options.resume) as file:
+        inputs = describe()
+        with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
             try:
                 yield file
             except KeyboardInterrupt:
-                if file.kept():
-                    sys.stderr.write("interrupted; --resume goes on with what is finished\n")
+                if file.has_blocks():
+                    sys.stderr.write("interrupted; --resume continues with what is finished\n")
                 raise

@@ -1,140 +1,151 @@
-"""The second stage: a reranker judges the best papers of the first one anew."""
+"""The second stage of a search: a reranker scores the best papers of the first one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import islice
 
-from qbe.errors import ModelError, UsageError
-from qbe.query import Query
-from qbe.search.contracts import AnySearcher
-from qbe.types import Hit, Pools
+import numpy as np
 
-if TYPE_CHECKING:
-    from qbe.index.index import Index
-    from qbe.rerank.reranker import Reranker, RerankScore
-    from qbe.search.searcher import Searcher
-
-RERANK_DEPTH = 100
-"""How many papers of the first stage are reranked."""
-
-RERANK_WEIGHT = 0.5
-"""The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
-
-MATCHING_WEIGHT = 1.0
-"""The same for matchings of sentence vectors: alone, as ASPIRE ranks."""
+from qbe.errors import ModelError
+from qbe.index.reader import IndexReader
+from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
+from qbe.search.config import BY_FACET, RerankSettings
+from qbe.search.fusion import combine_aspects, interpolate
+from qbe.search.ranking import RankingRequest
+from qbe.types import Facet, Hit
 
 
-class RerankingSearcher(AnySearcher):
-    """Searches with a first stage and reranks its best papers.
+class RerankStage:
+    """Mixes a reranker's scores with those of the first stage.
 
-    A reranked paper's score is ``(1 - weight) * z(first) + weight * z(reranker)``, both z-normalized over
-    the papers reranked. The other papers follow below them in the first stage's order. Each reranked hit
-    carries the pair of sentences that drove its score, where the reranker knows it, and if explained its
-    plan of transport, where the reranker has one. A search raises ModelError where a score of the reranker is
-    no finite number.
+    A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both z-normalized
+    over the papers reranked; of several aspects the reranker's scores are combined first
+    (`qbe.search.fusion.combine_aspects`). The other papers follow below them in the first stage's order.
+    Each reranked hit carries the pair of sentences that contributed most to its score, where the reranker
+    has one, and if explained its transport plan. A query none of whose aspects the settings rerank keeps the
+    ranking of the first stage.
     """
 
-    def __init__(
-        self,
-        searcher: Searcher,
-        index: Index,
-        reranker: Reranker,
-        depth: int = RERANK_DEPTH,
-        weight: float = RERANK_WEIGHT,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        """Rerank the ``depth`` best papers of ``searcher``, whose text is read from ``index``.
+    def __init__(self, reranker: Reranker, settings: RerankSettings) -> None:
+        self._reranker, self._settings = reranker, settings
 
-        A ``weight`` of 1 is the reranker alone, of 0 the first stage alone. ``progress`` is called with the
-        number of papers just reranked. Raises UsageError for a depth below 1 or a weight outside 0 to 1.
-        """
-        if depth < 1:
-            raise UsageError(f"expected a rerank depth of at least 1, found {depth}")
-        if not 0 <= weight <= 1:
-            raise UsageError(f"expected a rerank weight from 0 to 1, found {weight:g}")
-        self._searcher, self._index, self._reranker = searcher, index, reranker
-        self._depth, self._weight, self._progress = depth, weight, progress
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether aspects must bring the vectors of their sentences."""
+        return self._reranker.needs_vectors
 
-    def batch_search(
+    @property
+    def depth(self) -> int:
+        """How many papers of the first stage are reranked."""
+        return self._settings.depth
+
+    def reranks(self, facet: Facet | None) -> bool:
+        """Whether an aspect of that facet is reranked: with ``by-facet`` only one that is a facet."""
+        return facet is not None or self._settings.name != BY_FACET
+
+    def rerank(
         self,
-        queries: Sequence[Query],
-        hits: int = 10,
-        pools: Pools | None = None,
+        reader: IndexReader,
+        requests: Sequence[RankingRequest],
+        ranked: Sequence[Sequence[Hit]],
         *,
-        matches: bool = True,
-        explain: bool = False,
+        explain: bool,
+        progress: Progress | None,
     ) -> list[list[Hit]]:
-        """What `search` finds for each query and its pool, bit by bit; see `Searcher.batch_search`.
+        """All hits of each query (``ranked``, best first) in their final order, with their final scores.
 
-        The reranker gets the candidates of all queries as one stream, each paper read once.
+        The reranker gets the candidates of all queries as one stream, each paper read once. Raises ModelError
+        where a score of the reranker is not finite.
         """
-        from qbe.search.searcher import check_hits
-
-        check_hits(hits)
-        first = self._searcher.batch_search(
-            queries, max(hits, self._depth), pools, matches=False, explain=explain
+        best = [list(hits[: self.depth]) for hits in ranked]
+        chosen = [self._reranked_aspects(request) for request in requests]
+        papers = {
+            paper_id: reader.paper(paper_id)
+            for paper_id in dict.fromkeys(
+                hit.paper_id for hits, numbers in zip(best, chosen, strict=True) for hit in hits if numbers
+            )
+        }
+        scores = iter(
+            self._reranker.batch_score(
+                [
+                    RerankRequest(request.aspects[number], [papers[hit.paper_id] for hit in hits])
+                    for request, hits, numbers in zip(requests, best, chosen, strict=True)
+                    for number in numbers
+                ],
+                progress,
+            )
         )
-        if explain:
-            first = [[_with_part(hit, "first", hit.score) for hit in found] for found in first]
-        reranked = self._rerank(queries, [found[: self._depth] for found in first], explain=explain)
-        best = []
-        for above, found in zip(reranked, first, strict=True):
-            lowest = min((hit.score for hit in above), default=0.0)
-            mixed = [*above, *_below(lowest, found[self._depth :])]
-            best.append(sorted(mixed, key=lambda hit: (-hit.score, hit.paper_id))[:hits])
-        return self._searcher.with_matches_many(queries, best) if matches else best
+        final = []
+        for request, hits, top, numbers in zip(requests, ranked, best, chosen, strict=True):
+            if not numbers:
+                final.append(list(hits))
+                continue
+            aspect_scores = list(islice(scores, len(numbers)))
+            mixed = self._mixed(request, numbers, top, aspect_scores, explain=explain)
+            lowest = min((hit.score for hit in mixed), default=0.0)
+            both = [*mixed, *_below(lowest, _with_first_stage(hits[self.depth :], explain=explain))]
+            final.append(sorted(both, key=lambda hit: (-hit.score, hit.paper_id)))
+        return final
 
-    def _rerank(
-        self, queries: Sequence[Query], found: Sequence[Sequence[Hit]], *, explain: bool
-    ) -> list[list[Hit]]:
-        """The hits of each query with their final scores, in the order given."""
-        paper_ids = dict.fromkeys(hit.paper_id for hits in found for hit in hits)
-        papers = {paper_id: self._index.paper(paper_id) for paper_id in paper_ids}
-        asked = [
-            (query, [papers[hit.paper_id] for hit in hits])
-            for query, hits in zip(queries, found, strict=True)
-        ]
-        judged = self._reranker.batch_score(asked, self._progress)
-        return [self._mixed(hits, own, explain=explain) for hits, own in zip(found, judged, strict=True)]
+    def pair_count(self, facets: Sequence[Facet | None], papers: int) -> int:
+        """How many pairs are scored for a query whose aspects have these facets, out of so many papers."""
+        return min(self.depth, papers) * sum(map(self.reranks, facets))
 
-    def _mixed(self, hits: Sequence[Hit], judged: Sequence[RerankScore], *, explain: bool) -> list[Hit]:
-        """One query's hits with the scores of both stages mixed."""
-        for hit, one in zip(hits, judged, strict=True):
-            if not math.isfinite(one.score):
+    def _reranked_aspects(self, request: RankingRequest) -> list[int]:
+        return [number for number, aspect in enumerate(request.query.aspects) if self.reranks(aspect.facet)]
+
+    def _mixed(
+        self,
+        request: RankingRequest,
+        numbers: Sequence[int],
+        hits: Sequence[Hit],
+        aspect_scores: Sequence[Sequence[RerankScore]],
+        *,
+        explain: bool,
+    ) -> list[Hit]:
+        """One query's reranked hits with the scores of both stages mixed, in the order of ``hits``."""
+        if not hits:
+            return []
+        for scored in aspect_scores:
+            self._check_finite(hits, scored)
+        weights = [request.query.aspects[number].weight for number in numbers]
+        combined = [scored.score for scored in aspect_scores[0]]
+        if not request.query.is_single:
+            columns = [np.array([scored.score for scored in scores]) for scores in aspect_scores]
+            combined = combine_aspects(columns, weights).tolist()
+        leading = max(range(len(numbers)), key=lambda place: weights[place])
+        mixed = interpolate([hit.score for hit in hits], combined, self._settings.weight)
+        reranked = []
+        for place, hit in enumerate(_with_first_stage(hits, explain=explain)):
+            best = aspect_scores[leading][place]
+            if explain:
+                component_scores = {**(hit.component_scores or {}), "reranker": combined[place]}
+                hit = hit._replace(component_scores=component_scores, plan=best.plan)
+            match = best.match and best.match._replace(aspect=numbers[leading])
+            reranked.append(hit._replace(score=mixed[place], driven_by=match))
+        return reranked
+
+    def _check_finite(self, hits: Sequence[Hit], scores: Sequence[RerankScore]) -> None:
+        for hit, scored in zip(hits, scores, strict=True):
+            if not math.isfinite(scored.score):
                 raise ModelError(
-                    f"expected finite scores of the reranker {self._reranker.name}, found {one.score} for "
-                    f"paper {hit.paper_id}; choose another --rerank-precision or --reranker"
+                    f"expected finite scores of the reranker {self._reranker.name}, found {scored.score} for "
+                    f"paper {hit.paper_id}; choose another `rerank_precision` or `reranker`"
                 )
-        scores = interpolate([hit.score for hit in hits], [one.score for one in judged], self._weight)
-        return [
-            _judged(hit, one, score, explain=explain)
-            for hit, one, score in zip(hits, judged, scores, strict=True)
-        ]
 
 
-def interpolate(first: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
-    """``(1 - weight) * z(first) + weight * z(reranker)`` of papers scored by both, in the order given."""
-    import numpy as np
-
-    from qbe.search.fusion import z_normalize
-
-    mixed = (1 - weight) * z_normalize(np.array(first)) + weight * z_normalize(np.array(reranker))
-    scores: list[float] = mixed.tolist()
-    return scores
-
-
-def _judged(hit: Hit, judged: RerankScore, score: float, *, explain: bool) -> Hit:
-    if explain:
-        hit = _with_part(hit, "reranker", judged.score)._replace(plan=judged.plan)
-    return hit._replace(score=score, driven_by=judged.match)
-
-
-def _with_part(hit: Hit, name: str, score: float) -> Hit:
-    return hit._replace(parts={**(hit.parts or {}), name: score})
+def _with_first_stage(hits: Sequence[Hit], *, explain: bool) -> list[Hit]:
+    """Hits that, where they are explained, name the first stage's score."""
+    if not explain:
+        return list(hits)
+    return [
+        hit._replace(component_scores={**(hit.component_scores or {}), "first_stage": hit.score})
+        for hit in hits
+    ]
 
 
 def _below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
-    """The papers that were not reranked, with their scores moved as one: the best of them is 1 below."""
+    """The papers that were not reranked, all scores moved alike: the best of them is 1 below ``lowest``."""
     return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]

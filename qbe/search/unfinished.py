@@ -38,8 +38,8 @@ class BlockFile:
             write_text(self._folder / STATE, json.dumps(self._inputs, indent=1))
         write_text(self._block(number), text)
 
-    def kept(self) -> bool:
-        """Whether there is something for `--resume` to go on with."""
+    def has_blocks(self) -> bool:
+        """Whether there are finished blocks that `resume` continues with."""
         return any(self._folder.glob("*.block"))
 
     def publish(self, blocks: int) -> None:
@@ -70,7 +70,7 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
             raise RunError(f"{output} is being written by another process; wait until it ends")
         _settle(folder, inputs, overwrite=overwrite, resume=resume)
         file = BlockFile(output, folder, inputs)
-        with resumable_staging(folder, file.kept):
+        with resumable_staging(folder, file.has_blocks):
             yield file
 
 
@@ -84,17 +84,17 @@ def _settle(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> N
         return
     if not resume:
         raise RunError(
-            f"{folder} holds an unfinished run; continue it with --resume, or discard it with --overwrite"
+            f"{folder} holds an unfinished run; continue it with `resume`, or discard it with `overwrite`"
         )
     if found != inputs:
         changed = ", ".join(key for key in inputs if found.get(key) != inputs[key])
         raise RunError(
             f"expected the index, topics and options of the unfinished run in {folder}, found other "
-            f"{changed}; repeat the command as it was, or discard that run with --overwrite alone"
+            f"{changed}; repeat the search as it was, or discard that run with `overwrite` alone"
         )
     for partial in folder.glob(".*.partial"):  # a block that was being written when the run was killed
         partial.unlink()
-    log.info("going on with the unfinished run in %s", folder)
+    log.info("continuing the unfinished run in %s", folder)
 
 
 def _read(path: Path) -> Inputs | None:

@@ -1,4 +1,4 @@
-"""Tagging a file of papers record by record: what else a record holds stays as it is."""
+"""Tagging a file of papers record by record; other fields of a record stay as they are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.jsonl import dump_record
-from qbe.errors import UsageError
-from qbe.files import atomic_file, output_error
+from qbe.errors import UsageError, file_error
+from qbe.files import atomic_file
 from qbe.parallel import ordered_map
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
@@ -20,7 +20,7 @@ from qbe.types import Paper
 
 Record = dict[str, Any]
 Watch = Callable[[Iterable[tuple[str, Record]]], Iterable[tuple[str, Record]]]
-"""Passes records through and may show progress."""
+"""A function that passes records through and may show progress."""
 
 WRITTEN = ("abstract", "pred_labels", "sentence_offsets")
 """Fields that tagging adds or replaces."""
@@ -29,10 +29,10 @@ WRITTEN = ("abstract", "pred_labels", "sentence_offsets")
 def tagged_records(
     records: Iterable[tuple[str, Record]], tagging: TaggingEncoder, *, probabilities: bool = False
 ) -> Iterator[Record]:
-    """Records (given with their places) with ``abstract`` as sentences, ``pred_labels`` as CSFCube has them.
+    """Records (with their places) with ``abstract`` as sentences and ``pred_labels`` as in CSFCube.
 
     An abstract that was one string gets ``sentence_offsets`` into it, one that is a list stays as split.
-    A record that brings labels stays as it is unless ``tagging`` predicts all. ``probabilities`` adds
+    A record with labels stays as it is unless ``tagging`` predicts all. ``probabilities`` adds
     ``pred_probabilities``: a list of five numbers a sentence, in the order background, objective, method,
     result, other, where they were predicted.
     Raises CorpusError for records that are no papers.
@@ -45,10 +45,10 @@ def tagged_records(
         tagged = tagging.encode_paper(paper)[0]
         fields = paper_to_record(tagged)
         record = {**record, **{name: fields[name] for name in WRITTEN if name in fields}}
-        record.pop("pred_probabilities", None)  # of labels that were there before
+        record.pop("pred_probabilities", None)  # of labels that are replaced
         if probabilities:
-            found = (sentence.probabilities or () for sentence in tagged.sentences)
-            record["pred_probabilities"] = [[round(share, 4) for share in shares] for shares in found]
+            rows = (sentence.probabilities or () for sentence in tagged.sentences)
+            record["pred_probabilities"] = [[round(share, 4) for share in row] for row in rows]
         return record
 
     papers = ((record, parse_paper(record, where, split_sentences)) for where, record in records)
@@ -61,10 +61,10 @@ def tag_file(
     """Tag a file of papers into another and return their number.
 
     The output appears whole or not at all. An interrupted call leaves its finished records in
-    ``{output}.partial``, with which the same call with ``resume`` goes on; a failed one leaves nothing.
-    What exists and is no regular file (a pipe, ``/dev/null``) is written to directly.
-    Raises CorpusError for what `read_records` and `parse_paper` refuse, UsageError where what is to be
-    resumed belongs to another input, and OutputError when the output cannot be written.
+    ``{output}.partial``, which the same call with ``resume`` continues; a failed one leaves nothing.
+    An existing output that is not a regular file (a pipe, ``/dev/null``) is written to directly.
+    Raises CorpusError for what `read_records` and `parse_paper` refuse, UsageError where the partial output
+    belongs to another input, and OutputError when the output cannot be written.
     """
     if output.exists() and not output.is_file():
         with atomic_file(output) as stream:
@@ -76,7 +76,7 @@ def tag_file(
         output.parent.mkdir(parents=True, exist_ok=True)
         done = _pass_finished(partial, records) if resume and partial.exists() else 0
     except OSError as error:
-        raise output_error(output, error) from error
+        raise file_error(error, output) from error
     try:
         with partial.open("ab" if done else "wb") as stream:
             for record in tagged_records(records, tagging, probabilities=probabilities):
@@ -89,7 +89,7 @@ def tag_file(
         with contextlib.suppress(OSError):
             partial.unlink()
         if isinstance(error, OSError):
-            raise output_error(output, error) from error
+            raise file_error(error, output) from error
         raise
     return done
 
@@ -106,21 +106,21 @@ def tag_stream(
 
 
 def _pass_finished(partial: Path, records: Iterator[tuple[str, Record]]) -> int:
-    """Pass over the records that a partial output holds, cut its last line if it is not whole, and count."""
-    whole = count = 0
+    """Skip the records that a partial output holds, cut its last line if it is incomplete, and count."""
+    complete_bytes = count = 0
     with partial.open("r+b") as stream:
         for line in stream:
             if not line.endswith(b"\n"):
                 break
             _, record = next(records, ("", {}))
-            finished = _paper_id(line)
-            if finished is None or finished != record.get("paper_id"):
+            finished_id = _paper_id(line)
+            if finished_id is None or finished_id != record.get("paper_id"):
                 raise UsageError(
                     f"expected {partial} to hold the beginning of the same input, found another paper at "
-                    f"line {count + 1}; repeat the command without --resume"
+                    f"line {count + 1}; repeat it without `resume`"
                 )
-            whole, count = whole + len(line), count + 1
-        stream.truncate(whole)
+            complete_bytes, count = complete_bytes + len(line), count + 1
+        stream.truncate(complete_bytes)
     return count
 
 

@@ -1,4 +1,4 @@
-"""Where the formulas of a LaTeX text stand."""
+"""Positions of the formulas in a LaTeX text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = re.compile(r"\s(?:[a-z]{2,}+\s){3}")
 def formulas(text: str) -> Iterator[tuple[int, int]]:
     r"""Offsets (start, end) of ``$...$``, ``$$...$$``, ``\(...\)`` and ``\[...\]``, in order.
 
-    The time is linear in the length of the text: a search that fails stops at the next sign of its kind.
+    The time is linear in the length of the text: a search that fails stops at the next delimiter of its kind.
     """
     formula = _FORMULA.search(text) if "$" in text or "\\" in text else None
     while formula:
@@ -35,5 +35,5 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_prose(formula: str) -> bool:
-    """Whether a sentence begins between two signs, or plain words stand there and no LaTeX command."""
+    """Whether the text between two delimiters contains the beginning of a sentence, or only plain words."""
     return bool(_NEW_SENTENCE.search(formula) or ("\\" not in formula and _WORDS.search(formula)))

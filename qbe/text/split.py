@@ -1,7 +1,7 @@
 """Sentence splitting of scientific English, with offsets into the text.
 
-Rules over the places where a sentence may end, made for abstracts: abbreviations, initials, formulas,
-lists, headings, and full stops without a space after them. A rule looks at no more than the words beside
+Rules for the places where a sentence may end, made for abstracts: abbreviations, initials, formulas,
+lists, headings, and full stops without a space after them. A rule only uses the words beside
 such a place, so the time is linear in the length of any text.
 """
 
@@ -42,19 +42,19 @@ _LOWER_NAME = re.compile(r"[a-z]{1,3}[A-Z]|[a-z]-\w")
 """Words that stay in lower case where a sentence begins: iOS, eBay, k-means."""
 
 _PLAIN = re.compile(r"(?<![\w.-])[a-z]{5,}\Z")
-"""A word too long for most abbreviations: a full stop behind it is one, even before a lower-case word."""
+"""A word too long for most abbreviations: a full stop after it ends a sentence, even before lower case."""
 
 _TOKEN = re.compile(r"[\w.-]*\Z")
 _DOTTED = re.compile(r"[^\W\d_](?:\.-?[^\W\d_])+\Z")
 _ENUMERATOR = re.compile(r"(?:\d{1,2}|[ivx]{1,4}|[a-zA-Z])\Z")
 _NUMBER = re.compile(r"[IVX]+\Z|[B-Z]\d*\Z|A\d+\Z")
-"""Numbers without a digit at their head: Sec. IV, App. B, Table A1."""
+"""Numbers that do not begin with a digit: Sec. IV, App. B, Table A1."""
 
 _NO_WORD = re.compile(r"[./@\\:#]|^\w\Z")
 """An address, a path or a dotted name; a single letter."""
 
 _WINDOW = 24
-"""Characters looked at before a full stop: more than the longest abbreviation has."""
+"""Characters examined before a full stop: more than the longest abbreviation has."""
 
 _HEADING = 40
 """Characters of the longest heading."""
@@ -66,7 +66,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_spans(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text stand: offsets (start, end), end exclusive.
+    """The positions of the sentences of a text: offsets (start, end), end exclusive.
 
     Spans ascend, do not overlap, neither begin nor end with white space, and hold every other character.
     Any string is accepted, NUL and lone surrogates included; the time is linear in its length.
@@ -83,7 +83,7 @@ def split_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _ends(text: str) -> Iterator[int]:
-    """Offsets behind the last character of each sentence; behind that of the last one perhaps."""
+    """Offsets after the last character of each sentence; the last sentence may lack one."""
     spans = formulas(text)
     formula = next(spans, None)
     start = 0
@@ -131,8 +131,8 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
 
     ``word`` follows it; ``begins``: it is a word that sentences begin with.
     """
-    found = _TOKEN.search(window)
-    token = found[0].lstrip(".-") if found else ""
+    last_token = _TOKEN.search(window)
+    token = last_token[0].lstrip(".-") if last_token else ""
     lower = token[:1].lower() + token[1:]
     if lower in LEADING or window.endswith(("i. e", "e. g")):
         return False

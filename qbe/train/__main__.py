@@ -70,8 +70,8 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
     else:
         train = pair_files([_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs()])
     with _training_packages():
-        from qbe.models.encoder_files import packaged_weights
         from qbe.models.registry import BASE_ENCODER, ENCODERS
+        from qbe.models.sources import packaged_weights
         from qbe.train.reranker.training import Sources, Start, train_rerankers
     card = train_rerankers(
         Sources(train, dev, corpus, leave_out),
@@ -155,8 +155,8 @@ def _encoder_recipe(options: argparse.Namespace) -> Recipe:
 def _make_facet_encoder(options: argparse.Namespace, run: RunOptions) -> None:
     dev, corpus = _dev_and_corpus(options)
     with _training_packages():
-        from qbe.models.encoder_files import packaged_weights
         from qbe.models.registry import BASE_ENCODER, ENCODERS
+        from qbe.models.sources import packaged_weights
         from qbe.train.facet_encoder.training import Sources, make_facet_encoder
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Ways to spoil a file, and to pass a spoilt one off as whole."""
+"""Damage to files, and metadata that accept a damaged file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,6 @@ def truncate(path: Path) -> None:
 
 
 def vouch(folder: Path, name: str) -> None:
-    """Have the card of a reranker's export vouch for a file that was changed."""
+    """Write the digest of a changed file to the card of a reranker's export."""
     card = read_reranker_card(folder)
     write_reranker_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))

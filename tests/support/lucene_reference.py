@@ -31,7 +31,7 @@ def rankings(folder: str, queries: list[str]) -> list[list[tuple[str, float]]]:
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(folder)
-    found = [[(hit.paper_id, hit.score) for hit in searcher.search(query, k=1000)] for query in queries]
+    found = [[(hit.docid, hit.score) for hit in searcher.search(query, k=1000)] for query in queries]
     searcher.close()
     return found
 

@@ -1,4 +1,4 @@
-"""Tiny models laid out as published encoders are on the hub, with random weights."""
+"""Tiny models with random weights, in the layout of encoders published on the hub."""
 
 import json
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ PFEIFFER = {
 
 
 def adapter_tensors(seed: int = 7) -> dict[str, np.ndarray]:
-    """Weights of an adapter, named as in the files of allenai/specter2."""
+    """Return weights of an adapter, named as in the files of allenai/specter2."""
     random = np.random.default_rng(seed)
     tensors = {}
     for layer in range(LAYERS):
@@ -65,7 +65,7 @@ def write_adapter(folder: Path, tensors: dict[str, np.ndarray], **changes: objec
 def write_specter(folder: Path, words: Iterable[str]) -> None:
     """Write config.json, pytorch_model.bin, vocab.txt and tokenizer_config.json, as of allenai/specter.
 
-    Its vocabulary is cased, and texts are lowercased all the same.
+    Its vocabulary is cased, but texts are lowercased.
     """
     import torch
     from transformers import BertConfig, BertModel

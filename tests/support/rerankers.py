@@ -1,19 +1,49 @@
-"""Rerankers whose scores can be worked by hand."""
+"""Rerankers whose scores can be worked by hand, and requests to rerankers."""
 
 from collections.abc import Callable, Mapping, Sequence
 
+from qbe.encode.aspect import EncodedAspect
+from qbe.encode.encoder import PaperVectors
+from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.reranker import Asked, RerankScore
+from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
+from qbe.rerank.vector_matching import VectorMatching
 from qbe.types import Match, Paper
+
+Vectors = Callable[[Paper], PaperVectors]
+
+
+def request(query: Query, papers: Sequence[Paper], vectors: Vectors | None = None) -> RerankRequest:
+    """The request of a query with one aspect; ``vectors`` gives those of its paper."""
+    (aspect,) = query.aspects
+    return RerankRequest(EncodedAspect.of(aspect, vectors and vectors(aspect.paper)), papers)
+
+
+def score(
+    reranker: Reranker,
+    query: Query,
+    papers: Sequence[Paper],
+    progress: Progress | None = None,
+    vectors: Vectors | None = None,
+) -> list[RerankScore]:
+    """The scores of one query."""
+    return reranker.batch_score([request(query, papers, vectors)], progress)[0]
 
 
 class OneByOne:
-    """Scores many queries one after the other."""
+    """Scores many requests one after the other."""
+
+    needs_vectors = False
 
     def batch_score(
-        self, asked: Asked, progress: Callable[[int], None] | None = None
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
-        return [self.score(query, papers, progress) for query, papers in asked]
+        scores = []
+        for query, papers in requests:
+            scores.append(self.score(query.aspect.paper, papers))
+            if progress:
+                progress(len(papers))
+        return scores
 
 
 class ByHand(OneByOne):
@@ -23,17 +53,13 @@ class ByHand(OneByOne):
 
     def __init__(self, scores: Mapping[str, float]) -> None:
         self._scores = scores
-        self.asked: list[list[str]] = []
+        self.requested: list[list[str]] = []
 
-    def score(
-        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[RerankScore]:
-        self.asked.append([paper.paper_id for paper in papers])
-        if progress:
-            progress(len(papers))
-        return [self._judged(paper) for paper in papers]
+    def score(self, query: Paper, papers: Sequence[Paper]) -> list[RerankScore]:
+        self.requested.append([paper.paper_id for paper in papers])
+        return [self._scored(paper) for paper in papers]
 
-    def _judged(self, paper: Paper) -> RerankScore:
+    def _scored(self, paper: Paper) -> RerankScore:
         score = self._scores[paper.paper_id]
         return RerankScore(score, Match(0, len(paper.sentences) - 1, score))
 
@@ -43,14 +69,19 @@ class Overlap(OneByOne):
 
     name = "overlap"
 
-    def score(
-        self, query: Query, papers: Sequence[Paper], progress: Callable[[int], None] | None = None
-    ) -> list[RerankScore]:
-        asked = words(query.paper)
-        if progress:
-            progress(len(papers))
-        return [RerankScore(len(asked & words(paper)) / len(asked | words(paper))) for paper in papers]
+    def score(self, query: Paper, papers: Sequence[Paper]) -> list[RerankScore]:
+        query_words = words(query)
+        return [
+            RerankScore(len(query_words & words(paper)) / len(query_words | words(paper))) for paper in papers
+        ]
 
 
 def words(paper: Paper) -> set[str]:
     return set(paper.abstract.lower().split())
+
+
+def over_index(name: str, index: Index, **options: object) -> VectorMatching:
+    """A matching over the vectors of an index."""
+    return VectorMatching(
+        name, lambda paper: index.vectors(paper).sentences, similarity=index.similarity, **options
+    )

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-import qbe.datasets.layout
-from qbe.datasets.layout import grade, pool, read_layout
+import qbe.datasets.embedded
+from qbe.datasets.embedded import grade, pool, read_layout
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.files import sha256
-from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersMetadata, write_reranker_card
+from qbe.models.sources import packaged_weights
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
@@ -25,7 +25,7 @@ from qbe.trec import read_topics
 from qbe.types import Facet, Paper, Sentence
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160
-SAMPLE = Path(qbe.datasets.layout.__file__).with_name("sample")
+SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 
 
 def write_bert(folder: Path, seed: int = 0) -> None:

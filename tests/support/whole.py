@@ -19,24 +19,24 @@ Grades = Mapping[str, Mapping[str, int]]
 
 
 def words(query: str, place: int) -> str:
-    """An abstract that shares all but ``place`` trades with a query's."""
+    """Return an abstract that shares all but ``place`` trades with that of a query."""
     shared = TRADES[query][place:]
     return " ".join(["Here", "worked", *shared, *(f"{query}x{place}x{i}" for i in range(place))]) + "."
 
 
 def papers(pools: Grades) -> dict[str, dict[str, Any]]:
-    """A record for each query and each candidate ``{query}c{place}``, by id, abstracts as sentences."""
-    found = {}
+    """Return a record for each query and each candidate ``{query}c{place}``, by id."""
+    records = {}
     for paper_id in dict.fromkeys(name for query, pool in pools.items() for name in (query, *pool)):
         query, _, place = paper_id.partition("c")
-        found[paper_id] = {
+        records[paper_id] = {
             "paper_id": paper_id,
             "title": f"Trade {paper_id}",
             "abstract": [words(query, int(place or 0)), "Then we counted."],
             "metadata": {"year": "1851"},
             "topic_ids": "7",
         }
-    return found
+    return records
 
 
 def write_aspire(
@@ -46,7 +46,7 @@ def write_aspire(
     splits: Mapping[str, Iterable[str]],
     records: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Path:
-    """Write a release as ASPIRE's authors lay it out; ``records`` are those of ``pools`` by default."""
+    """Write a release in the layout of ASPIRE's authors; ``records`` are those of ``pools`` by default."""
     folder.mkdir(parents=True, exist_ok=True)
     records = papers(pools) if records is None else records
     lines = "".join(json.dumps(record) + "\n" for record in records.values())
@@ -61,7 +61,7 @@ def write_aspire(
 def write_scidocs(
     folder: Path, pools: Mapping[str, Grades], records: Mapping[str, Mapping[str, Any]]
 ) -> Path:
-    """Write a release as SciDocs' repository fetches it; ``pools`` are by ``{task}/{split}``."""
+    """Write a release in the layout of SciDocs' repository; ``pools`` are by ``{task}/{split}``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "paper_metadata_view_cite_read.json").write_text(json.dumps(records))
     for name, judged in pools.items():
@@ -72,7 +72,7 @@ def write_scidocs(
 
 
 def scidocs_records(pools: Grades) -> dict[str, dict[str, Any]]:
-    """The records of `papers` as SciDocs has them: an abstract is one string, the year a field of its own."""
+    """Return the records of `papers` as in SciDocs: an abstract is one string, the year is a field."""
     return {
         paper_id: {
             "paper_id": paper_id,

@@ -183,7 +183,7 @@ def _build(
             timings.seconds["tagging"] += tagging.tagging_seconds
         progress.stage("indexing with FAISS")
         with timings.stage("faiss"):
-            similarity = encoder.files.card.convention.similarity
+            similarity = encoder.files.card.encoder_format.similarity
             vectors, layout = read_vectors(staging, stored)[0], PaperStore(staging).layout()
             asked = settle(settings.ann, *vectors.shape)
             ann = write_candidates(staging, vectors, layout, similarity, asked, settings.threads)

@@ -89,7 +89,7 @@ def _join(folder: Path, papers: int, encoder: TaggingEncoder, stored: str) -> No
     It is done from the start as long as the folder of shards is there, however often it was interrupted.
     """
     sentences = int(np.load(folder / STARTS_FILE)[-1])
-    dimension, similarity = encoder.encoder.dimension, encoder.encoder.files.card.convention.similarity
+    dimension, similarity = encoder.encoder.dimension, encoder.encoder.files.card.encoder_format.similarity
     with contextlib.ExitStack() as stack:
         writers: list[Callable[[NDArray[Any]], Any]] = []
         for name, total in ((SENTENCES, sentences), (WHOLE, papers)):

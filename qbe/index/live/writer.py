@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from qbe.errors import IndexBuildError
-from qbe.files import atomic_file, lock, output_error, sync
+from qbe.errors import IndexBuildError, file_error
+from qbe.files import atomic_file, lock, sync
 from qbe.index.live.cleaning import clean
 from qbe.index.rows import Rows
 from qbe.index.segments.combined import counts_of, live_counts, live_predictions, minus
@@ -59,7 +59,7 @@ def writing(folder: Path) -> Iterator[Snapshot]:
             with contextlib.closing(open_snapshot(folder)) as snapshot:
                 yield snapshot
         except OSError as error:
-            raise output_error(folder, error) from error
+            raise file_error(error, folder) from error
         finally:
             clean(folder)
 

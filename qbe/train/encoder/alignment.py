@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
-from qbe.encode.reader import Floats
+from qbe.encode.hooks import Floats
 from qbe.errors import ModelError
 from qbe.train.encoder.cocitations import Alignment, Cocitation
 from qbe.types import Paper, Sentence

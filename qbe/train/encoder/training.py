@@ -16,11 +16,11 @@ from qbe.export.encoder import export_encoder
 from qbe.export.loading import write_tokenizer
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
-from qbe.models.encoder_files import ENCODER, EncoderMetadata, packaged_weights
+from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.encoder_format import COSINE, TITLE_ABSTRACT
-from qbe.models.encoder_sources import find_encoder
-from qbe.models.exports import check_source, weights_file
-from qbe.models.registry import BASE_ENCODER, ENCODERS
+from qbe.models.kinds import ENCODER
+from qbe.models.registry import BASE_ENCODER
+from qbe.models.sources import find_encoder_weights, weights_file
 from qbe.train.encoder.batches import Pair, WindowTokenizer
 from qbe.train.encoder.card import describe
 from qbe.train.encoder.data import Sources, aligned_pairs, read_parts
@@ -144,16 +144,13 @@ def find_start(name: str) -> Start:
 
     Raises ModelError where there is none, or where it needs an adapter.
     """
-    if name in ENCODERS and not Path(name).is_dir():
-        return Start(name, packaged_weights(ENCODERS[name]))
-    source = find_encoder(name)
-    if source is None or source.adapter is not None:
-        what = "none of that name" if source is None else "one that needs an adapter"
+    weights = find_encoder_weights(name)
+    if weights is None or weights.adapter is not None:
+        what = "none of that name" if weights is None else "one that needs an adapter"
         raise ModelError(
             f"expected the name or folder of a model to start from, found {what}: {name!r}; check `encoder`"
         )
-    check_source(ENCODER, source.folder, ENCODER.sources)
-    return Start(source.name, source.folder)
+    return Start(weights.name, weights.locate())
 
 
 def publish(

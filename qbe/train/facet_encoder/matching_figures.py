@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import permutation_test
 
 from qbe.encode.encoder import Encoder
-from qbe.encode.reader import Floats
+from qbe.encode.hooks import Floats
 from qbe.models.encoder_format import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.train.graded_pairs import GradedLists
@@ -49,7 +49,10 @@ def measure(
     """
     correlations = {
         name: rank_correlations(
-            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity), papers, lists
+            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity),
+            papers,
+            lists,
+            vectors,
         )
         for name in MATCHINGS
     }

@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
-from qbe.encode.reader import Floats
+from qbe.encode.hooks import Floats
 from qbe.errors import CorpusError, ModelError
 from qbe.tag.tagger import Tagger, labelled
 from qbe.tag.tagging import TaggingEncoder

@@ -23,6 +23,7 @@ from qbe.models.reranker_files import (
     RerankerFiles,
     write_reranker_card,
 )
+from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
 from qbe.train.fitting import Checkpoints, matmul_dtype
@@ -221,6 +222,7 @@ def publish(
 def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
     """Mean Spearman correlation of the exported models on dev, by facet, computed as in a search."""
     limit = files.card.max_tokens
-    reranker = FacetCrossEncoder(files, threads, limit, limit)
-    correlations = rank_correlations(reranker, data.papers, data.splits.dev)
+    with Workers(threads) as workers:
+        reranker = FacetCrossEncoder(files, workers, limit, limit)
+        correlations = rank_correlations(reranker, data.papers, data.splits.dev)
     return [sum(values.values()) / len(values) for values in correlations]

@@ -13,12 +13,12 @@ import torch
 
 from qbe.encode.encoder import Encoder
 from qbe.export.staging import staged_folder
-from qbe.export.tagger import Reading, export_head
+from qbe.export.tagger import HeadInputs, export_head
 from qbe.files import sha256
-from qbe.models.encoder_files import packaged_weights
 from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
+from qbe.models.sources import packaged_weights
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
-from qbe.tag.tagger import Tagger, inside
+from qbe.tag.tagger import Tagger, span_mask
 from qbe.train.tagger.card import describe
 from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger.measure import measure
@@ -132,11 +132,11 @@ def _figures(seeds: Mapping[int, Mapping[str, Scores]]) -> dict[str, Any]:
     }
 
 
-def _parity_inputs(papers: Sequence[Tokens]) -> list[Reading]:
+def _parity_inputs(papers: Sequence[Tokens]) -> list[HeadInputs]:
     return [
-        Reading(
+        HeadInputs(
             np.ascontiguousarray(paper.states.swapaxes(0, 1)),
-            inside(paper.spans, len(paper.ids)),
+            span_mask(paper.spans, len(paper.ids)),
         )
         for paper in papers[:PARITY_PAPERS]
     ]

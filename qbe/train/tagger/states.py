@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
-from qbe.encode.reader import Floats
+from qbe.encode.hooks import Floats
 from qbe.parallel import ordered_map
 from qbe.types import Paper
 
@@ -35,7 +35,7 @@ class Tokens(NamedTuple):
 
 
 class StateRecorder:
-    """A `qbe.encode.reader.TokenReader` that keeps the hidden states of the first window."""
+    """A `qbe.encode.hooks.TokenStateHook` that keeps the hidden states of the first window."""
 
     width = 0
 
@@ -43,7 +43,7 @@ class StateRecorder:
         self.layers = tuple(layers)
         self.first: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None
 
-    def read(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
+    def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
         """Keep the states of a paper's first window; the result (sentences, 0) is empty."""
         if self.first is None:
             stacked = np.stack(states, axis=1)

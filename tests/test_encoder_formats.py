@@ -1,4 +1,4 @@
-"""Encoders read by their own conventions, against the libraries that they were published for."""
+"""Encoder formats, compared with the libraries that the encoders were published for."""
 
 import contextlib
 import io
@@ -23,22 +23,30 @@ from qbe.export import __main__ as command
 from qbe.export.adapter import apply_adapter
 from qbe.export.encoder import export_encoder
 from qbe.export.loading import load_model
+from qbe.export.options import LAYOUTS as LAYOUT_CHOICES
+from qbe.export.options import POOLINGS as POOLING_CHOICES
+from qbe.export.options import SIMILARITIES as SIMILARITY_CHOICES
+from qbe.export.options import parser
 from qbe.index.dense.compare import COMPARISONS
-from qbe.models import encoder_files, exports
-from qbe.models.encoder_files import CARD, EXPORT_FORMAT, EncoderFiles, resolve_encoder
+from qbe.models import exports, sources
+from qbe.models.encoder_files import CARD, EncoderFiles, resolve_encoder
 from qbe.models.encoder_format import (
     CLS,
     COSINE,
     L2,
+    LAYOUTS,
     MEAN,
+    POOLINGS,
     SENTENCES,
     SIMILARITIES,
     TITLE_ABSTRACT,
     TITLE_SEP_ABSTRACT,
     EncoderFormat,
 )
-from qbe.models.registry import ALONE, ENCODERS, PUBLISHED
-from qbe.models.stated import stated_convention
+from qbe.models.kinds import ENCODER
+from qbe.models.registry import BASE_ENCODER_SENTENCES, ENCODERS, PUBLISHED
+from qbe.models.sentence_transformers_format import declared_format
+from qbe.models.sources import Exported, find_encoder
 from qbe.tag.tagger import Tagger
 from qbe.types import Paper
 
@@ -109,10 +117,10 @@ def specter2(tmp_path_factory, hub) -> EncoderFiles:
     """SPECTER2 by its hub name, downloaded from a folder and exported by the command line."""
     import huggingface_hub
 
-    asked = []
+    requests = []
 
     def snapshot_download(name, allow_patterns):
-        asked.append((name, set(allow_patterns)))
+        requests.append((name, set(allow_patterns)))
         return str(hub / name)
 
     with in_process(tmp_path_factory.mktemp("cache")) as patch:
@@ -120,7 +128,7 @@ def specter2(tmp_path_factory, hub) -> EncoderFiles:
         files = resolve_encoder("allenai/specter2", "fp32")
         assert resolve_encoder("allenai/specter2").folder == files.folder
     weights = ("model.safetensors", "pytorch_model.bin")
-    fetched = [(name, *(file for file in weights if file in files)) for name, files in asked]
+    fetched = [(name, *(file for file in weights if file in files)) for name, files in requests]
     assert fetched[:3] == [  # pickled weights only where there are no others
         ("allenai/specter2_base", "model.safetensors"),
         ("allenai/specter2_base", "pytorch_model.bin"),
@@ -162,35 +170,36 @@ def original(hub):
 
 def test_a_published_encoder_is_exported_as_it_is_read(specter2, hub):
     card = specter2.card
-    assert (card.name, card.source, card.format) == ("specter2", "allenai/specter2", EXPORT_FORMAT)
-    assert card.convention == replace(PUBLISHED["allenai/specter2"].convention, max_tokens=None)
+    assert (card.name, card.source, card.format) == ("specter2", "allenai/specter2", ENCODER.format)
+    assert card.encoder_format == replace(PUBLISHED["allenai/specter2"].encoder_format, max_tokens=None)
     assert (card.max_tokens, card.dimension, card.layers) == (512, 16, 2)
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
-    assert specter2.identity["convention"] == asdict(card.convention)
+    assert specter2.identity["convention"] == asdict(card.encoder_format)
     assert specter2.identity["adapter"] == card.adapter != card.weights_sha256
 
 
-def close(found: np.ndarray, expected: np.ndarray) -> None:
+def close(vectors: np.ndarray, expected: np.ndarray) -> None:
     """Equal but for rounding to half precision and to multiples of 2 ** -16."""
-    assert found.dtype == np.float32
-    assert (found.astype(np.float16) == found).all()
-    np.testing.assert_allclose(found, expected, rtol=2**-10, atol=2**-15)
+    assert vectors.dtype == np.float32
+    assert (vectors.astype(np.float16) == vectors).all()
+    np.testing.assert_allclose(vectors, expected, rtol=2**-10, atol=2**-15)
 
 
 @pytest.mark.parametrize("name", ["allenai/specter2", "allenai/aspire-contextualsentence-multim-compsci"])
 def test_title_sep_abstract_against_transformers(specter2, original, papers, name):
     """[CLS] of the paper, means of the tokens of each sentence; ASPIRE reads 502 tokens, SPECTER2 512."""
     read, tokenizer = original
-    convention = PUBLISHED[name].convention
+    encoder_format = PUBLISHED[name].encoder_format
     files = replace(
-        specter2, card=replace(specter2.card, convention=convention, max_tokens=convention.max_tokens)
+        specter2,
+        card=replace(specter2.card, encoder_format=encoder_format, max_tokens=encoder_format.max_tokens),
     )
     encoder = Encoder(files)
     long = Paper(
         "long", "One Paper After Another", tuple(s for paper in papers[:20] for s in paper.sentences)
     )
     for paper in (*papers[:12], long):
-        ids, states = read(paper.title + tokenizer.sep_token + paper.abstract, convention.max_tokens)
+        ids, states = read(paper.title + tokenizer.sep_token + paper.abstract, encoder_format.max_tokens)
         vectors = encoder.encode_paper(paper)
         close(vectors.whole, states[0])
         begin = ids.index(tokenizer.sep_token_id) + 1
@@ -224,7 +233,7 @@ def test_adapter_against_the_adapters_library(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "tensors", "message"),
     [
-        ({"non_linearity": "swish"}, {}, "with non_linearity relu, found swish; give another --adapter"),
+        ({"non_linearity": "swish"}, {}, "with non_linearity relu, found swish; give another `adapter`"),
         ({"original_ln_before": False}, {}, "with original_ln_before True, found False"),
         ({"leave_out": [1]}, {}, r"with leave_out \[\], found \[1\]"),
         (
@@ -291,7 +300,7 @@ def test_no_pickled_code_is_run(tmp_path, model):
 def test_what_cannot_be_exported_is_told(tmp_path, model):
     torch = pytest.importorskip("torch")
     with pytest.raises(
-        UsageError, match="expected --max-tokens of at most 128, the positions of the model, fo"
+        UsageError, match="expected `max_tokens` of at most 128, the positions of the model, fo"
     ):
         export_encoder(model, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=129))
     with pytest.raises(ModelError, match=r"an adapter with adapter_config\.json and .*, found none"):
@@ -318,14 +327,14 @@ def mpnet(tmp_path_factory, papers) -> Path:
 
 
 def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
-    """What its folder states is read; its own layout is one text a pass."""
+    """What its folder declares is used; its own layout is one text a pass."""
     from sentence_transformers import SentenceTransformer
 
     with in_process(tmp_path):
         files = resolve_encoder(str(mpnet), "fp32")
-    assert files.card.convention == EncoderFormat(max_tokens=40)
+    assert files.card.encoder_format == EncoderFormat(max_tokens=40)
     alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
-    encoder = Encoder(replace(files, card=replace(files.card, convention=alone)))
+    encoder = Encoder(replace(files, card=replace(files.card, encoder_format=alone)))
     theirs = SentenceTransformer(str(mpnet), device="cpu", local_files_only=True)
     for paper in papers[:8]:
         texts = [f"{paper.title} {paper.abstract}", *(sentence.text for sentence in paper.sentences)]
@@ -339,7 +348,7 @@ def test_positions_behind_that_of_padding_are_not_counted(mpnet, tmp_path):
         export_encoder(mpnet, "x", "x", tmp_path / "out", EncoderFormat(max_tokens=65))
 
 
-STATED = {
+DECLARED = {
     "modules.json": [
         {"path": "", "type": "sentence_transformers.models.Transformer"},
         {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
@@ -347,10 +356,10 @@ STATED = {
     "1_Pooling/config.json": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
     "sentence_bert_config.json": {"max_seq_length": 256, "do_lower_case": False},
 }
-NORMALIZED = [*STATED["modules.json"], {"path": "2", "type": "x.Normalize"}]
+NORMALIZED = [*DECLARED["modules.json"], {"path": "2", "type": "x.Normalize"}]
 
 
-def state(folder: Path, files: dict[str, object]) -> Path:
+def declare(folder: Path, files: dict[str, object]) -> Path:
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
@@ -373,9 +382,9 @@ def state(folder: Path, files: dict[str, object]) -> Path:
         ),
     ],
 )
-def test_what_a_folder_states_is_read(tmp_path, files, expected):
-    assert stated_convention(tmp_path) is None
-    assert stated_convention(state(tmp_path, STATED | files)) == expected
+def test_what_a_folder_declares_is_used(tmp_path, files, expected):
+    assert declared_format(tmp_path) is None
+    assert declared_format(declare(tmp_path, DECLARED | files)) == expected
 
 
 @pytest.mark.parametrize(
@@ -384,7 +393,7 @@ def test_what_a_folder_states_is_read(tmp_path, files, expected):
         ({"modules.json": "{"}, r"modules\.json: expected JSON, found "),
         ({"modules.json": {}}, r"modules\.json: expected settings, found dict"),
         ({"modules.json": [3]}, r"modules\.json: expected a list of modules, found TypeError"),
-        ({"modules.json": STATED["modules.json"][:1]}, r"and perhaps Normalize, found \['Transformer'\]"),
+        ({"modules.json": DECLARED["modules.json"][:1]}, r"and perhaps Normalize, found \['Transformer'\]"),
         (
             {"modules.json": [*NORMALIZED, {"path": "3", "type": "x.Dense"}]},
             "perhaps Normalize, found .*Dense",
@@ -403,9 +412,9 @@ def test_what_a_folder_states_is_read(tmp_path, files, expected):
         ({"config_sentence_transformers.json": {"default_prompt_name": "query"}}, "no prompt .*found query"),
     ],
 )
-def test_what_a_folder_states_beyond_that_is_refused(tmp_path, files, message):
+def test_what_a_folder_declares_beyond_that_is_refused(tmp_path, files, message):
     with pytest.raises(ModelError, match=message) as caught:
-        resolve_encoder(str(state(tmp_path, STATED | files)))
+        resolve_encoder(str(declare(tmp_path, DECLARED | files)))
     assert "\n" not in str(caught.value)
 
 
@@ -423,50 +432,69 @@ def test_what_a_folder_states_beyond_that_is_refused(tmp_path, files, message):
         ({"max_tokens": 15}, "expected passes of at least 16 tokens, found 15"),
     ],
 )
-def test_other_conventions_are_refused(tmp_path, tiny_encoder, fields, message):
+def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
     with pytest.raises(UsageError, match=message):
         EncoderFormat(**fields)
     exported = shutil.copytree(tiny_encoder, tmp_path / "exported")
     card = json.loads((exported / CARD).read_text())
     (exported / CARD).write_text(json.dumps(card | {"convention": card["convention"] | fields}))
-    with pytest.raises(ModelError, match=f"expected the card of an exported encoder, found {message}"):
+    with pytest.raises(ModelError, match=f"expected the metadata of an exported encoder, found {message}"):
         resolve_encoder(str(exported))
 
 
-def test_options_override_what_a_folder_states(tmp_path):
+def test_options_override_what_a_folder_declares(tmp_path):
     def read(*options: str) -> EncoderFormat:
         arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
-        return command._convention(command.parser().parse_args(arguments))
+        return command.format_of(parser(command.PROGRAM).parse_args(arguments))
 
     assert read() == EncoderFormat()
-    state(tmp_path, STATED)
-    stated = EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
-    assert read() == stated
+    declare(tmp_path, DECLARED)
+    declared = EncoderFormat.pooled(TITLE_ABSTRACT, CLS, COSINE, 256)
+    assert read() == declared
     assert read("--layout", SENTENCES) == EncoderFormat.pooled(SENTENCES, CLS, COSINE, 256)
     assert read("--max-tokens", "0", "--similarity", L2) == EncoderFormat.pooled(TITLE_ABSTRACT, CLS, L2)
-    for convention in (EncoderFormat(), *(entry.convention for entry in PUBLISHED.values())):
-        assert read(*convention.options()) == convention
+    for encoder_format in (EncoderFormat(), *(entry.encoder_format for entry in PUBLISHED.values())):
+        assert read(*encoder_format.options()) == encoder_format
 
 
-def test_readings_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
-    """Each has its place in the cache, and says what tells its vectors from others'."""
-    monkeypatch.setattr(encoder_files, "packaged_weights", lambda _: tmp_path)
-    monkeypatch.setattr(encoder_files, "export_once", lambda *arguments: arguments[-1])
-    assert ENCODERS[ALONE].digests == ENCODERS["all-MiniLM-L6-v2"].digests
-    variants = [encoder_files._export_entry(entry) for entry in ENCODERS.values()]
-    variants += [encoder_files._variant(entry.convention) for entry in PUBLISHED.values()]
-    variants += [encoder_files._variant(EncoderFormat(), "adapter")]
-    assert variants[0] == ""
-    assert len(set(variants)) == len({entry.convention for entry in PUBLISHED.values()}) + 3
+def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
+    """Each has its own place in the cache, by format and adapter."""
+    monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
+    names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
+    (digest,) = names
+    folders = [exports.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in ENCODERS.values()]
+    folders += [exports.exported(ENCODER, weights(entry, digest, tmp_path)) for entry in PUBLISHED.values()]
+    write_adapter(tmp_path, adapter_tensors())
+    plain = next(iter(ENCODERS.values()))
+    folders += [exports.exported(ENCODER, weights(plain, digest, tmp_path)._replace(adapter=tmp_path))]
+    assert folders[0].name == f"x-{digest[:12]}-{ENCODER.format}"
+    assert len(set(folders)) == len({entry.encoder_format for entry in PUBLISHED.values()}) + 3
 
 
-def test_a_tagger_reads_sentences_in_context_only(tiny_encoder, tiny_tagger):
-    """Beside an encoder of the same weights that reads them alone, its trunk is opened as a second one."""
+def weights(entry, digest: str, folder: Path) -> sources.Weights:
+    return sources.Weights("x", "x", digest, lambda: folder, entry.encoder_format)
+
+
+def test_places_in_the_cache_stay(cache):
+    """Exports of earlier versions are found again: the suffix of a format never changes."""
+    for name, suffix in (("all-MiniLM-L6-v2", ""), (BASE_ENCODER_SENTENCES, "-81178e02")):
+        source = find_encoder(name)
+        assert not isinstance(source, Exported)
+        assert exports._variant(source) == suffix
+
+
+def test_choices_are_those_of_the_library():
+    assert (LAYOUT_CHOICES, POOLING_CHOICES, SIMILARITY_CHOICES) == (LAYOUTS, POOLINGS, SIMILARITIES)
+
+
+def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):
+    """With an encoder of the same weights and single sentences, its own encoder is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
-    alone = replace(files, card=replace(files.card, convention=EncoderFormat.pooled(SENTENCES, MEAN)))
+    alone = replace(files, card=replace(files.card, encoder_format=EncoderFormat.pooled(SENTENCES, MEAN)))
     tagger = Tagger.open(str(tiny_tagger))
-    assert tagger.shares(Encoder(files))
-    assert not tagger.shares(Encoder(alone))
+    assert tagger.supports(Encoder(files))
+    assert not tagger.supports(Encoder(alone))
 
 
 def test_vectors_beyond_half_precision_are_refused():

@@ -1,0 +1,90 @@
+"""The command ``qbe``: it imports the module of the chosen command, and of no other.
+
+Each command is a module ``qbe.NAME.__main__`` with ``PROGRAM`` ("qbe NAME"), ``OPTIONS`` (of each parameter
+whose option has another name, that option), ``parser()`` and ``main(arguments)``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from qbe import _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+COMMANDS = {
+    "index": "build an index from a corpus of papers, or change one",
+    "search": "find papers like a paper: by facet, sentences or abstract",
+    "evaluate": "score runs against relevance judgements",
+    "tag": "label each sentence of abstracts with its facet",
+    "datasets": "write a test collection: corpus, topics, pools, judgements",
+    "train": "train the models that qbe ships",
+    "export": "convert PyTorch weights to the ONNX models that qbe runs",
+    "completion": "print a script that completes commands in a shell",
+}
+
+
+def main() -> None:
+    """Run ``qbe`` with the arguments of the process, and end the process."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] not in COMMANDS:
+        _cli.run("qbe", _without_command, arguments=arguments)
+    # As importlib.import_module does; importlib itself would cost the help a tenth of its time.
+    command = __import__(f"qbe.{arguments[0]}.__main__", fromlist=("main",))
+    _cli.run(command.PROGRAM, command.main, command.OPTIONS, arguments[1:])
+
+
+def _without_command(arguments: list[str]) -> None:
+    """Print the help or the version; anything else is an error."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        parser().print_help()
+        return
+    from qbe.errors import UsageError
+
+    if not arguments:
+        raise UsageError("expected a command, found none; qbe --help lists them")
+    if not arguments[0].startswith("-"):
+        raise UsageError(_unknown(arguments[0]))
+    if arguments not in (["-V"], ["--version"]):
+        raise UsageError(f"expected a command, found {arguments[0]}; qbe --help lists them")
+    import qbe
+
+    print(f"qbe {qbe.__version__}")
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, 1)
+    hint = f"did you mean {close[0]}?" if close else "qbe --help lists them"
+    return f"expected one of qbe's commands, found {name!r}; {hint}"
+
+
+def parser(command_parser: Callable[[str], argparse.ArgumentParser] | None = None) -> argparse.ArgumentParser:
+    """The parser of ``qbe`` with all its commands.
+
+    ``command_parser`` gives the parser of a command by its name. Without it the parser serves for the help
+    only, which needs no more than the commands' names.
+    """
+    root = _cli.parser("qbe", "Find papers like this one, for its problem, its method or its findings.")
+    root.epilog = "qbe COMMAND --help shows the options of a command."
+    root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
+
+    def make(prog: str, **_: object) -> argparse.ArgumentParser:
+        return command_parser(prog.split()[-1]) if command_parser else root
+
+    # Typed as a class, but argparse only calls it.
+    parser_class: type[argparse.ArgumentParser] = make  # type: ignore[assignment]
+    commands = root.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", parser_class=parser_class
+    )
+    for name, line in COMMANDS.items():
+        commands.add_parser(name, help=line)
+    return root
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The options of ``qbe datasets``. Nothing heavy is imported, so that its help is fast."""
+
+from __future__ import annotations
+
+from qbe import _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+EPILOG = """\
+csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
+public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). A query
+paper is left out of its own pool and judgements. sample is demonstration data, not a benchmark.
+
+relish, treccovid and scidocs have whole-abstract queries. They are read from --source, else from
+$QBE_DATA/NAME: RELISH and TRECCOVID-RF as released by ASPIRE's authors (figshare), SciDocs as fetched by its
+repository. Topics, pools and qrels are written for each split (dev and test; SciDocs: val and test of cite,
+cocite, coview and coread). A paper without an abstract gets its title as its only sentence.
+
+With --raw each abstract is one string without labels, as in most corpora (and in scidocs): qbe index splits
+it and predicts facets. All other files stay the same, so that predicted and given labels can be compared.
+
+examples:
+  qbe datasets csfcube --output data/csfcube
+  qbe datasets csfcube --raw --output data/csfcube-raw
+  qbe datasets relish --source downloads/RELISH-Aspire --output data/relish
+  qbe datasets sample --output data/sample
+"""
+
+NAMES = {
+    "csfcube": "the CSFCube collection (Mysore et al., 2021)",
+    "relish": "RELISH (Brown et al., 2019), whole abstracts",
+    "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
+    "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
+    "sample": "the small collection that is part of the package",
+}
+"""Data sets and their descriptions, as in `qbe.datasets.registry.DATASETS`."""
+
+WITHOUT_SOURCE = ("sample",)
+WITHOUT_RAW = ("scidocs",)
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the command's options; paths stay strings."""
+    parser = _cli.parser(program, "Write a test collection: corpus, topics, pools, TREC qrels and folds.")
+    parser.epilog = EPILOG
+    names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
+    for name, description in NAMES.items():
+        command = names.add_parser(
+            name, help=description, formatter_class=parser.formatter_class, allow_abbrev=False
+        )
+        command.set_defaults(source=None, raw=False)
+        if name not in WITHOUT_SOURCE:
+            command.add_argument("--source", metavar="DIR", help="the folder of the release's files")
+        command.add_argument("--output", metavar="DIR", required=True, help="the folder to write to")
+        if name not in WITHOUT_RAW:
+            command.add_argument(
+                "--raw",
+                action="store_true",
+                help="join the sentences of each abstract with spaces, and leave out their labels",
+            )
+    return parser

@@ -1,0 +1,113 @@
+"""The table of data sets: a new one needs an entry here, and one in `qbe.datasets.options` for the help."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from qbe.datasets import csfcube, embedded, whole
+from qbe.datasets.aspire import RELISH, TRECCOVID
+from qbe.datasets.release import find_release
+from qbe.datasets.scidocs import SCIDOCS
+from qbe.errors import UsageError
+from qbe.files import StrPath
+
+Report = Callable[[str], None]
+
+Writer = Callable[[Path, Path | None, bool, Report], list[str]]
+"""Takes ``output``, ``source``, ``raw`` and ``report`` of `write_dataset`, and returns what that returns."""
+
+
+class Dataset(NamedTuple):
+    """A data set that can be written.
+
+    Attributes:
+        description: one line for the help.
+        write: writes it.
+        released: whether it is read from the folder of a release; otherwise it is part of the package.
+        has_sentences: whether its abstracts come as lists of sentences, so that ``raw`` changes the corpus.
+    """
+
+    description: str
+    write: Writer
+    released: bool = True
+    has_sentences: bool = True
+
+
+def write_dataset(
+    name: str,
+    output: StrPath,
+    *,
+    source: StrPath | None = None,
+    raw: bool = False,
+    report: Report = lambda _: None,
+) -> list[str]:
+    """Write a data set to a folder: corpus, topics, pools, qrels and, where it has them, folds.
+
+    Args:
+        name: a key of DATASETS.
+        output: the folder, which is created; each file is written atomically.
+        source: the folder of the release; by default the data set is looked up in ``$QBE_DATA/NAME``, and
+            CSFCube is downloaded where that is absent.
+        raw: whether the corpus has each abstract as one string, without labels.
+        report: called with one line for each downloaded file.
+
+    Returns lines of text that summarize what was written. Raises UsageError for an unknown name or an
+    argument that the data set does not take, CorpusError, FileFormatError and DatasetError for a release
+    that is missing or broken, OutputError when the folder cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (summary,) = write_dataset("sample", folder)
+    >>> summary[:40]
+    'sample: corpus.jsonl, topics.tsv, pools.'
+    """
+    if name not in DATASETS:
+        raise UsageError(f"expected a data set `name` of {', '.join(DATASETS)}, found {name!r}")
+    dataset = DATASETS[name]
+    if source is not None and not dataset.released:
+        raise UsageError(f"{name} is part of the package; leave out `source`")
+    if raw and not dataset.has_sentences:
+        raise UsageError(f"the abstracts of {name} are not split into sentences; leave out `raw`")
+    return dataset.write(Path(output), None if source is None else Path(source), raw, report)
+
+
+def _write_csfcube(output: Path, source: Path | None, raw: bool, report: Report) -> list[str]:
+    release = find_release(source, report=report)
+    return csfcube.describe(csfcube.convert(release, output, raw=raw), release)
+
+
+def _write_whole(
+    collection: whole.Collection, output: Path, source: Path | None, raw: bool, report: Report
+) -> list[str]:
+    del report  # nothing is downloaded
+    release = whole.find_source(collection, source)
+    papers, splits = collection.read(release)
+    counts = whole.convert(collection.name, papers, splits, output, raw=raw)
+    return whole.describe(collection.name, papers, counts)
+
+
+def _write_sample(output: Path, source: Path | None, raw: bool, report: Report) -> list[str]:
+    del source, report
+    return [f"sample: {', '.join(embedded.copy_sample(output, raw=raw))}"]
+
+
+DATASETS: Mapping[str, Dataset] = {
+    "csfcube": Dataset("the CSFCube collection (Mysore et al., 2021)", _write_csfcube),
+    "relish": Dataset(
+        "RELISH (Brown et al., 2019), whole abstracts", functools.partial(_write_whole, RELISH)
+    ),
+    "treccovid": Dataset(
+        "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
+        functools.partial(_write_whole, TRECCOVID),
+    ),
+    "scidocs": Dataset(
+        "SciDocs (Cohan et al., 2020), whole abstracts",
+        functools.partial(_write_whole, SCIDOCS),
+        has_sentences=False,
+    ),
+    "sample": Dataset("the small collection that is part of the package", _write_sample, released=False),
+}
+"""Data sets by name."""

@@ -1,0 +1,94 @@
+"""The options of ``qbe evaluate``. Nothing heavy is imported, so that its help is fast."""
+
+from __future__ import annotations
+
+from qbe import _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+EPILOG = """\
+NAME.background.trec, NAME.method.trec and NAME.result.trec are one run, NAME, and get one row.
+Figures by facet are given where all query ids end in _background, _method or _result.
+
+measures: those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; https://ir-measur.es) and of
+the CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20,
+CSFCube_R20).
+
+--protocol relish, treccovid and scidocs score whole-abstract queries over their judged pools, by the
+measures with which these collections are published. Give the qrels of one split.
+
+A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
+counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
+figure.
+
+examples:
+  qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --run runs/csfcube.*.trec \\
+      --baseline runs/csfcube.bm25.*.trec --published --output runs/report.json
+  qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
+      --run runs/csfcube.fused+rerank.*.trec --baseline runs/csfcube.fused.*.trec \\
+      --plot runs/gains.svg --worst 10
+"""
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the command's options; paths stay strings."""
+    parser = _cli.parser(program, "Evaluate TREC runs against TREC qrels.")
+    parser.epilog = EPILOG
+    add = parser.add_argument
+    add("--qrels", nargs="+", required=True, metavar="FILE", help="TREC qrels files, which are joined")
+    add("--run", nargs="+", required=True, metavar="FILE", help="TREC run files")
+    add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
+    add(
+        "--protocol",
+        choices=("csfcube", "relish", "treccovid", "scidocs"),
+        help="score as that collection's own scorer does: over judged pools, for csfcube in two folds",
+    )
+    add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")
+    add("--split", choices=("test", "dev"), help="the test folds (default), or fold1_dev")
+    add(
+        "--baseline",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="runs that the others are compared with, by significance tests",
+    )
+    add("--published", action="store_true", help="add published figures (with --protocol csfcube)")
+    add("--output", metavar="FILE", help="write the whole report as JSON")
+    add(
+        "--plot",
+        metavar="FILE",
+        help="draw the difference of the first run to the baseline for each query (.svg, .png)",
+    )
+    add(
+        "--worst",
+        type=int,
+        metavar="N",
+        help="print the N queries with the largest losses of the first run against the baseline, and the N "
+        "with its lowest scores",
+    )
+    add("--corpus", metavar="FILE", help="JSON lines with paper_id and title, for --worst")
+    return parser
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together, or a value out of range."""
+    from qbe.errors import UsageError
+
+    csfcube = options.protocol == "csfcube"
+    if not csfcube and (options.folds or options.split or options.published):
+        raise UsageError(
+            "--folds, --split and --published go with CSFCube's protocol; add --protocol csfcube"
+        )
+    if options.published and options.split == "dev":
+        raise UsageError(
+            "published figures are those of the test folds; leave out --published or --split dev"
+        )
+    by_query = options.plot is not None or options.worst is not None
+    if by_query and not (csfcube and options.baseline):
+        raise UsageError("--plot and --worst need --protocol csfcube and a --baseline; give both")
+    if options.worst is not None and options.worst < 1:
+        raise UsageError(f"expected --worst of at least 1, found {options.worst}")
+    if options.corpus and options.worst is None:
+        raise UsageError("--corpus gives the titles that --worst prints; add --worst or leave out --corpus")

@@ -1,0 +1,49 @@
+"""The kinds of models: what their files are called, and where their exports are kept."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RequiredFiles = tuple[tuple[str, ...], ...]
+"""Config, weights and tokenizer of a PyTorch model, each by its possible names, the preferred one first."""
+
+
+class ModelKind(NamedTuple):
+    """A kind of model.
+
+    ``noun`` is its name in messages, ``card`` the JSON file with the metadata of finished files, ``format``
+    the version of these. ``command`` is the subcommand of ``qbe export`` that makes them out of the
+    ``required`` files of a PyTorch model, and ``cache`` the subfolder of the cache that holds the results;
+    both are empty for a kind that is never exported on first use.
+    """
+
+    noun: str
+    card: str
+    format: int
+    command: str = ""
+    cache: str = ""
+    required: RequiredFiles = ()
+
+
+ENCODER = ModelKind(
+    noun="encoder",
+    card="encoder.json",
+    format=3,
+    command="encoder",
+    cache="encoders",
+    required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), ("tokenizer.json", "vocab.txt")),
+)
+"""Format 1 had ``last_hidden_state`` as its only output, format 2 the token states of all layers; format 3
+records the encoder format as well.
+"""
+
+CROSS_ENCODER = ModelKind(
+    noun="reranker",
+    card="reranker.json",
+    format=1,
+    command="cross-encoder",
+    cache="rerankers",
+    required=(("config.json",), ("model.safetensors",), ("tokenizer.json",)),
+)
+
+TAGGER = ModelKind(noun="tagger", card="tagger.json", format=1)

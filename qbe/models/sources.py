@@ -1,0 +1,238 @@
+"""Where the files of a model are: the package, a folder, an installed package, or the Hugging Face hub."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from qbe.errors import ModelError
+from qbe.files import sha256
+from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
+from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind
+from qbe.models.metadata import verify_digest
+from qbe.models.registry import (
+    ENCODERS,
+    PUBLISHED,
+    RERANKERS,
+    SHIPPED,
+    TAGGERS,
+    EncoderEntry,
+    PublishedEncoder,
+)
+from qbe.models.sentence_transformers_format import DECLARING_FILES, declared_format
+
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
+
+_PACKAGE = Path(__file__).parent
+
+
+class Exported(NamedTuple):
+    """A folder of finished files: one that comes with qbe, or one that was exported or trained before."""
+
+    folder: Path
+
+
+class Weights(NamedTuple):
+    """PyTorch weights, which have to be exported before they are used.
+
+    ``origin`` says where they came from, ``sha256`` is the digest of the weights. ``locate`` gives their
+    folder; it is called only where they are not exported yet, and raises ModelError where files of an
+    installed package are missing or are not the expected ones. ``encoder_format`` and ``adapter`` (the folder
+    of a bottleneck adapter) are those of encoders; None for other models.
+    """
+
+    name: str
+    origin: str
+    sha256: str
+    locate: Callable[[], Path]
+    encoder_format: EncoderFormat | None = None
+    adapter: Path | None = None
+
+
+def find_encoder(name: str) -> Exported | Weights:
+    """The encoder of a folder, a name in `qbe.models.registry`, or a hub name (then downloaded).
+
+    A folder goes before a registered name. Raises ModelError where nothing has that name, files are missing
+    or cannot be downloaded, or a folder declares something that qbe does not support.
+    """
+    folder = Path(name)
+    if (folder / ENCODER.card).is_file():
+        return Exported(folder)
+    if name in SHIPPED and not folder.is_dir():
+        return Exported(_PACKAGE / SHIPPED[name])
+    weights = find_encoder_weights(name)
+    if weights is None:
+        names = ", ".join((*SHIPPED, *ENCODERS, *PUBLISHED))
+        raise ModelError(
+            f"expected an encoder known by name ({names}), a folder, or a hub name such as owner/model, "
+            f"found {name!r}; check `encoder`"
+        )
+    return weights
+
+
+def find_encoder_weights(name: str) -> Weights | None:
+    """The PyTorch weights of an encoder, by the names of `find_encoder`; None where there are none.
+
+    The encoder format is known for registered names. Otherwise it is what a folder declares of itself (see
+    `qbe.models.sentence_transformers_format`), or the default: nothing is guessed from a name.
+    Errors are those of `find_encoder`.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        return _encoder_in(folder, folder.resolve().name, name)
+    if name in ENCODERS:
+        entry = ENCODERS[name]
+        digest = entry.digests["model.safetensors"]
+        locate = partial(packaged_weights, entry)
+        return Weights(entry.name, entry.source, digest, locate, entry.encoder_format)
+    if name in PUBLISHED:
+        return _published(PUBLISHED[name], name)
+    if HUB_NAME.fullmatch(name):
+        return _encoder_in(_download_encoder(name), _short(name), name)
+    return None
+
+
+def find_reranker(name: str) -> Exported | Weights:
+    """The reranker of a name in `qbe.models.registry`, a folder, or a hub name (then downloaded).
+
+    Raises ModelError where nothing has that name, or files are missing or cannot be downloaded.
+    """
+    folder = Path(name)
+    if name in RERANKERS:
+        return Exported(_PACKAGE / RERANKERS[name])
+    if folder.is_dir():
+        if (folder / CROSS_ENCODER.card).is_file():
+            return Exported(folder)
+        return _weights_in(CROSS_ENCODER, folder, folder.resolve().name, name)
+    if HUB_NAME.fullmatch(name):
+        files = [preferred for preferred, *_ in CROSS_ENCODER.required]
+        return _weights_in(CROSS_ENCODER, download(CROSS_ENCODER.noun, name, files), _short(name), name)
+    raise ModelError(
+        f"expected a reranker known by name ({', '.join(RERANKERS)}), a folder, or a hub name such as "
+        f"owner/model, found {name!r}; check `reranker`"
+    )
+
+
+def find_tagger(name: str) -> Exported:
+    """The tagger of a name in `qbe.models.registry`, or a folder; raises ModelError where there is none."""
+    if name in TAGGERS:
+        return Exported(_PACKAGE / TAGGERS[name])
+    if (Path(name) / TAGGER.card).is_file():
+        return Exported(Path(name))
+    raise ModelError(
+        f"expected a tagger known by name ({', '.join(TAGGERS)}) or a folder with a {TAGGER.card}, found "
+        f"{name!r}; check `tagger`"
+    )
+
+
+def packaged_weights(entry: EncoderEntry) -> Path:
+    """The folder of an entry's PyTorch weights inside its installed package, verified.
+
+    Raises ModelError when the package is not installed or a file is not the expected one.
+    """
+    specification = importlib.util.find_spec(entry.package)
+    package = entry.package.replace("_", "-")
+    if specification is None or specification.origin is None:
+        raise ModelError(f"the encoder {entry.name} needs the package {package}; run: pip install {package}")
+    folder = Path(specification.origin).parent / entry.folder
+    remedy = (
+        f"the file of {entry.source} is another, and it is not used: reinstall the package {package}, or "
+        "give another `encoder`"
+    )
+    for file, digest in entry.digests.items():
+        verify_digest(folder / file, digest, remedy)
+    return folder
+
+
+def check_required(kind: ModelKind, folder: Path) -> None:
+    """Raise ModelError when a folder lacks one of the files that an export needs."""
+    present = {
+        " or ".join(names): any((folder / name).is_file() for name in names) for names in kind.required
+    }
+    missing = [names for names, is_present in present.items() if not is_present]
+    if missing:
+        raise ModelError(
+            f"{folder}: expected an exported {kind.noun} ({kind.card}) or a model with "
+            f"{', '.join(present)}, found no {', '.join(missing)}; give another folder"
+        )
+
+
+def weights_file(kind: ModelKind, folder: Path) -> Path:
+    """The weights in a folder that passed `check_required`."""
+    return next(path for path in (folder / name for name in kind.required[1]) if path.is_file())
+
+
+def adapter_weights(folder: Path) -> Path:
+    """The weights of an adapter's folder, as the adapters library lays it out.
+
+    Raises ModelError where they are missing.
+    """
+    for file in ADAPTER_WEIGHTS:
+        if (folder / file).is_file() and (folder / ADAPTER_CONFIG).is_file():
+            return folder / file
+    raise ModelError(
+        f"{folder}: expected an adapter with {ADAPTER_CONFIG} and {' or '.join(ADAPTER_WEIGHTS)}, found "
+        "none; give another `adapter`"
+    )
+
+
+def download(noun: str, name: str, files: Sequence[str]) -> Path:
+    """The local folder of a hub name, with those of the ``files`` that exist there.
+
+    Raises ModelError where it cannot be downloaded.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(files)))
+    except Exception as error:
+        raise ModelError(
+            f"cannot load the {noun} {name} from the hub: {str(error).splitlines()[0]}; "
+            "check the name and the network, or give a folder"
+        ) from error
+
+
+def _published(entry: PublishedEncoder, name: str) -> Weights:
+    folder, adapter = _download_encoder(entry.weights), None
+    if entry.adapter is not None:
+        adapter = download("adapter", entry.adapter, [ADAPTER_CONFIG, *ADAPTER_WEIGHTS])
+    return _weights_in(ENCODER, folder, _short(name), name, entry.encoder_format, adapter)
+
+
+def _encoder_in(folder: Path, name: str, origin: str) -> Weights:
+    return _weights_in(ENCODER, folder, name, origin, declared_format(folder) or DEFAULT_FORMAT)
+
+
+def _weights_in(
+    kind: ModelKind,
+    folder: Path,
+    name: str,
+    origin: str,
+    encoder_format: EncoderFormat | None = None,
+    adapter: Path | None = None,
+) -> Weights:
+    check_required(kind, folder)
+    digest = sha256(weights_file(kind, folder))
+    return Weights(name, origin, digest, lambda: folder, encoder_format, adapter)
+
+
+def _download_encoder(name: str) -> Path:
+    """The folder of a hub name; its pickled weights are downloaded only where it has no others."""
+    config, weights, tokenizer = ENCODER.required
+    small = [*config, *tokenizer, *DECLARING_FILES]
+    for file in weights:
+        folder = download(ENCODER.noun, name, [*small, file])
+        if (folder / file).is_file():
+            break
+    return folder
+
+
+def _short(name: str) -> str:
+    """A hub name without its owner."""
+    return name.partition("/")[2]

@@ -1,0 +1,254 @@
+"""Everything that shapes a search, checked in one place for every caller."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+from qbe.errors import UsageError
+
+FIRST_STAGES = ("bm25", "dense", "fused")
+BM25_QUERIES = ("title+facet", "facet", "abstract")
+MATCHES = ("mean-max", "single-match")
+FUSIONS = ("weighted", "rrf")
+COMPONENTS = ("bm25", "sentences", "facet", "whole")
+"""What the fused first stage scores a candidate by."""
+FACETS = ("given", "predicted")
+BY_FACET, CROSS_ENCODER, NO_RERANKING = "by-facet", "cross-encoder", "none"
+MATCHINGS = ("transport", "attention", "single-match", "mean-max")
+RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, *MATCHINGS)
+PRECISIONS = ("int8", "fp16", "fp32")
+
+EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
+"""Weights of the fused first stage: all alike, so that no data chose them."""
+
+RERANK_DEPTH = 100
+"""How many papers of the first stage are reranked."""
+
+RERANK_WEIGHT = 0.5
+"""The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
+
+MATCHING_WEIGHT = 1.0
+"""The same for matchings of sentence vectors: they rank by themselves, as in ASPIRE."""
+
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "bm25_query": ("bm25", "fused"),
+    "match": ("dense", "fused"),
+    "nprobe": ("dense", "fused"),
+    "fusion": ("fused",),
+    "weights": ("fused",),
+    "depth": ("fused",),
+    "rerank_depth": (BY_FACET, CROSS_ENCODER, *MATCHINGS),
+    "rerank_weight": (BY_FACET, CROSS_ENCODER, *MATCHINGS),
+    "reranker": (BY_FACET, CROSS_ENCODER),
+    "rerank_precision": (BY_FACET, CROSS_ENCODER),
+    "query_tokens": (BY_FACET, CROSS_ENCODER),
+    "candidate_tokens": (BY_FACET, CROSS_ENCODER),
+    "temperature": ("transport",),
+    "regularization": ("transport",),
+}
+"""Which first stages (`first_stage`) or second stages (`rerank`) read a parameter."""
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "first_stage": FIRST_STAGES,
+    "bm25_query": BM25_QUERIES,
+    "match": MATCHES,
+    "fusion": FUSIONS,
+    "facets": FACETS,
+    "rerank": RERANKINGS,
+    "rerank_precision": PRECISIONS,
+}
+_COUNTS = ("depth", "nprobe", "rerank_depth", "query_tokens", "candidate_tokens")
+_POSITIVE = ("temperature", "regularization")
+
+
+class FirstStageSettings(NamedTuple):
+    """A first stage and its parameters, defaults filled in; ``nprobe`` None: as the index was built."""
+
+    name: str
+    bm25_query: str
+    match: str
+    fusion: str
+    weights: Mapping[str, float]
+    depth: int
+    nprobe: int | None
+
+
+class RerankSettings(NamedTuple):
+    """A second stage and its parameters, defaults filled in; None: the default of the reranker itself."""
+
+    name: str
+    depth: int
+    weight: float
+    reranker: str | None
+    precision: str | None
+    query_tokens: int | None
+    candidate_tokens: int | None
+    temperature: float | None
+    regularization: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """Everything that shapes a search; a parameter of None has its default.
+
+    First stage: ``first_stage`` is ``bm25``, ``dense`` or ``fused`` (default). ``bm25_query`` is the text of
+    the BM25 query: ``title+facet`` (default), ``facet`` or ``abstract``. ``match`` scores a paper by the mean
+    of each query sentence's best match (``mean-max``, default) or by the best pair (``single-match``).
+    ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components (bm25, sentences,
+    facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings to the fusion,
+    ``nprobe`` how many lists of an approximate index are read.
+
+    ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
+    paper brings none), or ``predicted`` ones.
+
+    Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
+    queries keep the order of the first stage), ``cross-encoder`` (all queries), ``none``, or a matching of
+    sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``; Mysore et al., 2022).
+    ``reranker`` names a model or folder (default ``facet-rerankers``), ``rerank_precision`` its precision,
+    ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
+    score (default 0.5; 1 for a matching), ``query_tokens`` and ``candidate_tokens`` its budgets;
+    ``temperature`` and ``regularization`` belong to transport.
+
+    Raises TypeError for a parameter of another type, UsageError for a value out of range and for a parameter
+    that the chosen stages do not read.
+
+    >>> SearchConfig(first_stage="dense", rerank="none").run_tag
+    'qbe-dense'
+    >>> SearchConfig(first_stage="bm25", fusion="rrf")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: `fusion` is not read with `first_stage` bm25; drop it or choose fused
+    """
+
+    first_stage: str = "fused"
+    bm25_query: str | None = None
+    match: str | None = None
+    fusion: str | None = None
+    weights: Mapping[str, float] | None = None
+    depth: int | None = None
+    nprobe: int | None = None
+    facets: str = "given"
+    rerank: str = BY_FACET
+    reranker: str | None = None
+    rerank_precision: str | None = None
+    rerank_depth: int | None = None
+    rerank_weight: float | None = None
+    query_tokens: int | None = None
+    candidate_tokens: int | None = None
+    temperature: float | None = None
+    regularization: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in choices:
+                raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
+        for name in _COUNTS:
+            _check_count(name, getattr(self, name))
+        for name in (*_POSITIVE, "rerank_weight"):
+            _check_number(name, getattr(self, name), positive=name in _POSITIVE)
+        if self.weights is not None:
+            _check_weights(self.weights)
+        for name, stages in READ_BY.items():
+            if getattr(self, name) is not None:
+                self._check_read(name, stages)
+
+    def _check_read(self, name: str, stages: tuple[str, ...]) -> None:
+        choice = "rerank" if stages[-1] in RERANKINGS else "first_stage"
+        chosen = getattr(self, choice)
+        if chosen not in stages:
+            raise UsageError(
+                f"`{name}` is not read with `{choice}` {chosen}; drop it or choose {' or '.join(stages)}"
+            )
+
+    @property
+    def first_stage_settings(self) -> FirstStageSettings:
+        """The first stage with its parameters, defaults filled in."""
+        return FirstStageSettings(
+            self.first_stage,
+            self.bm25_query or BM25_QUERIES[0],
+            self.match or MATCHES[0],
+            self.fusion or FUSIONS[0],
+            EQUAL_WEIGHTS if self.weights is None else self.weights,
+            1000 if self.depth is None else self.depth,
+            self.nprobe,
+        )
+
+    @property
+    def rerank_settings(self) -> RerankSettings | None:
+        """The second stage with its parameters, defaults filled in; None where nothing is reranked."""
+        if self.rerank == NO_RERANKING:
+            return None
+        weight = MATCHING_WEIGHT if self.rerank in MATCHINGS else RERANK_WEIGHT
+        return RerankSettings(
+            self.rerank,
+            RERANK_DEPTH if self.rerank_depth is None else self.rerank_depth,
+            weight if self.rerank_weight is None else self.rerank_weight,
+            self.reranker,
+            self.rerank_precision,
+            self.query_tokens,
+            self.candidate_tokens,
+            self.temperature,
+            self.regularization,
+        )
+
+    @property
+    def run_tag(self) -> str:
+        """The tag of runs: ``qbe-`` and the first stage, then ``+rerank`` or ``+`` and the matching."""
+        second = "rerank" if self.rerank in (BY_FACET, CROSS_ENCODER) else self.rerank
+        return f"qbe-{self.first_stage}" + ("" if self.rerank == NO_RERANKING else f"+{second}")
+
+    def for_whole_abstracts(self) -> SearchConfig:
+        """What this comes to where no query has a facet: ``by-facet`` reranks nothing then.
+
+        Raises UsageError where a parameter of the reranker was given, which would not be read.
+        """
+        return self if self.rerank != BY_FACET else dataclasses.replace(self, rerank=NO_RERANKING)
+
+    def record(self) -> dict[str, Any]:
+        """All parameters, defaults filled in, as JSON holds them: what distinguishes it from another."""
+        second = self.rerank_settings
+        return {
+            "first_stage": {**self.first_stage_settings._asdict(), "weights": dict(self._weights())},
+            "facets": self.facets,
+            "rerank": None if second is None else second._asdict(),
+        }
+
+    def _weights(self) -> Mapping[str, float]:
+        return self.first_stage_settings.weights
+
+
+def _check_count(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected an int as `{name}`, found {value!r} ({type(value).__name__})")
+    if value < 1:
+        raise UsageError(f"expected `{name}` of at least 1, found {value}")
+
+
+def _check_number(name: str, value: object, *, positive: bool) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"expected a number as `{name}`, found {value!r} ({type(value).__name__})")
+    if positive and not 0 < value < inf:
+        raise UsageError(f"expected `{name}` above 0, found {value:g}")
+    if not positive and not 0 <= value <= 1:
+        raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
+
+
+def _check_weights(weights: object) -> None:
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"expected a mapping as `weights`, such as {{'bm25': 1}}, found {weights!r}")
+    numbers = all(isinstance(weight, int | float) for weight in weights.values())
+    sound = numbers and all(isfinite(weight) and weight >= 0 for weight in weights.values())
+    if set(weights) - set(COMPONENTS) or not sound or not any(weights.values()):
+        raise UsageError(
+            f"expected finite `weights` of 0 or more, not all 0, of {', '.join(COMPONENTS)}, found "
+            f"{dict(weights)}"
+        )

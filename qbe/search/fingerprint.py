@@ -1,0 +1,72 @@
+"""All that shapes a run of topics, so that an interrupted one is only continued as it was begun."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbe.files import sha256
+from qbe.index.index import Index
+from qbe.rerank.open import describe_reranker
+from qbe.search.config import BY_FACET, CROSS_ENCODER, SearchConfig
+from qbe.search.unfinished import Inputs
+
+BLOCK = 64
+"""Queries searched together, and kept together when a run is interrupted."""
+
+
+class RunInputs(NamedTuple):
+    """What shapes a run beside index and configuration: the files of topics and pools, the facet that
+    selects topics, hits a query, and how results are written (``width`` of tables, in columns).
+    """
+
+    topics: Path
+    pool: Path | None
+    facet: str | None
+    k: int
+    run_tag: str
+    format: str
+    width: int
+    explain: bool
+
+
+def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: RunInputs) -> Inputs:
+    """What distinguishes a run from another; errors are those of opening the models.
+
+    ``tagger`` is the name or folder of one that was asked for in place of the index's.
+    """
+    described = {
+        "index": index.manifest.digest,
+        "topics": sha256(run.topics),
+        "pool": sha256(run.pool) if run.pool else None,
+        "options": {
+            **config.record(),
+            "facet": run.facet,
+            "hits": run.k,
+            "run_tag": run.run_tag,
+            "explain": run.explain,
+            "format": run.format,
+            "width": run.width if run.format == "table" else None,
+        },
+        "models": _models(index, config, tagger),
+        "version": [version("qbe"), BLOCK],
+    }
+    inputs: Inputs = json.loads(json.dumps(described))
+    return inputs
+
+
+def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str, Any]:
+    """The identities of the reranker, and of a tagger that labels queries anew."""
+    models: dict[str, Any] = {}
+    if config.rerank in (BY_FACET, CROSS_ENCODER):
+        stated = {"name": config.reranker, "precision": config.rerank_precision}
+        models["reranker"] = describe_reranker(
+            **{name: value for name, value in stated.items() if value is not None}
+        )
+    if tagger is not None or config.facets == "predicted":
+        from qbe.tag.tagger import Tagger
+
+        models["tagger"] = Tagger.open(tagger or index.manifest.settings["tagger"]).identity
+    return models

@@ -1,0 +1,209 @@
+"""A search over one index: its stages opened once, then any number of queries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import NamedTuple
+
+from qbe.errors import UsageError
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
+from qbe.parallel import Workers
+from qbe.query import Query
+from qbe.rerank.reranker import Progress
+from qbe.search.config import SearchConfig
+from qbe.search.contracts import FirstStage
+from qbe.search.explain import ExplainedSentence, explain_query
+from qbe.search.matches import add_matches
+from qbe.search.ranking import RankingRequest, rank
+from qbe.search.reranking import RerankStage
+from qbe.search.stages import open_first_stage, open_rerank_stage
+from qbe.search.vectors import PreparedQuery, encode_queries, prepare_queries
+from qbe.types import Facet, Hit, Pools
+
+
+class Explanation(NamedTuple):
+    """A query's result with its reasons: the ``query``, its papers labelled; the sentences of each of its
+    aspects with their facets; and ``hits`` with component scores, matches and transport plans.
+    """
+
+    query: Query
+    sentences: Sequence[Sequence[ExplainedSentence]]
+    hits: Sequence[Hit]
+
+
+class _Opened(NamedTuple):
+    """The first stage over one commit of the index."""
+
+    reader: IndexReader
+    first_stage: FirstStage
+
+
+class Pipeline:
+    """Searches an index with the stages of a `SearchConfig`.
+
+    Models and threads live as long as the pipeline. It follows its index: a search after ``index.refresh()``
+    is one over the newest commit. Several threads may search at a time. Usable as a context manager; closing
+    it leaves the index open.
+
+    >>> with open_index("indexes/sample") as index, Pipeline.open(index) as pipeline:  # doctest: +SKIP
+    ...     for hit in pipeline.search(Query(index.paper("s036"), Facet.METHOD), k=3):
+    ...         print(f"{hit.score:.3f} {index.paper(hit.paper_id).title}")
+    """
+
+    def __init__(self, index: Index, config: SearchConfig, rerank_stage: RerankStage | None) -> None:
+        """`Pipeline.open` is the way to make one."""
+        self.index, self.config = index, config
+        self._rerank_stage = rerank_stage
+        self._workers = Workers(index.threads)
+        self._opening = threading.Lock()
+        self._opened: _Opened | None = None
+
+    @classmethod
+    def open(cls, index: Index, config: SearchConfig | None = None) -> Pipeline:
+        """Open the stages of a configuration (by default fused, then the facet rerankers) over an index.
+
+        Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
+        IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that
+        cannot be loaded, JavaError where BM25 finds no Java.
+        """
+        config = SearchConfig() if config is None else config
+        if not isinstance(index, Index):
+            raise TypeError(
+                f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
+            )
+        if not isinstance(config, SearchConfig):
+            raise TypeError(f"expected a qbe.SearchConfig, found {type(config).__name__}")
+        pipeline = cls(index, config, None)
+        try:
+            # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
+            pipeline._rerank_stage = open_rerank_stage(config, index, pipeline._workers)
+            with index.reading() as reader:
+                pipeline._stage(reader)
+        except BaseException:
+            pipeline.close()
+            raise
+        return pipeline
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the threads of the pipeline; the index stays open."""
+        self._workers.close()
+
+    def search(
+        self,
+        query: Query | PreparedQuery,
+        k: int = 10,
+        pool: Sequence[str] | None = None,
+        *,
+        matches: bool = True,
+        explain: bool = False,
+    ) -> list[Hit]:
+        """The best ``k`` hits, best first, ties by id; the query's own papers are never among them.
+
+        With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index. ``matches``
+        adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` adds the
+        scores of its components. Raises TypeError for values of another type, UsageError for ``k`` below 1
+        or positions out of range, FacetNotFoundError for a facet that the query's paper lacks,
+        PaperNotFoundError for a pool with papers that the index lacks.
+        """
+        return self.batch_search([query], k, [pool], matches=matches, explain=explain)[0]
+
+    def batch_search(
+        self,
+        queries: Sequence[Query | PreparedQuery],
+        k: int = 10,
+        pools: Pools | None = None,
+        *,
+        matches: bool = True,
+        explain: bool = False,
+        progress: Progress | None = None,
+    ) -> list[list[Hit]]:
+        """For each query and its pool exactly what `search` gives, in less time: FAISS is asked for all
+        queries at once, and the reranker gets the candidates of all queries as one stream.
+
+        All results are held in memory: give some dozens of queries at a time. ``progress`` is called with
+        the number of candidates just reranked. Raises what `search` does, and UsageError for another number
+        of pools than queries.
+        """
+        _check_k(k)
+        pools = _checked_pools(len(queries), pools)
+        with self.index.reading() as reader:
+            stage, second = self._stage(reader), self._rerank_stage
+            prepared = self.prepare(queries, explain=explain)
+            vectors = stage.needs_vectors or (second is not None and second.needs_vectors)
+            prepared = self._encoded(reader, prepared, needed=vectors)
+            requests = [
+                RankingRequest(query.query, query.aspects, pool)
+                for query, pool in zip(prepared, pools, strict=True)
+            ]
+            depth = k if second is None else max(k, second.depth)
+            hits = rank(stage, reader, requests, depth, explain=explain)
+            if second is not None:
+                hits = second.rerank(reader, requests, hits, explain=explain, progress=progress)
+            hits = [query_hits[:k] for query_hits in hits]
+            if not matches or reader.manifest.dense is None:
+                return hits
+            prepared = self._encoded(reader, prepared, needed=any(hits))
+            return add_matches(reader, self._workers, [query.aspects for query in prepared], hits)
+
+    def explain(
+        self, query: Query | PreparedQuery, k: int = 10, pool: Sequence[str] | None = None
+    ) -> Explanation:
+        """What `search` gives, explained; raises what it does."""
+        (prepared,) = self.prepare([query], explain=True)
+        hits = self.search(prepared, k, pool, explain=True)
+        sentences = [explain_query(aspect) for aspect in prepared.query.aspects]
+        return Explanation(prepared.query, sentences, hits)
+
+    def prepare(
+        self, queries: Sequence[Query | PreparedQuery], *, explain: bool = False
+    ) -> list[PreparedQuery]:
+        """Queries whose papers have the facet labels that their aspects need, or all if they are to be
+        explained (see `SearchConfig.facets`); what a query needs once is computed once. Queries that are
+        prepared stay as they are. Raises what `search` does.
+        """
+        return prepare_queries(self.index, queries, self._workers, facets=self.config.facets, explain=explain)
+
+    def rerank_pairs(self, facets: Sequence[Facet | None], papers: int) -> int:
+        """How many pairs the reranker will score for a query whose aspects have these facets (None for one
+        that is none), out of so many papers to rank; 0 without a reranker.
+        """
+        return 0 if self._rerank_stage is None else self._rerank_stage.pair_count(facets, papers)
+
+    def _encoded(
+        self, reader: IndexReader, prepared: Sequence[PreparedQuery], *, needed: bool
+    ) -> list[PreparedQuery]:
+        return encode_queries(self.index, reader, prepared, self._workers) if needed else list(prepared)
+
+    def _stage(self, reader: IndexReader) -> FirstStage:
+        """The first stage over a commit of the index; opened anew when the index has moved on."""
+        with self._opening:
+            if self._opened is None or self._opened.reader is not reader:
+                self._opened = _Opened(reader, open_first_stage(self.config, reader, self._workers))
+            return self._opened.first_stage
+
+
+def _check_k(k: object) -> None:
+    if not isinstance(k, int) or isinstance(k, bool):
+        raise TypeError(f"expected an int as `k`, found {k!r} ({type(k).__name__})")
+    if k < 1:
+        raise UsageError(f"expected `k` of at least 1, found {k}")
+
+
+def _checked_pools(queries: int, pools: Pools | None) -> Pools:
+    """A pool for each query, None where there are no pools; raises UsageError for another number of them."""
+    if pools is None:
+        return [None] * queries
+    if len(pools) != queries:
+        raise UsageError(f"expected a pool for each of {queries} queries, found {len(pools)} pools")
+    return pools

@@ -1,0 +1,123 @@
+"""The first stage of a search: queries of one or several aspects to ranked papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from qbe.encode.aspect import EncodedAspect
+from qbe.errors import PaperNotFoundError
+from qbe.index.reader import IndexReader
+from qbe.query import Query
+from qbe.search.contracts import FirstStage
+from qbe.search.fusion import combine_aspects
+from qbe.types import Hit
+
+ASPECT_DEPTH = 1000
+"""Papers that each aspect with a positive weight brings, where a query has several aspects."""
+
+
+class RankingRequest(NamedTuple):
+    """A query, its encoded aspects, and the ids of the papers to rank, None for the whole index."""
+
+    query: Query
+    aspects: Sequence[EncodedAspect]
+    pool: Sequence[str] | None
+
+    def excluded(self) -> set[str]:
+        """Ids of the query's own papers, which are never among its hits."""
+        return {paper.paper_id for paper in self.query.papers}
+
+    def label(self, number: int) -> str:
+        """The name of an aspect's score: of several papers it names the paper as well."""
+        aspect = self.query.aspects[number]
+        several = len(self.query.papers) > 1
+        return f"{aspect.name} of {aspect.paper.paper_id}" if several else aspect.name
+
+
+def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | None:
+    """The pool without the query's own papers and repetitions; raises PaperNotFoundError for papers that the
+    index lacks.
+    """
+    if request.pool is None:
+        return None
+    excluded = request.excluded()
+    pool = [paper_id for paper_id in dict.fromkeys(request.pool) if paper_id not in excluded]
+    missing = [paper_id for paper_id in pool if reader.papers.find(paper_id) is None]
+    if missing:
+        raise PaperNotFoundError(
+            f"expected the pool of {request.query.query_id} to name papers of the index, found "
+            f"{len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
+            "build the index from the collection of the pool"
+        )
+    return pool
+
+
+def rank(
+    stage: FirstStage, reader: IndexReader, requests: Sequence[RankingRequest], k: int, *, explain: bool
+) -> list[list[Hit]]:
+    """The best ``k`` papers for each query by the first stage, best first, ties by id.
+
+    A query of one aspect has the stage's own scores. For one of several, the papers that its positive
+    aspects bring (or its pool) are scored by every aspect, and the scores combined
+    (`qbe.search.fusion.combine_aspects`).
+    """
+    k = min(k, len(reader))
+    pools = [checked_pool(reader, request) for request in requests]
+    ranked: list[list[Hit]] = [[] for _ in requests]
+    numbers = [number for number, pool in enumerate(pools) if pool is None or pool]
+    single = [number for number in numbers if requests[number].query.is_single]
+    hits = stage.batch_search(
+        [requests[number].aspects[0] for number in single],
+        k + 1,
+        [pools[number] for number in single],
+        explain=explain,
+    )
+    for number, found in zip(single, hits, strict=True):
+        excluded = requests[number].excluded()
+        ranked[number] = [hit for hit in found if hit.paper_id not in excluded][:k]
+    several = [number for number in numbers if not requests[number].query.is_single]
+    for number in several:
+        pool = pools[number]
+        if pool is None:
+            pool = _union(stage, requests[number], min(max(k, ASPECT_DEPTH), len(reader)))
+        ranked[number] = _combined(stage, requests[number], pool, k, explain=explain)
+    return ranked
+
+
+def _union(stage: FirstStage, request: RankingRequest, depth: int) -> list[str]:
+    """The papers that the aspects with a positive weight bring, each once, the query's own left out."""
+    positive = [
+        encoded
+        for encoded, aspect in zip(request.aspects, request.query.aspects, strict=True)
+        if aspect.weight > 0
+    ]
+    excluded = request.excluded()
+    hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive))
+    paper_ids = dict.fromkeys(hit.paper_id for aspect_hits in hits for hit in aspect_hits)
+    return [paper_id for paper_id in paper_ids if paper_id not in excluded]
+
+
+def _combined(
+    stage: FirstStage, request: RankingRequest, pool: Sequence[str], k: int, *, explain: bool
+) -> list[Hit]:
+    """The papers of a pool, ranked by all aspects together."""
+    if not pool:
+        return []
+    hits = stage.batch_search(request.aspects, len(pool), [pool] * len(request.aspects))
+    scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in hits]
+    columns = [np.array([by_id[paper_id] for paper_id in pool]) for by_id in scores]
+    combined = combine_aspects(columns, [aspect.weight for aspect in request.query.aspects])
+    ranked = [Hit(paper_id, score) for paper_id, score in zip(pool, combined.tolist(), strict=True)]
+    if explain:
+        ranked = [
+            hit._replace(
+                component_scores={
+                    request.label(number): by_id[hit.paper_id] for number, by_id in enumerate(scores)
+                }
+            )
+            for hit in ranked
+        ]
+    return sorted(ranked, key=lambda hit: (-hit.score, hit.paper_id))[:k]

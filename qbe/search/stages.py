@@ -1,0 +1,80 @@
+"""The stages that a configuration names, opened over an index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
+from qbe.parallel import Workers
+from qbe.rerank.reranker import Reranker
+from qbe.search.config import BY_FACET, CROSS_ENCODER, RerankSettings, SearchConfig
+from qbe.search.contracts import FirstStage
+from qbe.search.reranking import RerankStage
+
+
+def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers) -> FirstStage:
+    """The first stage; raises IndexFormatError when the index was built without what it needs.
+
+    That is checked before the Java virtual machine starts.
+    """
+    settings = config.first_stage_settings
+    if settings.name == "bm25":
+        from qbe.search.bm25 import BM25Stage
+
+        return BM25Stage(reader, workers, settings.bm25_query)
+    from qbe.search.dense import DenseStage
+
+    reader.require_vectors()
+    dense = DenseStage(reader, workers, settings.match, settings.nprobe)
+    if settings.name == "dense":
+        return dense
+    from qbe.search.bm25 import BM25Stage
+    from qbe.search.fused import FusedStage
+
+    bm25 = BM25Stage(reader, workers, settings.bm25_query)
+    return FusedStage(
+        reader, workers, [bm25, dense], settings.weights, fusion=settings.fusion, depth=settings.depth
+    )
+
+
+def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> RerankStage | None:
+    """The second stage, None where nothing is reranked.
+
+    Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
+    in the index.
+    """
+    settings = config.rerank_settings
+    if settings is None:
+        return None
+    if settings.name in (BY_FACET, CROSS_ENCODER):
+        return RerankStage(_cross_encoder(settings, workers), settings)
+    from qbe.rerank.vector_matching import VectorMatching
+
+    index.require_vectors()
+    parameters = {"temperature": settings.temperature, "regularization": settings.regularization}
+    matching = VectorMatching(
+        settings.name,
+        lambda paper: index.vectors(paper).sentences,
+        similarity=index.similarity,
+        workers=workers,
+        **_stated(parameters),
+    )
+    return RerankStage(matching, settings)
+
+
+def _cross_encoder(settings: RerankSettings, workers: Workers) -> Reranker:
+    from qbe.rerank.open import open_reranker
+
+    parameters = {
+        "name": settings.reranker,
+        "precision": settings.precision,
+        "query_tokens": settings.query_tokens,
+        "candidate_tokens": settings.candidate_tokens,
+    }
+    return open_reranker(workers=workers, **_stated(parameters))
+
+
+def _stated(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that are not left to their defaults."""
+    return {name: value for name, value in parameters.items() if value is not None}

@@ -1,0 +1,154 @@
+"""The command ``qbe``: its commands, its errors, and completion in a shell."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from qbe.__main__ import COMMANDS
+from qbe.completion.__main__ import command_parser
+
+ROOT = Path(__file__).parent.parent
+
+
+def qbe(*arguments: str, module: str = "qbe") -> subprocess.CompletedProcess[str]:
+    """What ``python -m MODULE ARGUMENTS`` did."""
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def options_of(parser) -> set[str]:
+    """All option names of a parser and of the parsers of its subcommands."""
+    names: set[str] = set()
+    for action in parser._actions:
+        names.update(action.option_strings)
+        if hasattr(action.choices, "values"):
+            names.update(*(options_of(nested) for nested in action.choices.values()))
+    return names
+
+
+def test_help_shows_every_command_in_one_line():
+    done = qbe("--help")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name, line in COMMANDS.items():
+        assert f"    {name:<12} {line}" in lines
+
+
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option):
+    from qbe import __version__
+
+    done = qbe(option)
+    assert (done.returncode, done.stdout) == (0, f"qbe {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serach"], "expected one of qbe's commands, found 'serach'; did you mean search?"),
+        (
+            ["datatsets", "csfcube"],
+            "expected one of qbe's commands, found 'datatsets'; did you mean datasets?",
+        ),
+        (["xyz"], "expected one of qbe's commands, found 'xyz'; qbe --help lists them"),
+        ([], "expected a command, found none; qbe --help lists them"),
+        (["--threads", "2"], "expected a command, found --threads; qbe --help lists them"),
+    ],
+)
+def test_no_such_command(arguments, message):
+    done = qbe(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"qbe: {message}\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_the_names_that_are_dispatched_to(name):
+    module = import_module(f"qbe.{name}.__main__")
+    assert f"qbe {name}" == module.PROGRAM
+    assert callable(module.main)
+    parser = command_parser(name)
+    assert parser.prog == module.PROGRAM
+    assert set(module.OPTIONS.values()) <= options_of(parser)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_the_same_under_both_names(name):
+    expected = qbe(name, "--help")
+    assert expected.returncode == 0
+    assert expected.stdout.startswith(f"usage: qbe {name} ")
+    assert qbe("--help", module=f"qbe.{name}").stdout == expected.stdout
+
+
+def test_errors_name_the_command(tmp_path):
+    done = qbe("search", "--index", str(tmp_path / "none"), "--paper", "1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("qbe search: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_examples_stand_where_they_are_run():
+    """pytest collects no example of a file ``__main__.py``."""
+    assert not [file for file in ROOT.glob("qbe/**/__main__.py") if ">>> " in file.read_text()]
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory) -> dict[str, Path]:
+    """The completion script of each shell."""
+    folder = tmp_path_factory.mktemp("completion")
+    scripts = {}
+    for shell in ("bash", "zsh", "fish"):
+        done = qbe("completion", shell)
+        assert done.returncode == 0, done.stderr
+        scripts[shell] = folder / f"qbe.{shell}"
+        scripts[shell].write_text(done.stdout)
+    return scripts
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("qbe se", ["search"]),
+        ("qbe t", ["tag", "train"]),
+        ("qbe completion ", ["bash", "zsh", "fish"]),
+        ("qbe datasets cs", ["csfcube"]),
+        ("qbe search --top", ["--topics"]),
+        ("qbe search --facet ", ["background", "method", "result"]),
+        ("qbe index --corpus papers.jsonl --bm", ["--bm25-only"]),
+        ("qbe index --corpus topics.", ["topics.tsv"]),
+        ("qbe index --merge one --bm", ["--bm25-only"]),
+        ("qbe train reranker --facet m", ["method"]),
+        ("qbe search --topics topics.", ["topics.tsv"]),
+        ("qbe search --index in", ["indexes"]),
+    ],
+)
+def test_bash_completes(scripts, tmp_path, line, completions):
+    (tmp_path / "topics.tsv").touch()
+    (tmp_path / "indexes").mkdir()
+    program = """\
+        source "$1"; shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+        read -r _ _ _ _ function _ <<< "$(complete -p qbe)"  # complete -o bashdefault -F FUNCTION qbe
+        "$function" qbe "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    command = ["bash", "-c", program, "bash", str(scripts["bash"]), *line.split(" ")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == completions, done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_know_every_option(scripts, shell):
+    text = scripts[shell].read_text()
+    for name in COMMANDS:
+        assert name in text
+        for option in options_of(command_parser(name)):
+            assert (option if shell != "fish" else option.lstrip("-")) in text, option
+
+
+def test_completion_in_an_unknown_shell_is_refused():
+    done = qbe("completion", "csh")
+    assert done.returncode == 2
+    assert "invalid choice: 'csh'" in done.stderr

@@ -1,0 +1,114 @@
+"""What the code imports is declared in setup.cfg, and what is declared there is used."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from configparser import ConfigParser
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+CONFIG = ConfigParser()
+CONFIG.read(ROOT / "setup.cfg", encoding="utf-8")
+EXTRAS = CONFIG["options.extras_require"]
+OWN = {"qbe", "support", "benchmarks"}
+
+EXTRA_OF = {
+    "qbe/corpus/huggingface.py": "huggingface",
+    "qbe/evaluate/plot.py": "plot",
+    "qbe/export": "train",
+    "qbe/train": "train",
+}
+"""Files and folders that only work with an extra; all others do with what is always installed."""
+
+TOOLS = {"mypy", "pytest-xdist", "ruff", "setuptools"}
+"""Packages of the extra ``dev`` that are run, not imported."""
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(text: str) -> set[str]:
+    """The distributions of a list of requirements."""
+    return {normal(re.match(r"[\w.-]+", line)[0]) for line in text.split("\n") if line}
+
+
+ALWAYS = declared(CONFIG["options"]["install_requires"])
+DISTRIBUTIONS = {
+    module: {normal(name) for name in names} for module, names in packages_distributions().items()
+}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Top-level modules of others that a file imports anywhere, for type checking too."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        for name in names:
+            module = name.partition(".")[0]
+            if module not in sys.stdlib_module_names and module not in OWN:
+                yield module
+
+
+def strings(file: Path) -> set[str]:
+    """All text constants of a file: a package that is only looked for is named by one."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def relative(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("file", [file for file in files("qbe") if set(imported(file))], ids=relative)
+def test_what_a_file_imports_is_declared(file):
+    place = relative(file)
+    allowed = set(ALWAYS)
+    for prefix, extra in EXTRA_OF.items():
+        if place == prefix or place.startswith(f"{prefix}/"):
+            allowed |= declared(EXTRAS[extra])
+    for module in imported(file):
+        assert DISTRIBUTIONS[module] & allowed, f"{place} imports {module}, which no requirement brings"
+
+
+def test_what_tests_import_is_declared():
+    allowed = ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS))
+    for file in files("tests"):
+        for module in imported(file):
+            assert DISTRIBUTIONS[module] & allowed, f"{relative(file)} imports {module}"
+
+
+@pytest.mark.parametrize("extra", [None, *(name for name in EXTRAS if name != "dev")])
+def test_what_is_declared_is_used(extra):
+    named: set[str] = set()
+    for file in files("qbe"):
+        named.update(imported(file), strings(file))
+    used = set().union(*(DISTRIBUTIONS.get(name, set()) for name in named))
+    assert not (declared(EXTRAS[extra]) if extra else ALWAYS) - used
+
+
+def test_what_developers_are_told_to_install_is_used():
+    used = set(TOOLS)
+    for folder in ("tests", "benchmarks"):
+        used.update(*(DISTRIBUTIONS.get(name, set()) for file in files(folder) for name in imported(file)))
+    assert not declared(EXTRAS["dev"]) - used
+
+
+def test_every_requirement_has_one_pinned_version():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [normal(line.partition("==")[0]) for line in lines if not line.startswith("#")]
+    assert len(pins) == len(set(pins))
+    assert all("==" in line for line in lines if not line.startswith("#"))
+    assert not ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS)) - set(pins)

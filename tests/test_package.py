@@ -1,0 +1,139 @@
+"""The wheel: built without a network, installed outside the checkout, and used from there."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MOST_BYTES = 60_000_000
+MODELS = ("facet-encoder", "facet-rerankers", "facet-tagger")
+
+
+def version() -> str:
+    """The version, from the one place where it is written."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    return config["metadata"]["version"]
+
+
+def pip(*arguments: object) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """A copy of what a package is built from, in a folder named ``qbe`` as a clone's."""
+    folder = tmp_path_factory.mktemp("clone") / "qbe"
+    folder.mkdir()
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "qbe", folder / "qbe", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(clone, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder, clone)
+    shutil.rmtree(clone / "build")
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """A folder with the installed wheel, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip("install", "--no-deps", "--no-index", "--no-compile", "--target", folder, wheel)
+    return folder
+
+
+@pytest.fixture
+def run(installed, tmp_path):
+    """Runs Python in an empty folder; of qbe it finds only what is installed."""
+
+    def run(*arguments: object) -> str:
+        environment = os.environ | {"PYTHONPATH": str(installed)}
+        command = [sys.executable, "-P", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_the_wheel_holds_what_is_needed_and_no_more(wheel):
+    assert wheel.name == f"qbe-{version()}-py3-none-any.whl"
+    assert wheel.stat().st_size < MOST_BYTES
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    expected = {"qbe/py.typed", "qbe/evaluate/published.json", "qbe/datasets/sample/papers.jsonl"}
+    for model in MODELS:
+        expected |= {f"qbe/models/{model}/README.md", f"qbe/models/{model}/LICENSE"}
+    expected |= {file.relative_to(ROOT).as_posix() for file in (ROOT / "qbe").rglob("*.py")}
+    assert sorted(expected - names) == []
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert not [name for name in names if "graded-pairs" in name or not name.startswith("qbe")]
+
+
+def test_the_installed_package_is_the_one_that_runs(run, installed):
+    assert Path(run("-c", "import qbe; print(qbe.__file__)").strip()) == installed / "qbe" / "__init__.py"
+    assert run("-m", "qbe", "--version") == f"qbe {version()}\n"
+    assert run(installed / "bin" / "qbe", "--version") == f"qbe {version()}\n"
+
+
+def test_the_sample_is_indexed_and_searched(run):
+    command = ("-m", "qbe")
+    run(*command, "datasets", "sample", "--output", "sample")
+    run(*command, "index", "--corpus", "sample/corpus.jsonl", "--output", "index", "--bm25-only")
+    options = ("--first-stage", "bm25", "--rerank", "none", "--hits", "3", "--format", "trec")
+    lines = run(*command, "search", "--index", "index", "--paper", "s036", "--facet", "method", *options)
+    fields = [line.split() for line in lines.splitlines()]
+    assert [line[0] for line in fields] == ["s036_method"] * 3
+    assert [line[3] for line in fields] == ["1", "2", "3"]
+
+
+def test_the_shipped_models_are_found(run, installed):
+    program = "from qbe.models.{0} import {1}; print({1}({2}).folder)"
+    for module, function, name in (
+        ("encoder_files", "resolve_encoder", "'facet-encoder'"),
+        ("reranker_files", "resolve_reranker", ""),
+        ("tagger_files", "resolve_tagger", "'facet-tagger'"),
+    ):
+        folder = Path(run("-c", program.format(module, function, name)).strip())
+        assert folder.is_relative_to(installed)
+
+
+def test_an_editable_install_works_beside_the_clone(clone, tmp_path):
+    """A script beside a clone named ``qbe`` imports the package, not the clone's folder.
+
+    That folder has no ``__init__.py``. Python prefers a package further down its path to such a folder, but
+    the folder to a package that only an import hook knows, as editable installs of other layouts have.
+    """
+    program = "from setuptools.build_meta import build_editable; import sys; build_editable(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, tmp_path], cwd=clone, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip("--python", python, "install", "--no-deps", "--no-index", wheel)
+    script = clone.parent / "script.py"
+    script.write_text(
+        "import qbe\nfrom qbe import Facet\nprint(qbe.__file__, qbe.__version__, Facet.METHOD)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for command in ([python, script], [tmp_path / "venv" / "bin" / "qbe", "--version"]):
+        done = subprocess.run(
+            command, cwd=clone.parent, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert version() in done.stdout

@@ -1,0 +1,222 @@
+"""Pipelines: several aspects, explanations, refreshed indexes, and what the command and Python share."""
+
+import json
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from support.rerankers import ByHand
+from support.searching import first_stage, reranked
+
+from qbe import Aspect, Facet, Index, Pipeline, Query, SearchConfig, open_index
+from qbe.errors import UsageError
+from qbe.search.fusion import z_normalize
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index):
+    with open_index(tiny_index) as index:
+        yield index
+
+
+def scores(pipeline: Pipeline, query: Query, pool: list[str]) -> np.ndarray:
+    by_id = {hit.paper_id: hit.score for hit in pipeline.search(query, 1000, pool, matches=False)}
+    return np.array([by_id[paper_id] for paper_id in pool])
+
+
+# Several aspects.
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_aspects_are_combined_by_hand(index, stage):
+    pipeline = first_stage(index, stage)
+    s024, s036 = index.paper("s024"), index.paper("s036")
+    pool = [paper.paper_id for paper in index if paper.paper_id not in ("s024", "s036")][:40]
+    query = Query.of(
+        Aspect(s024, Facet.BACKGROUND), Aspect(s024, Facet.METHOD, weight=-0.5), Aspect(s036, positions=(1,))
+    )
+    parts = [Query(s024, Facet.BACKGROUND), Query(s024, Facet.METHOD), Query(s036, positions=(1,))]
+    z = [z_normalize(scores(pipeline, part, pool)) for part in parts]
+    expected = (z[0] - 0.5 * z[1] + z[2]) / 2.5
+    hits = pipeline.search(query, 1000, [*pool, "s024", "s036"], explain=True)
+    assert {hit.paper_id for hit in hits} == set(pool)
+    by_id = {hit.paper_id: hit.score for hit in hits}
+    assert [by_id[paper_id] for paper_id in pool] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))
+    names = ["background of s024", "method of s024", "sentences-1 of s036"]
+    assert list(hits[0].component_scores) == names
+    assert {match.aspect for match in hits[0].matches} == {0, 1, 2}
+
+
+def test_a_disliked_aspect_pushes_down(index):
+    pipeline = first_stage(index, "dense")
+    paper = index.paper("s024")
+    liked = pipeline.search(Query(paper, Facet.BACKGROUND), 127)
+    rank = {hit.paper_id: place for place, hit in enumerate(liked)}
+    closest = pipeline.search(Query(paper, Facet.METHOD), 1)[0].paper_id
+    query = Query.of(Aspect(paper, Facet.BACKGROUND), Aspect(paper, Facet.METHOD, weight=-1))
+    pushed = [hit.paper_id for hit in pipeline.search(query, 127)]
+    assert pushed.index(closest) > rank[closest]
+
+
+def test_one_aspect_of_any_positive_weight_is_a_query(index):
+    pipeline = first_stage(index)
+    paper = index.paper("s024")
+    assert pipeline.search(Query.of(Aspect(paper, Facet.METHOD, weight=3)), 9) == pipeline.search(
+        Query(paper, Facet.METHOD), 9
+    )
+
+
+def test_aspects_are_reranked_together(index):
+    paper = index.paper("s024")
+    query = Query.of(Aspect(paper, Facet.BACKGROUND), Aspect(paper, Facet.METHOD, weight=-0.5))
+    ids = [p.paper_id for p in index if p.paper_id != "s024"]
+    reranker = ByHand({paper_id: float(rank) for rank, paper_id in enumerate(ids)})
+    pipeline = reranked(index, reranker, depth=10, weight=1)
+    first = [hit.paper_id for hit in first_stage(index).search(query, 127)]
+    hits = pipeline.search(query, 127, explain=True)
+    top = first[:10]
+    assert reranker.requested == [top, top]  # once an aspect
+    # Both aspects have the same scores by hand: (1 - 0.5) / 1.5 of them is left, in their order.
+    assert [hit.paper_id for hit in hits[:10]] == sorted(top, key=lambda paper_id: -ids.index(paper_id))
+    assert [hit.paper_id for hit in hits[10:]] == first[10:]
+    assert all(hit.driven_by.aspect == 0 for hit in hits[:10])
+
+
+def test_many_queries_of_any_kind_are_searched_as_each(index):
+    pipeline = first_stage(index)
+    paper = index.paper("s024")
+    queries = [
+        Query(paper, Facet.METHOD),
+        Query.of(Aspect(paper), Aspect(index.paper("s030"), weight=-1)),
+        Query(paper),
+        Query.of(Aspect(paper, Facet.RESULT), Aspect(paper, positions=(0,))),
+    ]
+    pools = [None, ["s001", "s002", "s030"], ["s005"], None]
+    single = [pipeline.search(query, 9, pool) for query, pool in zip(queries, pools, strict=True)]
+    assert pipeline.batch_search(queries, 9, pools) == single
+    assert [hit.paper_id for hit in single[1]] in (["s001", "s002"], ["s002", "s001"])
+    assert pipeline.batch_search([queries[1]], 5, [[]]) == [[]]
+
+
+def test_topics_with_aspects_make_a_run(search, index, tmp_path):
+    topics = tmp_path / "topics.tsv"
+    topics.write_text(
+        "query_id\tpaper_id\tfacet\taspects\n"
+        "q1\ts024\t\tbackground -0.5*method\nq2\ts024\tmethod\nq3\ts024\t\tabstract sentences:0@s036\n"
+    )
+    output = search("--topics", topics, "--rerank", "none", "--hits", 5)
+    paper = index.paper("s024")
+    queries = [
+        Query.of(Aspect(paper, Facet.BACKGROUND), Aspect(paper, Facet.METHOD, weight=-0.5)),
+        Query(paper, Facet.METHOD),
+        Query.of(Aspect(paper), Aspect(index.paper("s036"), positions=(0,))),
+    ]
+    expected = [
+        (f"q{number}", hit.paper_id)
+        for number, hits in enumerate(first_stage(index).batch_search(queries, 5), 1)
+        for hit in hits
+    ]
+    assert [(line.split()[0], line.split()[2]) for line in output.splitlines()] == expected
+    records = search("--topics", topics, "--rerank", "none", "--hits", 2, "--format", "json").splitlines()
+    record = json.loads(records[0])
+    assert [aspect["weight"] for aspect in record["aspects"]] == [1.0, -0.5]
+    assert {match["aspect"] for match in record["hits"][0]["matches"]} == {0, 1}
+    table = search("--topics", topics, "--rerank", "none", "--hits", 2, "--format", "table", "--explain")
+    assert "for its background; not like" in " ".join(table.split())
+
+
+# One pipeline for the command and for Python.
+
+
+def test_python_gives_what_the_command_gives(search, index):
+    records = search("--paper", "s024", "--facet", "method", "--hits", 3, "--format", "json")
+    hits = Pipeline.open(index, SearchConfig()).search(Query(index.paper("s024"), Facet.METHOD), k=3)
+    ranked = [(hit["paper_id"], hit["score"]) for hit in json.loads(records)["hits"]]
+    assert ranked == [(hit.paper_id, hit.score) for hit in hits]
+
+
+@pytest.mark.parametrize("name", ["transport", "attention", "single-match", "mean-max"])
+def test_matchings_rank_alike_in_python_and_on_the_command_line(search, index, name):
+    records = search(
+        "--paper", "s024", "--facet", "method", "--rerank", name, "--format", "json", "--hits", 9
+    )
+    pipeline = Pipeline.open(index, SearchConfig(rerank=name))
+    hits = pipeline.search(Query(index.paper("s024"), Facet.METHOD), 9)
+    ranked = [(hit["paper_id"], hit["score"]) for hit in json.loads(records)["hits"]]
+    assert ranked == [(hit.paper_id, hit.score) for hit in hits]
+
+
+def test_queries_without_a_facet_keep_the_first_stage_by_default(index):
+    pipeline, plain = Pipeline.open(index), first_stage(index)
+    whole = Query(index.paper("s024"))
+    faceted = Query(index.paper("s024"), Facet.METHOD)
+    reranked_hits, whole_hits = pipeline.batch_search([faceted, whole], 5)
+    assert whole_hits == plain.search(whole, 5)
+    assert [hit.score for hit in reranked_hits] != [hit.score for hit in plain.search(faceted, 5)]
+
+
+def test_an_explanation(index):
+    explanation = first_stage(index).explain(Query(index.paper("s024"), Facet.METHOD), 3)
+    assert explanation.hits == first_stage(index).search(
+        Query(index.paper("s024"), Facet.METHOD), 3, explain=True
+    )
+    assert [sentence.selected for sentence in explanation.sentences[0]] == [
+        sentence.facet is Facet.METHOD for sentence in index.paper("s024").sentences
+    ]
+
+
+# Types, threads, commits.
+
+
+def test_wrong_types_name_the_right_one(index, tiny_index):
+    with pytest.raises(TypeError, match=r"expected a qbe.Index, found .*; open one with qbe.open_index"):
+        Pipeline.open(str(tiny_index))
+    with pytest.raises(TypeError, match=r"expected a qbe.SearchConfig, found str"):
+        Pipeline.open(index, "fused")
+    pipeline = first_stage(index, "bm25")
+    with pytest.raises(TypeError, match=r"expected a qbe.Query, found Paper; make one with qbe.Query"):
+        pipeline.search(index.paper("s001"))
+    with pytest.raises(TypeError, match=r"expected an int as `k`, found '3' \(str\)"):
+        pipeline.search(Query(index.paper("s001")), "3")
+
+
+def test_several_threads_may_search(index):
+    pipeline = first_stage(index)
+    queries = [Query(index.paper(f"s{number:03}"), Facet.METHOD) for number in range(20, 28)]
+    expected = [pipeline.search(query, 9) for query in queries]
+    results: dict[int, object] = {}
+
+    def work(number: int) -> None:
+        results[number] = [pipeline.search(queries[number], 9) for _ in range(3)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(queries))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [hits] * 3 for number, hits in enumerate(expected)}
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_a_pipeline_follows_its_index(tiny_index, tmp_path, stage):
+    folder = tmp_path / "index"
+    shutil.copytree(tiny_index, folder)
+    with Index(folder) as index, first_stage(index, stage) as pipeline:
+        query = Query(index.paper("s024"), Facet.METHOD)
+        best = pipeline.search(query, 3)
+        with Index(folder) as writer:
+            writer.delete([best[0].paper_id])
+            assert [hit.paper_id for hit in first_stage(writer, stage).search(query, 2)] == [
+                hit.paper_id for hit in best[1:]
+            ]
+        assert pipeline.search(query, 3) == best
+        assert index.refresh()
+        assert not index.refresh()
+        assert [hit.paper_id for hit in pipeline.search(query, 2)] == [hit.paper_id for hit in best[1:]]
+
+
+def test_parameters_that_do_not_fit_the_index_are_refused(index):
+    with pytest.raises(UsageError, match="`nprobe` goes with an index of kind"):
+        Pipeline.open(index, SearchConfig(first_stage="dense", nprobe=4, rerank="none"))
