@@ -105,7 +105,8 @@ def graded_lists(candidates: int = 16) -> dict[str, list[GradedPair]]:
     """The judgements of the sample: for each query paper so many of its pool, graded by all facets."""
     layout = read_layout(SAMPLE / "layout.json")
     lists = {}
-    for _, query, facet in read_topics(SAMPLE / "topics.tsv"):
+    for topic in read_topics(SAMPLE / "topics.tsv"):
+        query, facet = topic.paper_id, topic.facet
         # Spread evenly over the pool, sorted by grade, so that all grades are there.
         members = sorted(pool(layout, query, facet), key=lambda other: -grade(layout, query, other, facet))
         chosen = [members[place * len(members) // candidates] for place in range(candidates)]

@@ -211,7 +211,7 @@ def publish(
                 heads=heads,
                 training=training,
             )
-            measured[precision] = _measure(RerankerFiles(folder, card, precision), data, threads)
+            measured[precision] = _measure(RerankerFiles(folder, card, precision), max_tokens, data, threads)
             card = dataclasses.replace(card, training={**training, "exported": dict(measured)})
             write_reranker_card(folder, card)
         size = sum((staged / name).stat().st_size for name in names)
@@ -219,10 +219,9 @@ def publish(
     return card
 
 
-def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
+def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) -> list[float]:
     """Mean Spearman correlation of the exported models on dev, by facet, computed as in a search."""
-    limit = files.card.max_tokens
     with Workers(threads) as workers:
-        reranker = FacetCrossEncoder(files, workers, limit, limit)
+        reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
         correlations = rank_correlations(reranker, data.papers, data.splits.dev)
     return [sum(values.values()) / len(values) for values in correlations]
