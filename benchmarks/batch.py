@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
-    from qbe.index.index import open_index
+    from qbe.index.opening import open_index
     from qbe.search.config import FIRST_STAGES, SearchConfig
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of

@@ -23,7 +23,7 @@ Search = Callable[[str], Any]
 
 def of_qbe(folder: Path, k1: float, b: float) -> Search:
     """What the first stage calls, for a text."""
-    from qbe.index.index import open_index
+    from qbe.index.opening import open_index
     from qbe.search.lucene import LuceneSearch
 
     index = open_index(folder)

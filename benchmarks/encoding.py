@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
 
     files = {precision: resolve_encoder(BASE_ENCODER, precision) for precision in ("int8", "fp32")}
     count_tokens = _token_counter(files["int8"])
-    limit = files["int8"].card.max_tokens
+    limit = files["int8"].metadata.max_tokens
     name, chosen = papers(options.corpus, options.papers, lambda paper: count_tokens(paper) <= limit)
     tokens = [count_tokens(paper) for paper in chosen]
     sentences = sum(len(paper.sentences) for paper in chosen)
@@ -170,7 +170,7 @@ def _weights(files: EncoderFiles) -> Path:
     from qbe.models.sources import packaged_weights
 
     folder = packaged_weights(ENCODERS[BASE_ENCODER])
-    assert sha256(folder / "model.safetensors") == files.card.weights_sha256
+    assert sha256(folder / "model.safetensors") == files.metadata.weights_sha256
     return folder
 
 
@@ -186,7 +186,7 @@ def _peer(files: EncoderFiles, dtype: str) -> Any:
         local_files_only=True,
         model_kwargs={"dtype": dtype, "use_safetensors": True},
     )
-    model.max_seq_length = files.card.max_tokens
+    model.max_seq_length = files.metadata.max_tokens
     return model
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from qbe import _cli, _jvm
 from qbe.corpus import read_jsonl, write_jsonl
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.live.changes import append_papers, delete_papers
@@ -40,7 +40,7 @@ Papers = Mapping[str, int]
 def begin(work: Path, encoder: str) -> None:
     """Build the index of the first papers of ``work``'s corpus."""
     first = {paper.paper_id: paper for paper in itertools.islice(read_jsonl(work / CORPUS), 2 * FEWEST)}
-    build_index(work / INDEX, BuildSettings((_batch(work, first, 0),), encoder=encoder))
+    build(work / INDEX, [_batch(work, first, 0)], BuildSettings(encoder=encoder))
     _note(work, 0, dict.fromkeys(first, 0))
 
 
@@ -133,7 +133,8 @@ def lucene_ids(index: Index) -> list[str]:
 
 def faiss_ids(index: Index) -> set[str]:
     """The ids of the papers of all sentences that FAISS finds."""
-    nearest = index.neighbours.nearest(index.sentence_vectors[:1].astype(np.float32), 1_000_000)[0]
+    first = index.sentence_vectors[:1].astype(np.float32)
+    nearest = index.candidate_source().sentences.nearest(first, 1_000_000)[0]
     assert len(set(nearest.tolist())) == index.manifest.corpus["sentences"], "sentences found by FAISS"
     rows = np.searchsorted(index.layout.starts, nearest, side="right") - 1
     return {index.papers.ids[row] for row in rows}

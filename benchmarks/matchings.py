@@ -18,8 +18,8 @@ from qbe import _cli
 from qbe.datasets.csfcube import convert
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.protocol import csfcube_protocol
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.index import Index
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.query import Query
@@ -63,8 +63,8 @@ def main() -> None:
         print("|---|---|" + "---:|" * len(SCOPES))
         for number, encoder in enumerate(options.encoders):
             corpus = (str(folder / "corpus.jsonl"),)
-            settings = BuildSettings(corpus, bm25=False, encoder=encoder, threads=threads)
-            build_index(folder / str(number), settings)
+            settings = BuildSettings(bm25=False, encoder=encoder)
+            build(folder / str(number), corpus, settings, execution=Execution(threads))
             with Index(folder / str(number), threads=threads) as index:
                 for matching in MATCHINGS:
                     row = _figures(qrels, ranked(index, folder, matching, threads), folds)

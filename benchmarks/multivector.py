@@ -22,7 +22,7 @@ from benchmarks.sides import Side, in_turn
 from qbe import _cli
 
 if TYPE_CHECKING:
-    from qbe.index.dense.exhaustive import Asked
+    from qbe.index.dense.exhaustive import DrawnQueries
     from qbe.index.index import Index
 
 PACKAGES = ("faiss-cpu", "numpy")
@@ -49,15 +49,15 @@ def start(role: str, folder: Path, peers: Path, threads: int) -> Side:
     return Side([python, "-m", "benchmarks.multivector_roles", role, str(folder), str(threads)])
 
 
-def lay_out(index: Index, folder: Path, asked: Asked) -> None:
+def lay_out(index: Index, folder: Path, queries: DrawnQueries) -> None:
     """Write the arrays that the sides read."""
     import numpy as np
 
     vectors, starts = index.sentence_vectors, index.layout.starts
     np.save(folder / "starts.npy", starts)
-    np.save(folder / "papers.npy", asked.papers)
-    np.save(folder / "query_starts.npy", np.append(asked.starts, sum(map(len, asked.sentences))))
-    chosen = [vectors[rows].astype(np.float32) for rows in asked.sentences]
+    np.save(folder / "papers.npy", queries.papers)
+    np.save(folder / "query_starts.npy", np.append(queries.starts, sum(map(len, queries.sentences))))
+    chosen = [vectors[rows].astype(np.float32) for rows in queries.sentences]
     np.save(folder / "queries.npy", np.concatenate(chosen))
     single = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, vectors.shape)
     for first in range(0, len(vectors), BLOCK):
@@ -101,9 +101,9 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)
         with Index(options.index, threads=threads) as index:
-            asked = drawn(index, options.queries)
-            lay_out(index, folder, asked)
-            best = best_rows(index, asked, HITS)
+            queries = drawn(index, options.queries)
+            lay_out(index, folder, queries)
+            best = best_rows(index, queries, HITS)
             print(f"{len(index)} papers, {len(index.sentence_vectors)} sentences, {len(best)} queries")
             print(floors.reading("a scan in fp32", 4 * math.prod(index.sentence_vectors.shape)), "\n")
         sides = {

@@ -34,7 +34,8 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
     flat = faiss.IndexFlatIP(single.shape[1])
     flat.add(single)
     faiss.omp_set_num_threads(threads)
-    count, starts, same = max(index.neighbours.depth, 2 * hits), index.layout.starts[:-1], 0
+    sentences = index.candidate_source().sentences
+    count, starts, same = max(sentences.min_candidates, 2 * hits), index.layout.starts[:-1], 0
     stages: list[dict[str, Stage]] = []
     for query in queries:
         text = query_text(query, "title+facet")
@@ -47,7 +48,7 @@ def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rou
             {
                 "BM25": functools.partial(bm25.search, query, hits),
                 "pyserini LuceneSearcher": functools.partial(_pyserini_hits, pyserini, text, hits),
-                "FAISS, fp16": functools.partial(index.neighbours.nearest, vectors.sentences, count),
+                "FAISS, fp16": functools.partial(sentences.nearest, vectors.sentences, count),
                 "FAISS IndexFlatIP, fp32": functools.partial(flat.search, vectors.sentences, count),
                 "numpy, all sentences, fp32": functools.partial(_scan, single, starts, vectors, hits),
                 "search: dense": functools.partial(dense.search, query, hits),

@@ -21,8 +21,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.evaluate.csfcube import ndcg_percent
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
+from qbe.index.building.build import build as build_index
 from qbe.index.index import Index
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
@@ -53,7 +52,7 @@ def build(data: Path, pairs: Path, folder: Path) -> None:
     corpus = folder.with_suffix(".jsonl")
     with lzma.open(data / "arxiv-cs" / "arxiv-cs.jsonl.xz", "rt") as source, corpus.open("w") as target:
         target.writelines(line for line in source if json.loads(line)["paper_id"] in wanted)
-    build_index(folder, BuildSettings(corpus=(str(corpus),)))
+    build_index(folder, str(corpus))
 
 
 def by_query(scores: Scores, grades: Grades) -> list[dict[str, tuple[float, float]]]:

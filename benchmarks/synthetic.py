@@ -1,9 +1,9 @@
-"""``python -m benchmarks.synthetic``: a synthetic index of any number of papers, derived from a real one.
+"""``python -m benchmarks.synthetic``: an index of as many papers as wanted, made out of a real one.
 
-A synthetic paper has the sentences of a real paper, with facets and vectors; three in ten are replaced by
-sentences of another paper. To each vector a difference of real neighbours is added (sentences of different
-papers; two such differences mixed at random), times a random number from 0 to STRENGTH, so that near copies
-as well as distant papers occur. The same seed gives the same index. It has no Lucene postings.
+A made paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
+another. To each vector the difference of two real neighbours is added (sentences of different papers; two
+such differences mixed at random), times a number drawn from 0 to STRENGTH: a corpus has near copies and
+strangers. The same seed makes the same index. It has no postings.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
 
 DIFFERENCES = 2048
-"""Number of pairs of neighbours whose differences are used."""
+"""Pairs of neighbours that differences are taken of."""
 
 STRENGTH = 0.8
-"""The maximum; two sentences derived from one are then a little farther apart than real neighbours."""
+"""At the most: two sentences made from the same one are then a little farther apart than real neighbours."""
 
 OTHER_PAPER = 0.3
-"""The proportion of sentences from another paper."""
+"""The share of sentences from another paper."""
 
 BLOCK = 4096
-"""Number of papers that are generated at a time."""
+"""Papers made at a time."""
 
 
 class Drawn(NamedTuple):
-    """Synthetic papers: rows of their real papers (n,), and of their real sentences, concatenated."""
+    """Made papers: the real paper of each, and the real sentences of all, laid end to end."""
 
     papers: np.ndarray
     starts: np.ndarray
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def draw(starts: np.ndarray, count: int, random: np.random.Generator) -> Drawn:
-    """Draw real papers and sentences for ``count`` papers; ``starts`` is the real index's layout."""
+    """Real papers and sentences for ``count`` papers; ``starts`` is the real index's layout."""
     papers, others = random.integers(len(starts) - 1, size=(2, count))
     counts = starts[papers + 1] - starts[papers]
     begins = np.concatenate([[0], np.cumsum(counts)])
@@ -71,27 +71,27 @@ def draw(starts: np.ndarray, count: int, random: np.random.Generator) -> Drawn:
 
 
 def differences(vectors: Any, starts: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return differences (DIFFERENCES, dimension) of sentences to their nearest ones in other papers."""
+    """Differences (DIFFERENCES, dimension) of sentences and their nearest ones in other papers."""
     rows = np.sort(random.choice(len(vectors), min(DIFFERENCES, len(vectors)), replace=False))
     chosen = vectors[rows].astype(np.float32)
-    papers = np.searchsorted(starts, rows, side="right") - 1
+    own = np.searchsorted(starts, rows, side="right") - 1
     best, near = np.full(len(rows), -2, np.float32), np.zeros_like(rows)
     for first in range(0, len(vectors), 8192):
         products = chosen @ vectors[first : first + 8192].astype(np.float32).T
         places = np.arange(first, first + products.shape[1])
-        products[(places >= starts[papers, None]) & (places < starts[papers + 1, None])] = -2
+        products[(places >= starts[own, None]) & (places < starts[own + 1, None])] = -2
         better = products.max(axis=1) > best
         near[better] = first + products.argmax(axis=1)[better]
         best = np.maximum(best, products.max(axis=1))
     order = np.argsort(near)
     neighbours = np.empty_like(chosen)
     neighbours[order] = vectors[near[order]].astype(np.float32)
-    vector_differences: np.ndarray = neighbours - chosen
-    return vector_differences
+    found: np.ndarray = neighbours - chosen
+    return found
 
 
 def moved(vectors: np.ndarray, noise: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return vectors (n, dimension) with mixed differences added, of unit length, in half precision."""
+    """Vectors (n, dimension) with mixed differences added, of unit length, in half precision."""
     first, second = random.integers(len(noise), size=(2, len(vectors)))
     angles = random.random((len(vectors), 1), np.float32) * np.float32(2 * np.pi)
     strengths = random.random((len(vectors), 1), np.float32) * np.float32(STRENGTH)
@@ -103,14 +103,14 @@ def moved(vectors: np.ndarray, noise: np.ndarray, random: np.random.Generator) -
 
 
 def blocks(source: Index, papers: int, seed: int) -> Iterator[tuple[Drawn, np.random.Generator]]:
-    """Draw papers block by block, each block with its own random generator."""
+    """What the papers are made of, some at a time, each block with a generator of its own."""
     for number, first in enumerate(range(0, papers, BLOCK)):
         random = np.random.default_rng([seed, number])
         yield draw(source.layout.starts, min(BLOCK, papers - first), random), random
 
 
 def papers_of(source: Index, papers: int, seed: int) -> Iterator[Paper]:
-    """Generate the papers, with their facets as labels."""
+    """The papers, their facets as labels."""
     from qbe.index.papers import FACET_CODES
 
     real = list(source.papers.read_from(0))
@@ -134,9 +134,9 @@ def write_synthetic(
     threads: int,
     timings: Timings,
 ) -> None:
-    """Write an index to a new folder, stage by stage as `qbe.index.building.build` does, as a stream."""
-    from qbe.index.dense.ann import settled_stored
-    from qbe.index.dense.candidates import write_candidates
+    """Make an index in a new folder, stage by stage as `qbe.index.building.build` does, in a stream."""
+    from qbe.index.dense.ann import resolve_stored
+    from qbe.index.dense.faiss_index import write_faiss_index
     from qbe.index.dense.stored import vector_file
     from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
@@ -146,10 +146,12 @@ def write_synthetic(
     folder.mkdir(parents=True)
     with timings.stage("papers"):
         counts = write_papers(folder, papers_of(source, papers, seed))
-    stored = settled_stored("auto", counts.sentences)
+    stored = resolve_stored("auto", counts.sentences)
     with timings.stage("vectors"):
         noise = differences(source.sentence_vectors, source.layout.starts, np.random.default_rng(seed))
-        real, whole = (np.asarray(vectors).astype(np.float32) for vectors in source._vectors)
+        real, whole = (
+            np.asarray(each).astype(np.float32) for each in (source.sentence_vectors, source.whole_vectors)
+        )
         shapes = (counts.sentences, real.shape[1]), (papers, real.shape[1])
         with (
             vector_file(folder, SENTENCES, shapes[0], stored, source.similarity) as add_sentences,
@@ -162,10 +164,10 @@ def write_synthetic(
         del real, whole
     with timings.stage("faiss"):
         vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
-        ann_params = write_candidates(folder, vectors, layout, source.similarity, ann, threads)
+        made = write_faiss_index(folder, vectors, layout, source.similarity, ann, threads)
     with timings.stage("files"):
         files = describe_files(folder)
-        dense = {**(source.manifest.dense or {}), "stored": stored, "ann": ann_params}
+        dense = {**(source.manifest.dense or {}), "stored": stored, "ann": made}
         manifest = dataclasses.replace(
             source.manifest,
             format_version=FORMAT_VERSION,

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from qbe.index.building.settings import BuildSettings
-    from qbe.index.index import Index, build_index, open_index
+    from qbe.index.index import Index
+    from qbe.index.opening import build_index, open_index
     from qbe.query import Aspect, Query
     from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
@@ -66,8 +67,8 @@ _HOMES = {
     "SearchConfig": "qbe.search.config",
     "Sentence": "qbe.types",
     "UsageError": "qbe.errors",
-    "build_index": "qbe.index.index",
-    "open_index": "qbe.index.index",
+    "build_index": "qbe.index.opening",
+    "open_index": "qbe.index.opening",
     "paper_from_text": "qbe.text.papers",
     "read_run": "qbe.trec",
     "write_run": "qbe.trec",

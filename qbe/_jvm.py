@@ -1,4 +1,4 @@
-"""The one door to Java: finds a runtime, starts the virtual machine once, hands out Anserini's classes.
+"""The only module that uses Java: finds a runtime, starts the virtual machine once, hands out classes.
 
 Importing ``pyserini.search.lucene`` would load torch, transformers and an OpenAI client; this starts
 the machine with jnius and the jar that pyserini ships, then goes through ``pyserini.pyclass`` alone.
@@ -12,12 +12,12 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qbe.errors import JavaError, MissingDependencyError
+from qbe.parallel import Workers
 
 JAVA_VERSION = 21
 """Anserini 1.7's class files need this version or a later one."""
@@ -55,32 +55,14 @@ def silence() -> None:
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
 
-def map_in_threads(function: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """A function that calls Java of each item, in order, ``threads`` at a time.
+def map_in_threads(function: Callable[[T], R], items: Sequence[T], workers: Workers) -> list[R]:
+    """A function that calls Java of each item, in order, as many at a time as there are ``workers``.
 
     pyjnius lets go of the interpreter's lock while Java works, so that the threads run side by side. Each
-    leaves the virtual machine as it ends: one that just ended would stay on the machine's list for good.
+    worker leaves the virtual machine before it ends: otherwise it would stay on the machine's list for good.
     """
-    threads = min(threads, len(items))
-    if threads <= 1:
-        return [function(item) for item in items]
-    numbers, results = iter(range(len(items))), dict[int, R]()
-
-    def work() -> None:
-        try:
-            for number in numbers:
-                results[number] = function(items[number])
-        finally:
-            _detach()
-
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for worker in [pool.submit(work) for _ in range(threads)]:
-                worker.result()
-        finally:
-            for _ in numbers:  # after an error or an interruption: nothing is left to the other threads
-                pass
-    return [results[number] for number in range(len(items))]
+    workers.at_exit(_detach)
+    return list(workers.map(function, items))
 
 
 def _detach() -> None:

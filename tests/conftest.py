@@ -129,11 +129,11 @@ def tiny_facet_rerankers(tmp_path_factory, tiny_reranker_weights) -> Path:
 @pytest.fixture(scope="session")
 def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
     """The sample, indexed with the tiny encoder: postings and vectors."""
-    from qbe.index.building.build import build_index
+    from qbe.index.building.build import build
     from qbe.index.building.settings import BuildSettings
 
     folder = tmp_path_factory.mktemp("indexes") / "sample"
-    build_index(folder, BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder)))
+    build(folder, [str(sample / "corpus.jsonl")], BuildSettings(encoder=str(tiny_encoder)))
     return folder
 
 

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builds import Job, build_job
 from support.killed_build import SHARD_PAPERS
 
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.__main__ import main
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
-from qbe.index.dense import lists, vectors
-from qbe.index.dense.ann import IN_LISTS, KINDS, AnnParams, AnnSettings, plan, usual_nlist, usual_pq
-from qbe.index.dense.neighbours import FAISS, Neighbours, nearer
-from qbe.index.dense.neighbours_build import write_neighbours
+from qbe.index.building import shards
+from qbe.index.dense import lists
+from qbe.index.dense.ann import IN_LISTS, KINDS, AnnParams, AnnSettings, resolve, usual_nlist, usual_pq
+from qbe.index.dense.faiss_build import write_faiss_segment
+from qbe.index.dense.faiss_segment import FAISS, FaissSegment, nearer
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.searcher import Searcher
@@ -39,7 +39,7 @@ def stored(tiny_index):
 
 
 def planned(kind: str, stored, **settings) -> AnnParams:
-    return plan(AnnSettings(kind, **settings), *stored.shape)
+    return resolve(AnnSettings(kind, **settings), *stored.shape)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -51,8 +51,8 @@ def digests(folder: Path) -> dict[str, str]:
 def test_all_lists_give_the_nearest_of_all(tmp_path, stored, kind, similarity):
     """With all lists read, as many as codes can tell apart: the exact nearest are among them."""
     made = planned(kind, stored)
-    write_neighbours(tmp_path, stored, similarity, made)
-    neighbours = Neighbours(tmp_path, 1, made, made.nlist)
+    write_faiss_segment(tmp_path, stored, similarity, made)
+    neighbours = FaissSegment(tmp_path, 1, made, made.nlist)
     asked = stored[:9].astype(np.float64)
     everything = stored.astype(np.float64)
     distances = ((asked[:, None] - everything[None]) ** 2).sum(axis=2)
@@ -73,21 +73,21 @@ def test_lists_on_the_disk_are_those_in_memory_and_move_with_the_index(tmp_path,
     made = planned(kind, stored, on_disk=True)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    write_neighbours(tmp_path / "a", stored, "cosine", made)
+    write_faiss_segment(tmp_path / "a", stored, "cosine", made)
     monkeypatch.setattr(lists, "SHARD_ROWS", 300)
-    write_neighbours(tmp_path / "b", stored, "cosine", made)
+    write_faiss_segment(tmp_path / "b", stored, "cosine", made)
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
     assert digests(tmp_path / "a").keys() == {FAISS, lists.LISTS}
     asked = stored[:5].astype(np.float32)
-    before = Neighbours(tmp_path / "a", 1, made).nearest(asked, 50)
+    before = FaissSegment(tmp_path / "a", 1, made).nearest(asked, 50)
     assert (before[:, 0] == np.arange(5)).sum() >= 4
     moved = (tmp_path / "a").rename(tmp_path / "elsewhere")
     monkeypatch.chdir("/")
-    assert (Neighbours(moved, 1, made).nearest(asked, 50) == before).all()
+    assert (FaissSegment(moved, 1, made).nearest(asked, 50) == before).all()
     if kind == "ivf-sq":  # the same codes in memory
         (tmp_path / "c").mkdir()
-        write_neighbours(tmp_path / "c", stored, "cosine", replace(made, on_disk=False))
-        assert (Neighbours(tmp_path / "c", 1, made).nearest(asked, 50) == before).all()
+        write_faiss_segment(tmp_path / "c", stored, "cosine", replace(made, on_disk=False))
+        assert (FaissSegment(tmp_path / "c", 1, made).nearest(asked, 50) == before).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,8 +97,8 @@ def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, kind):
     for number, threads in enumerate((1, 1, 2)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        write_neighbours(folder, stored, "cosine", made, threads)
-        opened = Neighbours(folder, threads, made)
+        write_faiss_segment(folder, stored, "cosine", made, threads)
+        opened = FaissSegment(folder, threads, made)
         found.append((digests(folder), opened.nearest(stored[:20].astype(np.float32), 60)))
     assert found[0][0] == found[1][0] == found[2][0]
     for other in found[1:]:
@@ -116,12 +116,12 @@ def test_a_gpu_that_is_there_finds_the_centroids(tmp_path, stored, monkeypatch):
 
     (tmp_path / "cpu").mkdir()
     (tmp_path / "gpu").mkdir()
-    write_neighbours(tmp_path / "cpu", stored, "cosine", made)
+    write_faiss_segment(tmp_path / "cpu", stored, "cosine", made)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     monkeypatch.setattr(faiss, "StandardGpuResources", lambda: "resources", raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", to_gpu, raising=False)
     monkeypatch.setattr(faiss, "index_gpu_to_cpu", faiss.clone_index, raising=False)
-    write_neighbours(tmp_path / "gpu", stored, "cosine", made)
+    write_faiss_segment(tmp_path / "gpu", stored, "cosine", made)
     assert handed == [("resources", 0, 0), ("resources", 0, made.nlist)]
     assert digests(tmp_path / "cpu") == digests(tmp_path / "gpu")
 
@@ -130,50 +130,52 @@ def test_rules():
     assert [usual_nlist(count) for count in (1, 2, 6, 800, 219_342, 5_600_000)] == [1, 1, 2, 32, 512, 2048]
     assert [usual_pq(dimension) for dimension in (384, 768, 1024, 16, 12)] == [64, 128, 128, 2, 2]
     auto = AnnSettings()
-    assert plan(auto, 200_000, 384) == AnnParams("flat")
-    assert plan(auto, 5_600_000, 384) == AnnParams("ivf-pq", 2048, 512, 64)
-    assert plan(replace(auto, nlist=7), 100, 384) == AnnParams("ivf-pq", 7, 4, 64)
-    assert plan(AnnSettings("ivf-sq", nlist=64, nprobe=99), 100, 5) == AnnParams("ivf-sq", 64, 64)
-    assert plan(AnnSettings("hnsw"), 10, 5) == AnnParams("hnsw")
+    assert resolve(auto, 200_000, 384) == AnnParams("flat")
+    assert resolve(auto, 5_600_000, 384) == AnnParams("ivf-pq", 2048, 512, 64)
+    assert resolve(replace(auto, nlist=7), 100, 384) == AnnParams("ivf-pq", 7, 4, 64)
+    assert resolve(AnnSettings("ivf-sq", nlist=64, nprobe=99), 100, 5) == AnnParams("ivf-sq", 64, 64)
+    assert resolve(AnnSettings("hnsw"), 10, 5) == AnnParams("hnsw")
     assert AnnParams.read({}) == AnnParams()
-    assert AnnParams.read({"ann": {**plan(auto, 10**7, 384).record(), "tuned": {}}}) == plan(auto, 10**7, 384)
+    large = resolve(auto, 10**7, 384)
+    assert large.record()["depth"] == 2000
+    assert AnnParams.read({"ann": {**large.record(), "tuned": {}}}) == resolve(auto, 10**7, 384)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "lsh"}, r"expected --ann of auto, flat, .*, found 'lsh'"),
-        ({"nlist": 0}, "expected --nlist of at least 1, found 0"),
-        ({"tune_recall": 1.5}, "expected --tune-recall above 0, up to 1, found 1.5"),
-        ({"tune_recall": 0.9, "nprobe": 3}, "--tune-recall chooses --nprobe; drop one of them"),
-        ({"kind": "flat", "on_disk": True}, "--ann-on-disk goes with --ann ivf-sq, .*, found flat"),
-        ({"kind": "hnsw", "nprobe": 2}, "--nprobe goes with --ann ivf-sq, .*, found hnsw"),
-        ({"kind": "ivf-sq", "pq": 2}, "--pq goes with --ann ivf-pq or ivf-opq-pq, found ivf-sq"),
-        ({"nlist": 101}, "expected --nlist of at most the 100 sentences, found 101"),
+        ({"kind": "lsh"}, r"expected `kind` of auto, flat, .*, found 'lsh'"),
+        ({"nlist": 0}, "expected `nlist` of at least 1, found 0"),
+        ({"tune_recall": 1.5}, "expected `tune_recall` above 0, up to 1, found 1.5"),
+        ({"tune_recall": 0.9, "nprobe": 3}, "`tune_recall` chooses `nprobe`; drop one of them"),
+        ({"kind": "flat", "on_disk": True}, "`on_disk` goes with `kind` ivf-sq, .*, found flat"),
+        ({"kind": "hnsw", "nprobe": 2}, "`nprobe` goes with `kind` ivf-sq, .*, found hnsw"),
+        ({"kind": "ivf-sq", "pq": 2}, "`pq` goes with `kind` ivf-pq or ivf-opq-pq, found ivf-sq"),
+        ({"nlist": 101}, "expected `nlist` of at most the 100 sentences, found 101"),
         ({"pq": 3}, "whose 2 parts each divide the dimension 16, found 3; choose another"),
         ({"kind": "ivf-pq", "on_disk": True}, "at least 256 sentences to learn codes from, found 100"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
-        plan(AnnSettings(**options), 100, 16)
+        resolve(AnnSettings(**options), 100, 16)
 
 
 def test_positions_that_cannot_be_are_told(tmp_path, stored):
     made = planned("ivf-sq", stored, on_disk=True)
-    write_neighbours(tmp_path, stored, "cosine", made)
+    write_faiss_segment(tmp_path, stored, "cosine", made)
     path = tmp_path / lists.LISTS
     path.write_bytes(b"\x7f" * path.stat().st_size)
     with pytest.raises(IndexFormatError, match=r"expected positions below \d+, found \d+; the index is dam"):
-        Neighbours(tmp_path, 1, made).nearest(stored[:2].astype(np.float32), 5)
+        FaissSegment(tmp_path, 1, made).nearest(stored[:2].astype(np.float32), 5)
     path.unlink()
     with pytest.raises(IndexFormatError, match=r"expected a FAISS index, found .*; the index is damaged"):
-        Neighbours(tmp_path, 1, made)
-    write_neighbours(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
+        FaissSegment(tmp_path, 1, made)
+    write_faiss_segment(tmp_path, stored, "cosine")  # an exact one, where the manifest states lists
     with pytest.raises(IndexFormatError, match="the index is damaged: build it again"):
-        Neighbours(tmp_path, 1, made)
-    with pytest.raises(UsageError, match=r"--nprobe goes with an index of kind ivf-sq, .*, found flat"):
-        Neighbours(tmp_path, 1, AnnParams(), 4)
+        FaissSegment(tmp_path, 1, made)
+    with pytest.raises(UsageError, match=r"`nprobe` goes with an index of kind ivf-sq, .*, found flat"):
+        FaissSegment(tmp_path, 1, AnnParams(), 4)
 
 
 def test_last_ties_are_left_out_unless_nothing_else_was_found():
@@ -194,8 +196,8 @@ def test_what_is_kept_does_not_depend_on_the_order_of_ties(values, count):
 
 
 @pytest.fixture(scope="module")
-def settings(sample, tiny_encoder) -> BuildSettings:
-    return BuildSettings((str(sample / "corpus.jsonl"),), bm25=False, encoder=str(tiny_encoder))
+def settings(sample, tiny_encoder) -> Job:
+    return Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(tiny_encoder))
 
 
 def queries(index: Index) -> list[Query]:
@@ -221,22 +223,24 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, op
     moved = folder.rename(tmp_path / "moved")
     stages = ("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--hits", "7")
     assert len(search(*stages, "--nprobe", "1", folder=moved).splitlines()) == 7
-    with Index(moved, nprobe=1) as narrow, Index(moved) as wide:
-        asked = wide.sentence_vectors[:4].astype(np.float32)
-        few, many = ((one.neighbours.nearest(asked, 500) >= 0).sum() for one in (narrow, wide))
+    with Index(moved) as index:
+        first = index.sentence_vectors[:4].astype(np.float32)
+        few, many = (
+            (index.candidate_source(nprobe).sentences.nearest(first, 500) >= 0).sum() for nprobe in (1, None)
+        )
         assert few < many / 4
 
 
 def test_a_resumed_build_ends_in_the_same_bytes(tmp_path, settings, monkeypatch):
-    monkeypatch.setattr(vectors, "SHARD_PAPERS", SHARD_PAPERS)
+    monkeypatch.setattr(shards, "SHARD_PAPERS", SHARD_PAPERS)
     settings = replace(settings, ann=AnnSettings("ivf-sq", on_disk=True), stored="int8")
-    whole = build_index(tmp_path / "whole", settings)
+    whole = build_job(tmp_path / "whole", settings)
     with monkeypatch.context() as patch:
         patch.setattr(faiss, "write_index", _fails_once_written)
         with pytest.raises(KeyboardInterrupt):
-            build_index(tmp_path / "index", settings)
+            build_job(tmp_path / "index", settings)
     assert (tmp_path / ".index.building" / f".{lists.LISTS}.0.partial").exists()
-    again = build_index(tmp_path / "index", settings, resume=True)
+    again = build_job(tmp_path / "index", settings, resume=True)
     assert again.files == whole.files
     assert again.digest == whole.digest
 
@@ -252,7 +256,7 @@ def test_settings_that_do_not_fit_leave_nothing(tmp_path, settings):
         (AnnSettings(nlist=10**6), "at most"),
     ):
         with pytest.raises(UsageError, match=message):
-            build_index(tmp_path / "index", replace(settings, ann=ann))
+            build_job(tmp_path / "index", replace(settings, ann=ann))
     assert not any(tmp_path.iterdir())
 
 

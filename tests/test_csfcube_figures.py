@@ -11,8 +11,8 @@ from qbe.search.searcher import Searcher
 from qbe.datasets.csfcube import convert
 from qbe.evaluate.folds import load_folds
 from qbe.evaluate.protocol import csfcube_protocol
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
+from qbe.index.building.build import build
+from qbe.index.building.settings import Execution
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
@@ -39,7 +39,7 @@ class Collection(NamedTuple):
 
 def opened(folder: Path, *, raw: bool, source: Path) -> Iterator[Collection]:
     convert(source, folder, raw=raw)
-    build_index(folder / "index", BuildSettings((str(folder / "corpus.jsonl"),), threads=2))
+    build(folder / "index", [str(folder / "corpus.jsonl")], execution=Execution(2))
     with Index(folder / "index", threads=2) as index:
         topics = read_topics(folder / "topics.tsv")
         queries = {topic.query_id: Query(index.paper(topic.paper_id), topic.facet) for topic in topics}

@@ -7,8 +7,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import MissingDependencyError, UsageError
 from qbe.index.__main__ import main
 from qbe.index.building.settings import BuildSettings
-from qbe.index.options import parser
-from qbe.index.requests import precision
+from qbe.index.options import parser, precision
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.session import providers
 
@@ -43,5 +42,5 @@ def test_without_a_gpu_a_build_is_refused_before_the_corpus_is_read(tmp_path, ti
 
 
 def test_an_index_tells_of_a_gpu_and_keeps_silent_about_the_cpu():
-    assert "device" not in BuildSettings(("x",)).record()
-    assert BuildSettings(("x",), device="cuda", precision="fp32").record()["device"] == "cuda"
+    assert "device" not in BuildSettings().record(["x"])
+    assert BuildSettings(device="cuda", precision="fp32").record(["x"])["device"] == "cuda"

@@ -266,7 +266,7 @@ def original():
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_the_base_encoder_agrees_with_transformers(original, papers, precision):
     encoder = Encoder.open(BASE_ENCODER, precision)
-    assert (encoder.dimension, encoder.files.card.max_tokens) == (384, 512)
+    assert (encoder.dimension, encoder.files.metadata.max_tokens) == (384, 512)
     tokenizer = Tokenizer.from_file(str(encoder.files.tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()

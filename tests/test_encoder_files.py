@@ -122,7 +122,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
-    digest = first.card.weights_sha256[:12]
+    digest = first.metadata.weights_sha256[:12]
     assert first.folder == second.folder == cache / "encoders" / f"known-{digest}-{ENCODER.format}"
     assert (first.model.name, second.model.name) == ("model.int8.onnx", "model.fp32.onnx")
     assert first.identity == {**second.identity, "precision": "int8"}

@@ -169,7 +169,7 @@ def original(hub):
 
 
 def test_a_published_encoder_is_exported_as_it_is_read(specter2, hub):
-    card = specter2.card
+    card = specter2.metadata
     assert (card.name, card.source, card.format) == ("specter2", "allenai/specter2", ENCODER.format)
     assert card.encoder_format == replace(PUBLISHED["allenai/specter2"].encoder_format, max_tokens=None)
     assert (card.max_tokens, card.dimension, card.layers) == (512, 16, 2)
@@ -192,7 +192,9 @@ def test_title_sep_abstract_against_transformers(specter2, original, papers, nam
     encoder_format = PUBLISHED[name].encoder_format
     files = replace(
         specter2,
-        card=replace(specter2.card, encoder_format=encoder_format, max_tokens=encoder_format.max_tokens),
+        metadata=replace(
+            specter2.metadata, encoder_format=encoder_format, max_tokens=encoder_format.max_tokens
+        ),
     )
     encoder = Encoder(files)
     long = Paper(
@@ -332,9 +334,9 @@ def test_a_sentence_transformer_against_its_library(mpnet, papers, tmp_path):
 
     with in_process(tmp_path):
         files = resolve_encoder(str(mpnet), "fp32")
-    assert files.card.encoder_format == EncoderFormat(max_tokens=40)
+    assert files.metadata.encoder_format == EncoderFormat(max_tokens=40)
     alone = EncoderFormat.pooled(SENTENCES, MEAN, max_tokens=40)
-    encoder = Encoder(replace(files, card=replace(files.card, encoder_format=alone)))
+    encoder = Encoder(replace(files, metadata=replace(files.metadata, encoder_format=alone)))
     theirs = SentenceTransformer(str(mpnet), device="cpu", local_files_only=True)
     for paper in papers[:8]:
         texts = [f"{paper.title} {paper.abstract}", *(sentence.text for sentence in paper.sentences)]
@@ -491,7 +493,9 @@ def test_choices_are_those_of_the_library():
 def test_a_tagger_takes_sentences_in_context_only(tiny_encoder, tiny_tagger):
     """With an encoder of the same weights and single sentences, its own encoder is opened as a second one."""
     files = resolve_encoder(str(tiny_encoder))
-    alone = replace(files, card=replace(files.card, encoder_format=EncoderFormat.pooled(SENTENCES, MEAN)))
+    alone = replace(
+        files, metadata=replace(files.metadata, encoder_format=EncoderFormat.pooled(SENTENCES, MEAN))
+    )
     tagger = Tagger.open(str(tiny_tagger))
     assert tagger.supports(Encoder(files))
     assert not tagger.supports(Encoder(alone))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.builds import Job, build_job
 
 from qbe import _jvm
 from qbe.encode.encoder import Encoder
@@ -21,8 +22,6 @@ from qbe.errors import (
 )
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.ann import AnnParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
@@ -33,13 +32,13 @@ from qbe.search.searcher import Searcher
 
 
 @pytest.fixture(scope="module")
-def settings(sample, tiny_encoder, tiny_tagger) -> BuildSettings:
+def settings(sample, tiny_encoder, tiny_tagger) -> Job:
     corpus = (str(sample / "corpus.jsonl"),)
-    return BuildSettings(corpus, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    return Job(corpus=corpus, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture
-def small(tmp_path, sample, settings) -> BuildSettings:
+def small(tmp_path, sample, settings) -> Job:
     """Settings for a quick build: twelve papers, dense only."""
     corpus = tmp_path / "small.jsonl"
     corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:12]))
@@ -111,15 +110,15 @@ def test_a_relative_path_follows_the_current_folder(tiny_index, monkeypatch):
 def test_neighbours_are_exact(tiny_index):
     index = Index(tiny_index)
     vectors = index.sentence_vectors.astype(np.float32)
-    nearest = index.neighbours.nearest(vectors[:5], 20)
+    nearest = index.candidate_source().sentences.nearest(vectors[:5], 20)
     similarities = np.sort(vectors[:5] @ vectors.T, axis=1)[:, ::-1][:, :20]
     found = np.take_along_axis(vectors[:5] @ vectors.T, nearest, axis=1)
     np.testing.assert_allclose(found, similarities, atol=1e-6)
-    assert index.neighbours.nearest(vectors[:1], 10**6).shape == (1, len(vectors))
+    assert index.candidate_source().sentences.nearest(vectors[:1], 10**6).shape == (1, len(vectors))
 
 
 def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_index, settings):
-    manifest = build_index(tmp_path / "again", replace(settings, threads=3))
+    manifest = build_job(tmp_path / "again", replace(settings, threads=3))
     first = Index(tiny_index).manifest
     assert manifest.digest == first.digest
     lucene = {name for name in first.files if name.startswith("lucene/")}
@@ -127,10 +126,10 @@ def test_another_build_with_other_threads_has_the_same_digest(tmp_path, tiny_ind
 
 
 def test_one_side_only(tmp_path, settings):
-    dense = build_index(tmp_path / "dense", replace(settings, bm25=False))
+    dense = build_job(tmp_path / "dense", replace(settings, bm25=False))
     assert dense.lucene is None
     assert not (tmp_path / "dense" / "lucene").exists()
-    bm25 = build_index(tmp_path / "bm25", replace(settings, dense=False, encoder="no such encoder"))
+    bm25 = build_job(tmp_path / "bm25", replace(settings, dense=False, encoder="no such encoder"))
     assert bm25.dense is None
     assert not {"vectors.npy", "whole.npy", "faiss.index"} & bm25.files.keys()
     for side, missing in (("dense", "bm25"), ("bm25", "dense")):
@@ -138,13 +137,13 @@ def test_one_side_only(tmp_path, settings):
             query = Query(index.paper("s001"))
             assert len(Searcher(index, side).search(query, 3)) == 3
             for stage in (missing, "fused"):
-                with pytest.raises(IndexFormatError, match=f"built with --{side}-only; choose another"):
+                with pytest.raises(IndexFormatError, match="found one built without; choose another"):
                     Searcher(index, stage).search(query, 3)
 
 
 def test_positions_and_docvectors_are_stored_on_demand(tmp_path, settings):
     settings = replace(settings, dense=False, positions=True, docvectors=True)
-    manifest = build_index(tmp_path / "index", settings)
+    manifest = build_job(tmp_path / "index", settings)
     assert manifest.lucene["positions"]
     assert manifest.lucene["docvectors"]
     reader = _jvm.open_lucene(tmp_path / "index" / "lucene")
@@ -157,13 +156,13 @@ def test_positions_and_docvectors_are_stored_on_demand(tmp_path, settings):
 
 def test_an_index_is_replaced_only_when_told(tmp_path, small):
     output = tmp_path / "index"
-    first = build_index(output, small)
-    with pytest.raises(IndexBuildError, match=r"is an index already; .* --overwrite"):
-        build_index(output, small)
+    first = build_job(output, small)
+    with pytest.raises(IndexBuildError, match=r"is an index already; .* `overwrite`"):
+        build_job(output, small)
     with pytest.raises(IndexBuildError, match="is an index already"):
-        build_index(output, replace(small, precision="fp32"), resume=True)
-    assert build_index(output, small, resume=True) == first  # nothing left to do
-    second = build_index(output, replace(small, precision="fp32"), overwrite=True)
+        build_job(output, replace(small, precision="fp32"), resume=True)
+    assert build_job(output, small, resume=True) == first  # nothing left to do
+    second = build_job(output, replace(small, precision="fp32"), overwrite=True)
     assert second.digest != first.digest
     assert Index(output).manifest == second
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "small.jsonl"]
@@ -175,7 +174,7 @@ def test_what_is_no_index_is_never_replaced(tmp_path, small):
     (tmp_path / "file").write_text("precious")
     for name in ("thesis", "file"):
         with pytest.raises(IndexBuildError, match="expected no such path, or an index"):
-            build_index(tmp_path / name, small, overwrite=True)
+            build_job(tmp_path / name, small, overwrite=True)
     assert (tmp_path / "thesis" / "chapter1").read_text() == (tmp_path / "file").read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "small.jsonl", "thesis"]
 
@@ -184,11 +183,11 @@ def test_an_empty_folder_a_link_and_the_current_folder_can_become_one(tmp_path, 
     folder = tmp_path / "folder"
     folder.mkdir()
     (tmp_path / "link").symlink_to(folder)
-    manifest = build_index(tmp_path / "link", small)
+    manifest = build_job(tmp_path / "link", small)
     assert (tmp_path / "link").is_symlink()
     assert Index(folder).manifest == manifest
     monkeypatch.chdir(folder)
-    assert build_index(Path(), small, overwrite=True) == manifest
+    assert build_job(Path(), small, overwrite=True) == manifest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link", "small.jsonl"]
 
 
@@ -215,11 +214,11 @@ def test_a_broken_corpus_leaves_nothing_behind(tmp_path, small, line, message):
     corpus.write_bytes((GOOD + line).encode(errors="surrogateescape"))
     broken = replace(small, corpus=(str(corpus),))
     with pytest.raises(CorpusError, match=message):
-        build_index(tmp_path / "index", broken)
+        build_job(tmp_path / "index", broken)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "small.jsonl"]
-    old = build_index(tmp_path / "index", small)
+    old = build_job(tmp_path / "index", small)
     with pytest.raises(CorpusError, match=message):
-        build_index(tmp_path / "index", broken, overwrite=True)
+        build_job(tmp_path / "index", broken, overwrite=True)
     assert Index(tmp_path / "index").manifest == old
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "small.jsonl"]
 
@@ -227,7 +226,7 @@ def test_a_broken_corpus_leaves_nothing_behind(tmp_path, small, line, message):
 def test_an_output_that_cannot_be_written(tmp_path, small):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="choose an output below a folder, not below a file"):
-        build_index(tmp_path / "file" / "index", small)
+        build_job(tmp_path / "file" / "index", small)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "small.jsonl"]
 
 
@@ -243,7 +242,7 @@ def test_a_full_disk_is_told_and_resumed(tmp_path, settings, tiny_index, kilobyt
     assert len(done.stderr.splitlines()) == 1
     assert "File too large" in done.stderr
     assert not output.exists()
-    manifest = build_index(output, replace(settings, bm25=False), resume=True)
+    manifest = build_job(output, replace(settings, bm25=False), resume=True)
     same = {name: entry for name, entry in Index(tiny_index).manifest.files.items() if "sha256" in entry}
     assert manifest.files == same
 
@@ -262,7 +261,7 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
     ]
     corpus = tmp_path / "ids.jsonl"
     corpus.write_text("".join(GOOD.replace('"1"', json.dumps(one)) for one in ids))
-    build_index(tmp_path / "index", replace(small, corpus=(str(corpus),), bm25=True))
+    build_job(tmp_path / "index", replace(small, corpus=(str(corpus),), bm25=True))
     with Index(tmp_path / "index") as index:
         for stage in ("bm25", "dense", "fused"):
             for pool in (None, ids):

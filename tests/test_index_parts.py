@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.builds import Job, build_job, build_part_job
 
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import paper_to_record
@@ -13,13 +14,9 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.building import build, publishing
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
-from qbe.index.dense import vectors
+from qbe.index.building import publishing, shards, stages
 from qbe.index.index import Index
 from qbe.index.labels import without_labels
-from qbe.index.parts.build import build_part
 from qbe.index.parts.merge import merge_parts
 from qbe.index.parts.part import BuildShard, PartMetadata
 from qbe.index.parts.source import PartsSource
@@ -32,25 +29,25 @@ SHARD_PAPERS = 24
 
 @pytest.fixture(autouse=True, scope="module")
 def small_shards():
-    before, vectors.SHARD_PAPERS = vectors.SHARD_PAPERS, SHARD_PAPERS
+    before, shards.SHARD_PAPERS = shards.SHARD_PAPERS, SHARD_PAPERS
     yield
-    vectors.SHARD_PAPERS = before
+    shards.SHARD_PAPERS = before
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory, papers, tiny_encoder, tiny_tagger) -> BuildSettings:
+def settings(tmp_path_factory, papers, tiny_encoder, tiny_tagger) -> Job:
     """The sample with the labels of every other shard taken away, so that part 1/2 has all that it keeps."""
     corpus = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
     mixed = [without_labels(paper) if row // SHARD_PAPERS % 2 else paper for row, paper in enumerate(papers)]
     corpus.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in mixed))
-    return BuildSettings((str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    return Job(corpus=(str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, settings) -> Path:
     """The index that a build in one go makes."""
     folder = tmp_path_factory.mktemp("whole") / "index"
-    build_index(folder, settings)
+    build_job(folder, settings)
     return folder
 
 
@@ -60,11 +57,11 @@ def halves(tmp_path_factory, settings) -> list[Path]:
     return built(folder, settings, 2)
 
 
-def built(folder: Path, settings: BuildSettings, count: int) -> list[Path]:
+def built(folder: Path, settings: Job, count: int) -> list[Path]:
     """All parts of a corpus."""
     folders = [folder / f"part{number}" for number in range(1, count + 1)]
     for number, path in enumerate(folders, start=1):
-        build_part(path, settings, BuildShard(number, count))
+        build_part_job(path, settings, BuildShard(number, count))
     return folders
 
 
@@ -87,7 +84,7 @@ def test_merged_parts_are_the_whole(tmp_path, settings, whole, count):
     """To the last byte; the seventh of seven parts is empty."""
     folders = built(tmp_path / "parts", settings, count)
     before = contents(tmp_path / "parts")
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings)
+    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
     with Index(whole) as index:
         assert replace(manifest, qbe_version="") == replace(index.manifest, qbe_version="")
     assert contents(tmp_path / "index") == contents(whole)
@@ -109,14 +106,14 @@ def test_parts_are_every_nth_shard_tagged_where_labels_lack(halves):
 
 def test_postings_are_built_when_parts_are_merged(tmp_path, settings, halves, capsys, monkeypatch):
     settings = replace(settings, bm25=True, positions=True)
-    digest = build_index(tmp_path / "whole", settings).digest
+    digest = build_job(tmp_path / "whole", settings).digest
     monkeypatch.setattr(Encoder, "encode_paper", None)  # nothing is encoded any more
     main(["--merge", *map(str, halves), "--output", str(tmp_path / "index"), "--store-positions"])
     assert "128 papers (72 with facet labels, 56 predicted), 594 sentences" in capsys.readouterr().out
     monkeypatch.undo()
     with Index(tmp_path / "index") as index:
         assert index.manifest.digest == digest
-        assert index.manifest.settings == settings.record()
+        assert index.manifest.settings == settings.settings.record(settings.corpus)
         assert Searcher(index).search(Query(index.paper("s001")), 5)
 
 
@@ -126,11 +123,11 @@ def test_the_command_line_builds_a_part(tmp_path, settings, halves, capsys):
     main(arguments)
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'part'}: 56 papers (0 with facet labels, 56 ")
     assert contents(tmp_path / "part").keys() == contents(halves[1]).keys()
-    with pytest.raises(IndexBuildError, match=r"is a part already; .* replace it with --overwrite"):
+    with pytest.raises(IndexBuildError, match=r"is a part already; .* replace it with `overwrite`"):
         main(arguments)
     main([*arguments, "--resume"])  # it had ended
     main([*arguments, "--overwrite"])
-    merge_parts(tmp_path / "index", PartsSource([tmp_path / "part", halves[0]]), settings)
+    merge_parts(tmp_path / "index", PartsSource([tmp_path / "part", halves[0]]), settings.settings)
 
 
 def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
@@ -144,13 +141,13 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
     monkeypatch.setattr(Encoder, "encode_paper", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        build_part(tmp_path / "part", settings, BuildShard(2, 2))
+        build_part_job(tmp_path / "part", settings, BuildShard(2, 2))
     assert not (tmp_path / "part").exists()
     with pytest.raises(IndexBuildError, match=r"holds an unfinished build"):
-        build_part(tmp_path / "part", settings, BuildShard(2, 2))
+        build_part_job(tmp_path / "part", settings, BuildShard(2, 2))
     with pytest.raises(IndexBuildError, match=r"found other part;"):
-        build_part(tmp_path / "part", settings, BuildShard(1, 2), resume=True)
-    build_part(tmp_path / "part", settings, BuildShard(2, 2), resume=True)
+        build_part_job(tmp_path / "part", settings, BuildShard(1, 2), resume=True)
+    build_part_job(tmp_path / "part", settings, BuildShard(2, 2), resume=True)
     assert len(encoded) == SHARD_PAPERS + 6 + 56 - SHARD_PAPERS  # the finished shard is not encoded again
     assert contents(tmp_path / "part") == contents(halves[1])
     assert [path.name for path in tmp_path.iterdir()] == ["part"]
@@ -158,7 +155,7 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "stage"),
-    [(build, "write_vectors"), (build, "write_candidates"), (publishing, "describe_files")],
+    [(shards, "join_shards"), (stages, "write_faiss_index"), (publishing, "describe_files")],
     ids=["vectors", "FAISS", "files"],
 )
 def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):
@@ -168,23 +165,23 @@ def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(where, stage, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            merge_parts(tmp_path / "index", PartsSource(halves), settings)
+            merge_parts(tmp_path / "index", PartsSource(halves), settings.settings)
     assert not (tmp_path / "index").exists()
     with pytest.raises(IndexBuildError, match=r"holds an unfinished build"):
-        merge_parts(tmp_path / "index", PartsSource(halves), settings)
-    merge_parts(tmp_path / "index", PartsSource(halves[::-1]), settings, resume=True)
+        merge_parts(tmp_path / "index", PartsSource(halves), settings.settings)
+    merge_parts(tmp_path / "index", PartsSource(halves[::-1]), settings.settings, resume=True)
     assert contents(tmp_path / "index") == contents(whole)
-    again = merge_parts(tmp_path / "index", PartsSource(halves), settings, resume=True)  # it had ended
+    again = merge_parts(tmp_path / "index", PartsSource(halves), settings.settings, resume=True)
     assert again == Index(tmp_path / "index").manifest
 
 
 def test_parts_must_be_all_and_each_once(halves, tmp_path, settings):
-    with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 2/2 nowhere; check --merge"):
+    with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 2/2 nowhere; check `folders`"):
         PartsSource(halves[:1])
     with pytest.raises(IndexBuildError, match=r"each of 2 parts once, found 1/2 more than once"):
         PartsSource([*halves, halves[0]])
     third = tmp_path / "third"
-    build_part(third, settings, BuildShard(3, 3))
+    build_part_job(third, settings, BuildShard(3, 3))
     with pytest.raises(IndexBuildError, match=r"with a count of parts of 2 and .*third with 3; build one"):
         PartsSource([*halves, third])
 
@@ -210,16 +207,16 @@ def test_settings_and_taggers_of_parts_must_agree(halves, tmp_path, settings):
     tagger = {"name": "another", "sha256": "1" * 64, "trunk": "2" * 64}
     other = changed(halves[1], tmp_path / "tagged", tagger=tagger)
     with pytest.raises(
-        IndexBuildError, match=r"was tagged by another \(111111111111\), found .* as --tagger"
+        IndexBuildError, match=r"was tagged by another \(111111111111\), found .* as `tagger`"
     ):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], other]), settings)
+        merge_parts(tmp_path / "index", PartsSource([halves[0], other]), settings.settings)
     assert not (tmp_path / "index").exists()
 
 
 def test_parts_of_another_encoder_are_refused(halves, tmp_path, settings):
     other = [changed(part, tmp_path, encoder={"name": "x", "weights_sha256": "3" * 64}) for part in halves]
     with pytest.raises(EncoderMismatchError, match=r"encoded by x \(333333333333\), found tiny-bert \("):
-        merge_parts(tmp_path / "index", PartsSource(other), settings)
+        merge_parts(tmp_path / "index", PartsSource(other), settings.settings)
 
 
 def test_damaged_parts_are_refused(halves, tmp_path, settings):
@@ -227,16 +224,16 @@ def test_damaged_parts_are_refused(halves, tmp_path, settings):
     shard = copy / "shards" / "0000000072.npy"
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     with pytest.raises(IndexFormatError, match=r"0000000072.npy: expected SHA-256 .*, found another; build"):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings)
+        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings.settings)
     shard.unlink()
     with pytest.raises(IndexFormatError, match=r"0000000072.npy: .*, found no file; build the part again"):
-        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings)
+        merge_parts(tmp_path / "index", PartsSource([halves[0], copy]), settings.settings)
     card = copy / "part.json"
     card.write_text(card.read_text().replace('"papers": 56', '"papers": 57'))
     with pytest.raises(IndexFormatError, match=r"part.json: expected the digest .*, found another"):
         PartsSource([halves[0], copy])
     card.write_text('{"format": 9}')
-    with pytest.raises(IndexFormatError, match=r"expected the card of a part, found .*format 9"):
+    with pytest.raises(IndexFormatError, match=r"expected the metadata of a part, found .*format 9"):
         PartsSource([halves[0], copy])
     with pytest.raises(
         IndexFormatError, match=r"expected a part of an index with a part.json, found No such"

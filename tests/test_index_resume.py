@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 
 from qbe.errors import IndexBuildError
 from qbe.files import sha256
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
+from qbe.index.building import shards
 from qbe.index.building.unfinished import STATE
-from qbe.index.dense import vectors
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.searcher import Searcher
@@ -27,16 +26,16 @@ SCRIPT = Path(__file__).parent / "support" / "killed_build.py"
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(vectors, "SHARD_PAPERS", SHARD_PAPERS)
+    monkeypatch.setattr(shards, "SHARD_PAPERS", SHARD_PAPERS)
 
 
 @pytest.fixture(scope="module")
-def settings(sample, tiny_encoder) -> BuildSettings:
-    return BuildSettings((str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder))
+def settings(sample, tiny_encoder) -> Job:
+    return Job(corpus=(str(sample / "corpus.jsonl"),), encoder=str(tiny_encoder))
 
 
 @pytest.fixture(scope="module")
-def old_settings(tmp_path_factory, sample, settings) -> BuildSettings:
+def old_settings(tmp_path_factory, sample, settings) -> Job:
     """The first twenty papers, dense only."""
     corpus = tmp_path_factory.mktemp("old") / "old.jsonl"
     corpus.write_text("".join((sample / "corpus.jsonl").read_text().splitlines(keepends=True)[:20]))
@@ -48,14 +47,12 @@ def digests(tmp_path_factory, settings) -> dict[bool, str]:
     """Digests of builds that nothing interrupted, with and without postings."""
     folder = tmp_path_factory.mktemp("whole")
     return {
-        bm25: build_index(folder / f"index-{bm25}", replace(settings, bm25=bm25)).digest
+        bm25: build_job(folder / f"index-{bm25}", replace(settings, bm25=bm25)).digest
         for bm25 in (True, False)
     }
 
 
-def start(
-    moment: str, output: Path, settings: BuildSettings, *options: str, name: str = "KILL"
-) -> subprocess.Popen:
+def start(moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> subprocess.Popen:
     command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
     command += ["--encoder", settings.encoder, "--threads", "2", *options]
     if settings.facets == "predicted":
@@ -65,7 +62,7 @@ def start(
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def kill(moment: str, output: Path, settings: BuildSettings, *options: str) -> None:
+def kill(moment: str, output: Path, settings: Job, *options: str) -> None:
     process = start(moment, output, settings, *options)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, errors
@@ -102,7 +99,7 @@ def test_a_killed_build_leaves_nothing_and_resumes(tmp_path, settings, digests, 
     output = tmp_path / "index"
     kill(moment, output, settings)
     assert not output.exists()
-    manifest = build_index(output, settings, resume=True)
+    manifest = build_job(output, settings, resume=True)
     assert manifest.digest == digests[bm25]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
     files = {path.relative_to(output).as_posix() for path in output.rglob("*") if path.is_file()}
@@ -120,17 +117,17 @@ TAGGING = [
 
 
 @pytest.fixture(scope="module")
-def tagged(tmp_path_factory, settings, tiny_tagger) -> tuple[BuildSettings, str]:
+def tagged(tmp_path_factory, settings, tiny_tagger) -> tuple[Job, str]:
     """Settings that have all papers tagged, and the digest of a build that nothing interrupted."""
     settings = replace(settings, bm25=False, facets="predicted", tagger=str(tiny_tagger))
-    return settings, build_index(tmp_path_factory.mktemp("tagged") / "index", settings).digest
+    return settings, build_job(tmp_path_factory.mktemp("tagged") / "index", settings).digest
 
 
 @pytest.mark.parametrize("moment", TAGGING)
 def test_a_build_killed_while_tagging_resumes(tmp_path, tagged, moment):
     settings, digest = tagged
     kill(moment, tmp_path / "index", settings)
-    assert build_index(tmp_path / "index", settings, resume=True).digest == digest
+    assert build_job(tmp_path / "index", settings, resume=True).digest == digest
     works(tmp_path / "index", 128)
 
 
@@ -138,31 +135,31 @@ def test_a_shard_lost_while_shards_are_removed_is_made_again(tmp_path, tagged):
     settings, digest = tagged
     kill("vectors written", tmp_path / "index", settings)
     (tmp_path / ".index.building" / "shards" / "0000000048.npy").unlink()
-    assert build_index(tmp_path / "index", settings, resume=True).digest == digest
+    assert build_job(tmp_path / "index", settings, resume=True).digest == digest
 
 
 @pytest.mark.parametrize("moment", ["papers begun", "second shard begun", "manifest written"])
 def test_a_killed_replacement_leaves_the_old_index(tmp_path, settings, old_settings, digests, moment):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
-    old = build_index(output, old_settings)
+    old = build_job(output, old_settings)
     kill(moment, output, settings, "--overwrite")
     assert Index(output).manifest == old
-    again = "--overwrite --resume" if moment != "papers begun" else "replace it with --overwrite$"
+    again = "`overwrite` and `resume`" if moment != "papers begun" else "replace it with `overwrite`$"
     with pytest.raises(IndexBuildError, match=f"is an index already; .*{again}"):
-        build_index(output, settings, resume=True)
+        build_job(output, settings, resume=True)
     works(output, 20)
     assert all(sha256(output / name) == entry["sha256"] for name, entry in old.files.items())
-    assert build_index(output, settings, overwrite=True, resume=True).digest == digests[False]
+    assert build_job(output, settings, overwrite=True, resume=True).digest == digests[False]
     works(output, 128)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 def test_killed_after_the_exchange_the_new_index_stands(tmp_path, settings, old_settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
-    build_index(output, old_settings)
+    build_job(output, old_settings)
     kill("old index exchanged", output, settings, "--overwrite")
     works(output, 128)
-    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests[False]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
@@ -170,7 +167,7 @@ def test_killed_at_its_very_end_the_index_stands(tmp_path, settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("state left", output, settings)
     works(output, 128)
-    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests[False]
     assert not (output / STATE).exists()
 
 
@@ -180,7 +177,7 @@ def test_killed_again_while_replacing_an_index_whose_build_was_killed_at_its_end
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("state left", output, old_settings)
     kill("old index exchanged", output, settings, "--overwrite")
-    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests[False]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
@@ -190,7 +187,7 @@ def test_killed_at_every_try_and_finished_at_last(tmp_path, settings, digests):
     kill("vectors begun", output, settings, "--resume")
     kill("manifest written", output, settings, "--resume")
     kill("put in place", output, settings, "--resume")
-    assert build_index(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests[False]
 
 
 def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
@@ -203,21 +200,21 @@ def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
     monkeypatch.setattr(
         Encoder, "encode_paper", lambda self, paper: encoded.append(paper) or encode(self, paper)
     )
-    build_index(output, settings, resume=True)
+    build_job(output, settings, resume=True)
     assert len(encoded) == 128 - SHARD_PAPERS
 
 
 def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("vectors begun", output, settings)
-    with pytest.raises(IndexBuildError, match=r"unfinished build .* --resume, or discard it"):
-        build_index(output, settings)
+    with pytest.raises(IndexBuildError, match=r"unfinished build .* `resume`, or discard it"):
+        build_job(output, settings)
     other = replace(settings, precision="fp32")
     with pytest.raises(IndexBuildError, match="found other settings, encoder; repeat the command as it was"):
-        build_index(output, other, resume=True)
+        build_job(output, other, resume=True)
     with pytest.raises(IndexBuildError, match="found other settings"):
-        build_index(output, replace(settings, bm25=True), resume=True)
-    assert build_index(output, replace(settings, threads=2), resume=True).digest == digests[False]
+        build_job(output, replace(settings, bm25=True), resume=True)
+    assert build_job(output, replace(settings, threads=2), resume=True).digest == digests[False]
 
 
 def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
@@ -227,20 +224,20 @@ def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sampl
     kill("vectors begun", output, settings)
     corpus.write_text(corpus.read_text() + "\n")
     with pytest.raises(IndexBuildError, match="found other sources"):
-        build_index(output, settings, resume=True)
-    assert build_index(output, settings, overwrite=True).digest == digests[False]
+        build_job(output, settings, resume=True)
+    assert build_job(output, settings, overwrite=True).digest == digests[False]
 
 
 def test_resuming_what_has_ended_is_done_unless_the_corpus_changed(tmp_path, settings, sample):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
     own = replace(settings, corpus=(str(corpus),), bm25=False)
-    built = build_index(tmp_path / "index", own)
-    assert build_index(tmp_path / "index", own, resume=True) == built
+    built = build_job(tmp_path / "index", own)
+    assert build_job(tmp_path / "index", own, resume=True) == built
     later = (tmp_path / "index" / "manifest.json").stat().st_mtime_ns + 1
     os.utime(corpus, ns=(later, later))
     with pytest.raises(IndexBuildError, match="is an index already"):
-        build_index(tmp_path / "index", own, resume=True)
+        build_job(tmp_path / "index", own, resume=True)
 
 
 def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
@@ -254,7 +251,7 @@ def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):
             time.sleep(0.01)
         for options in ({}, {"resume": True}, {"overwrite": True}):
             with pytest.raises(IndexBuildError, match="being built by another process"):
-                build_index(output, settings, **options)
+                build_job(output, settings, **options)
         process.send_signal(signal.SIGCONT)
         assert process.wait(60) == 0
         works(output, 128)

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builds import Job, build_job
 from support.tiny_tagger import write_tagger
 
 from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index import __main__ as command
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.labels import describe_predictions, facet_mask, without_labels
 from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
@@ -33,10 +32,10 @@ def mixed(papers) -> list[Paper]:
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> BuildSettings:
+def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> Job:
     corpus = tmp_path_factory.mktemp("corpus") / "mixed.jsonl"
     corpus.write_text("".join(json.dumps(paper_to_record(paper)) + "\n" for paper in mixed))
-    return BuildSettings((str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    return Job(corpus=(str(corpus),), bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def folders(tmp_path_factory, settings) -> dict[str, Path]:
     """An index for each choice of facets."""
     made = tmp_path_factory.mktemp("indexes")
     for facets in FACETS:
-        build_index(made / facets, replace(settings, facets=facets))
+        build_job(made / facets, replace(settings, facets=facets))
     return {facets: made / facets for facets in FACETS}
 
 
@@ -150,15 +149,15 @@ def test_masks_and_counts_agree_with_papers_ties_included(papers):
 
 
 def test_threads_do_not_matter(tmp_path, folders, settings):
-    manifest = build_index(tmp_path / "index", replace(settings, threads=3))
+    manifest = build_job(tmp_path / "index", replace(settings, threads=3))
     assert manifest.digest == Index(folders["given"]).manifest.digest
 
 
 def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
     corpus = (str(sample / "corpus.jsonl"),)
-    labelled = build_index(tmp_path / "all", replace(settings, corpus=corpus, tagger="no such tagger"))
+    labelled = build_job(tmp_path / "all", replace(settings, corpus=corpus, tagger="no such tagger"))
     postings = replace(settings, bm25=True, dense=False, facets="predicted", tagger="no such tagger")
-    bm25 = build_index(tmp_path / "bm25", postings)
+    bm25 = build_job(tmp_path / "bm25", postings)
     for manifest, count in ((labelled, 128), (bm25, 26)):
         assert manifest.tagger is None
         assert "facet_probabilities.npy" not in manifest.files
@@ -174,9 +173,9 @@ def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
 
 def test_a_tagger_that_cannot_be_had_is_told_before_anything_is_built(tmp_path, settings):
     with pytest.raises(ModelError, match="expected a tagger known by name"):
-        build_index(tmp_path / "index", replace(settings, tagger="no such tagger"))
+        build_job(tmp_path / "index", replace(settings, tagger="no such tagger"))
     with pytest.raises(UsageError, match="expected facets given or predicted, found 'guessed'"):
-        build_index(tmp_path / "index", replace(settings, facets="guessed"))
+        build_job(tmp_path / "index", replace(settings, facets="guessed"))
     assert not any(tmp_path.iterdir())
 
 
@@ -190,15 +189,14 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("qbe.index.building.build.write_vectors", interrupted)
-        build_index(output, own)
+        build_job(output, own)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)
     assert (tagger / HEAD).read_bytes() != before
     with pytest.raises(IndexBuildError, match=r"expected the tagger tiny-tagger .* put that one back"):
-        build_index(output, own, resume=True)
+        build_job(output, own, resume=True)
     assert (
-        build_index(output, own, overwrite=True).tagger["sha256"]
-        == Tagger.open(str(tagger)).identity["sha256"]
+        build_job(output, own, overwrite=True).tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]
     )
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.builds import Job, build_job
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.compare import nearness
 from qbe.index.index import Index
 from qbe.models.encoder_files import CARD, resolve_encoder
@@ -41,7 +40,7 @@ def l2_encoder(tmp_path_factory, tiny_encoder) -> Path:
 def folder(tmp_path_factory, sample, l2_encoder) -> Path:
     folder = tmp_path_factory.mktemp("indexes") / "l2"
     corpus = (str(sample / "corpus.jsonl"),)
-    build_index(folder, BuildSettings(corpus, encoder=str(l2_encoder)))
+    build_job(folder, Job(corpus=corpus, encoder=str(l2_encoder)))
     return folder
 
 
@@ -107,7 +106,7 @@ def test_the_nearest_sentences_are_the_least_distant(index, encoded, papers):
     vectors = np.concatenate([encoded[paper.paper_id][0] for paper in papers])
     asked = vectors[::97]
     distances = np.sqrt(((asked[:, None] - vectors[None]) ** 2).sum(axis=2))
-    nearest = index.neighbours.nearest(asked.astype(np.float32), 20)
+    nearest = index.candidate_source().sentences.nearest(asked.astype(np.float32), 20)
     np.testing.assert_allclose(
         np.take_along_axis(distances, nearest, axis=1), np.sort(distances, axis=1)[:, :20], atol=1e-3
     )

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.builds import Job, build_job
 from support.live import corpus, files, rankings, raw_corpus
 from support.tiny_tagger import write_tagger
 
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, PaperNotFoundError, UsageError
 from qbe.files import lock
 from qbe.index.__main__ import main
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.live import writer
 from qbe.index.live.changes import append_papers, delete_papers
@@ -29,15 +28,15 @@ from qbe.types import Facet, Paper, Sentence
 
 
 @pytest.fixture(scope="module")
-def settings(tiny_encoder) -> BuildSettings:
-    return BuildSettings((), encoder=str(tiny_encoder))
+def settings(tiny_encoder) -> Job:
+    return Job(corpus=(), encoder=str(tiny_encoder))
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, papers, settings) -> Path:
     """An index of the first sixty papers."""
     folder = tmp_path_factory.mktemp("live")
-    build_index(folder / "index", replace(settings, corpus=(corpus(folder, "first", papers[:60]),)))
+    build_job(folder / "index", replace(settings, corpus=(corpus(folder, "first", papers[:60]),)))
     return folder / "index"
 
 
@@ -63,7 +62,7 @@ def index(tmp_path, appended) -> Path:
 def dense(tmp_path, papers, settings) -> Path:
     """An index of twelve papers and four appended, dense only, to be written to."""
     first = corpus(tmp_path, "first", papers[:12])
-    build_index(tmp_path / "index", replace(settings, corpus=(first,), bm25=False))
+    build_job(tmp_path / "index", replace(settings, corpus=(first,), bm25=False))
     append_papers(tmp_path / "index", [corpus(tmp_path, "second", papers[12:16])])
     return tmp_path / "index"
 
@@ -93,7 +92,7 @@ def test_papers_layout_and_vectors_are_those_of_one_build(appended, tiny_index, 
         assert (np.asarray(index.sentence_vectors) == whole.sentence_vectors).all()
         assert (index.whole_vectors[:] == whole.whole_vectors).all()
         asked = whole.sentence_vectors[:5].astype(np.float32)
-        ours, theirs = index.neighbours.nearest(asked, 7), whole.neighbours.nearest(asked, 7)
+        ours, theirs = ((each.candidate_source().sentences.nearest(asked, 7) for each in (index, whole)),)
         assert (ours == theirs).all()
 
 
@@ -131,7 +130,7 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
     kept = [paper for paper in papers if paper.paper_id not in gone]
     assert delete_papers(index, sorted(gone)) == Written(0, 0, 7, papers=121, segments=3, generation=3)
     whole = tmp_path / "whole"
-    build_index(whole, replace(settings, corpus=(corpus(tmp_path, "kept", kept),)))
+    build_job(whole, replace(settings, corpus=(corpus(tmp_path, "kept", kept),)))
     assert rankings(index, kept, ["dense"]) == rankings(whole, kept, ["dense"])
     for hits in rankings(index, kept, ["bm25", "fused"]):
         assert not gone & {hit.paper_id for hit in hits}
@@ -202,7 +201,7 @@ def test_predictions_are_those_of_one_build(tmp_path, papers, settings, tiny_tag
     settings = replace(settings, bm25=False, tagger=str(tiny_tagger))
     mixed = [*papers[:6], *papers[20:24]]
     given, raw = corpus(tmp_path, "given", papers[:6]), raw_corpus(tmp_path, "raw", papers[20:24])
-    build_index(tmp_path / "index", replace(settings, corpus=(given, raw)))
+    build_job(tmp_path / "index", replace(settings, corpus=(given, raw)))
     append_papers(tmp_path / "index", [corpus(tmp_path, "more", papers[6:12])])
     append_papers(tmp_path / "index", [raw_corpus(tmp_path, "last", papers[30:40])])
     gone = [mixed[1].paper_id, mixed[7].paper_id, "s033"]
@@ -213,7 +212,7 @@ def test_predictions_are_those_of_one_build(tmp_path, papers, settings, tiny_tag
         for number, paper in enumerate(order)
         if paper.paper_id not in gone
     ]
-    whole = build_index(tmp_path / "whole", replace(settings, corpus=tuple(sources)))
+    whole = build_job(tmp_path / "whole", replace(settings, corpus=tuple(sources)))
     with Index(tmp_path / "index") as index, Index(tmp_path / "whole") as other:
         assert index.manifest.tagger == whole.tagger
         assert {**index.manifest.corpus, "sha256": 0} == {**whole.corpus, "sha256": 0}
@@ -300,11 +299,11 @@ def test_an_index_that_was_written_to_is_replaced_as_a_whole(dense, papers, sett
     again = replace(settings, corpus=(corpus(tmp_path, "first", papers[:12]),), bm25=False)
     for resume in (False, True):
         with pytest.raises(IndexBuildError, match=r"is an index already; .* replace it with --overwrite"):
-            build_index(dense, again, resume=resume)
+            build_job(dense, again, resume=resume)
     compact(dense)
     with pytest.raises(IndexBuildError, match="is an index already"):
-        build_index(dense, again)
-    manifest = build_index(dense, again, overwrite=True)
+        build_job(dense, again)
+    manifest = build_job(dense, again, overwrite=True)
     assert set(files(dense)) == {"manifest.json", *manifest.files}
     with Index(dense) as index:
         assert (index.generation, len(index)) == (0, 12)

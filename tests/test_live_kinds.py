@@ -6,24 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.builds import Job, build_job, build_part_job
 from support.live import POOL, QUERIES, corpus
 
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
-from qbe.index.dense import ann, vectors
-from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, plan
-from qbe.index.dense.neighbours import Neighbours
-from qbe.index.dense.neighbours_build import write_neighbours
+from qbe.index.building import shards
+from qbe.index.dense import ann
+from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, resolve
+from qbe.index.dense.faiss_build import write_faiss_segment
+from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.index import Index
 from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
 from qbe.index.manifest import read_manifest
-from qbe.index.parts.build import build_part
 from qbe.index.parts.merge import merge_parts
 from qbe.index.parts.part import BuildShard
 from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
-from qbe.index.segments.nearest import NeighbourParts
+from qbe.index.segments.faiss import FaissSegments
 from qbe.query import Query
 from qbe.search.searcher import Searcher
 
@@ -33,23 +32,23 @@ LARGE, SMALL = ("int8", "ivf-pq"), ("float16", "flat")
 @pytest.fixture(autouse=True, scope="module")
 def small_is_large():
     """``auto`` takes bytes and lists from 200 sentences on, of the sample's 594; shards are small, too."""
-    before = ann.AUTO_SENTENCES, vectors.SHARD_PAPERS
-    ann.AUTO_SENTENCES, vectors.SHARD_PAPERS = 200, 24
+    before = ann.AUTO_SENTENCES, shards.SHARD_PAPERS
+    ann.AUTO_SENTENCES, shards.SHARD_PAPERS = 200, 24
     yield
-    ann.AUTO_SENTENCES, vectors.SHARD_PAPERS = before
+    ann.AUTO_SENTENCES, shards.SHARD_PAPERS = before
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory, papers, tiny_encoder) -> BuildSettings:
+def settings(tmp_path_factory, papers, tiny_encoder) -> Job:
     folder = tmp_path_factory.mktemp("corpus")
-    return BuildSettings((corpus(folder, "all", papers),), encoder=str(tiny_encoder))
+    return Job(corpus=(corpus(folder, "all", papers),), encoder=str(tiny_encoder))
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, settings) -> Path:
     """A build of all papers, in bytes and lists."""
     folder = tmp_path_factory.mktemp("whole") / "index"
-    build_index(folder, settings)
+    build_job(folder, settings)
     return folder
 
 
@@ -57,7 +56,7 @@ def whole(tmp_path_factory, settings) -> Path:
 def halves(tmp_path_factory, settings) -> Path:
     """The same in half precision, with an exact FAISS index."""
     folder = tmp_path_factory.mktemp("halves") / "index"
-    build_index(folder, replace(settings, bm25=False, stored="float16", ann=AnnSettings("flat")))
+    build_job(folder, replace(settings, bm25=False, stored="float16", ann=AnnSettings("flat")))
     return folder
 
 
@@ -65,7 +64,7 @@ def halves(tmp_path_factory, settings) -> Path:
 def mixed(tmp_path_factory, papers, settings) -> Path:
     """A hundred papers in bytes and lists, the others appended in half precision."""
     folder = tmp_path_factory.mktemp("mixed")
-    build_index(folder / "index", replace(settings, corpus=(corpus(folder, "first", papers[:100]),)))
+    build_job(folder / "index", replace(settings, corpus=(corpus(folder, "first", papers[:100]),)))
     append_papers(folder / "index", [corpus(folder, "second", papers[100:])])
     return folder / "index"
 
@@ -125,10 +124,10 @@ def test_vectors_of_all_segments_are_one_array(mixed, whole, halves):
 def test_codes_do_not_compete_with_stored_vectors(mixed):
     """Either kind brings its own nearest, with -1 for none."""
     with Index(mixed) as opened:
-        assert isinstance(opened.neighbours, NeighbourParts)
+        assert isinstance(opened.candidate_source().sentences, FaissSegments)
         begin = int(opened.layout.starts[100])
         queries = opened.sentence_vectors[[3, begin + 3]].astype(np.float32)
-        near = opened.neighbours.nearest(queries, 40)
+        near = opened.candidate_source().sentences.nearest(queries, 40)
         assert near.shape == (2, 80)
         assert (near[:, :40] >= begin).all()
         assert (near[:, 40:] < begin).all()
@@ -175,9 +174,7 @@ def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, sett
 def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
     by_hand = AnnSettings("ivf-sq", nlist=20)
     first = corpus(tmp_path, "first", papers[:20])
-    build_index(
-        tmp_path / "index", replace(settings, corpus=(first,), bm25=False, ann=by_hand, stored="int8")
-    )
+    build_job(tmp_path / "index", replace(settings, corpus=(first,), bm25=False, ann=by_hand, stored="int8"))
     append_papers(tmp_path / "index", [corpus(tmp_path, "second", papers[20:40])])
     append_papers(tmp_path / "index", [corpus(tmp_path, "third", papers[40:41])])
     assert kinds(tmp_path / "index") == [("int8", "ivf-sq"), ("int8", "ivf-sq"), ("int8", "flat")]
@@ -192,12 +189,12 @@ def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
     near = Index(halves).sentence_vectors.astype(np.float32)
     apart = near - near.mean(axis=0)  # the tiny model's are nearly parallel
     stored = (apart / np.linalg.norm(apart, axis=1, keepdims=True)).astype(np.float16)
-    made = plan(AnnSettings(kind, on_disk=on_disk), *stored.shape)
-    write_neighbours(tmp_path, stored, "cosine", made)
+    made = resolve(AnnSettings(kind, on_disk=on_disk), *stored.shape)
+    write_faiss_segment(tmp_path, stored, "cosine", made)
     live = np.random.default_rng(1).random(len(stored)) < 0.4
     asked = stored[np.flatnonzero(live)[:20]].astype(np.float32)
-    every = Neighbours(tmp_path, 1, made, made.nlist)
-    some = Neighbours(tmp_path, 1, made, made.nlist, live)
+    every = FaissSegment(tmp_path, 1, made, made.nlist)
+    some = FaissSegment(tmp_path, 1, made, made.nlist, live)
     found = some.nearest(asked, 30)
     assert live[found[found >= 0]].all()
     if kind == "hnsw":
@@ -207,8 +204,8 @@ def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
         alive = [one for one in theirs.tolist() if one >= 0 and live[one]]
         assert len(set(ours[ours >= 0].tolist())) > 15  # but for the last ties
         assert set(ours[ours >= 0].tolist()) <= set(alive)
-    narrow = Neighbours(tmp_path, 1, made, 1 if made.nlist else None, live).nearest(asked, len(stored))
-    reach = Neighbours(tmp_path, 1, made, 1 if made.nlist else None).nearest(asked, len(stored))
+    narrow = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None, live).nearest(asked, len(stored))
+    reach = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None).nearest(asked, len(stored))
     for ours, theirs in zip(narrow, reach, strict=True):
         assert set(ours[ours >= 0].tolist()) == {one for one in theirs.tolist() if one >= 0 and live[one]}
 
@@ -216,7 +213,7 @@ def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
 def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path):
     folders = [tmp_path / "part1", tmp_path / "part2"]
     for number, folder in enumerate(folders, start=1):
-        build_part(folder, settings, BuildShard(number, 2))
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings)
+        build_part_job(folder, settings, BuildShard(number, 2))
+    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
     assert kinds(tmp_path / "index") == [LARGE]
     assert replace(manifest, qbe_version="") == replace(read_manifest(whole), qbe_version="")

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.builds import Job, build_job
 from support.live import corpus, files
 
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
 from qbe.files import shared_lock, try_exclusive_lock
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.live import cleaning
@@ -34,9 +35,7 @@ SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
 def both(tmp_path_factory, papers, tiny_encoder) -> Path:
     """An index of twelve papers and four appended, with both sides."""
     folder = tmp_path_factory.mktemp("both")
-    build_index(
-        folder / "index", BuildSettings((corpus(folder, "a", papers[:12]),), encoder=str(tiny_encoder))
-    )
+    build(folder / "index", [corpus(folder, "a", papers[:12])], BuildSettings(encoder=str(tiny_encoder)))
     append_papers(folder / "index", [corpus(folder, "b", papers[12:16])])
     return folder / "index"
 
@@ -107,10 +106,10 @@ def test_a_segment_that_goes_while_an_index_is_opened_is_no_error(index, monkeyp
 def test_the_folder_itself_goes_while_an_index_is_opened(tmp_path, papers, tiny_encoder, monkeypatch):
     """The same where there was no commit yet: first found gone, then gone before it is held."""
     first = corpus(tmp_path, "a", papers[:6])
-    settings = BuildSettings((first,), encoder=str(tiny_encoder), bm25=False)
+    settings = Job(corpus=(first,), encoder=str(tiny_encoder), bm25=False)
     read = read_commit
     for moment in (1, 2):
-        build_index(tmp_path / "index", settings, overwrite=True)
+        build_job(tmp_path / "index", settings, overwrite=True)
         calls = []
 
         def slow(folder: Path, calls=calls, moment=moment):

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbe.index.dense.compare import similarities
-from qbe.search.matching import MATCHES, best_per_paper, gather, mean_max, restrict, single_max
+from qbe.index.dense.contracts import SentenceBlock
+from qbe.index.dense.scoring import MATCHES, best_per_paper, mean_max, restrict, single_match
+from qbe.index.dense.vector_store import MappedVectors
 
 # Three papers of two, one and three sentences; two query sentences.
 STARTS = np.array([0, 2, 3])
@@ -21,8 +23,8 @@ def test_best_per_paper():
 def test_mean_max_and_max():
     best = best_per_paper(SIMILARITIES, STARTS)
     assert mean_max(best).tolist() == [5 / 16, 10 / 16, 12 / 16]
-    assert single_max(best).tolist() == [3 / 8, 8 / 8, 7 / 8]
-    assert {"mean-max": mean_max, "max": single_max} == MATCHES
+    assert single_match(best).tolist() == [3 / 8, 8 / 8, 7 / 8]
+    assert {"mean-max": mean_max, "single-match": single_match} == MATCHES
 
 
 def test_similarities_are_exact():
@@ -50,12 +52,19 @@ def test_restrict_keeps_all_of_a_paper_that_would_keep_none():
     assert (restrict(SIMILARITIES, STARTS, np.ones(6, bool)) == SIMILARITIES).all()
 
 
+def gather(papers: list[int], starts: np.ndarray) -> SentenceBlock:
+    """The sentences of papers, each vector being its sentence's row."""
+    rows = np.arange(starts[-1], dtype=np.float32)[:, None]
+    return MappedVectors(rows, rows, starts, "cosine").gather(np.array(papers, np.int64))
+
+
 def test_gather():
     starts = np.array([0, 2, 3, 6])
-    candidates = gather(np.array([2, 0]), starts)
-    assert candidates.rows.tolist() == [3, 4, 5, 0, 1]
-    assert candidates.starts.tolist() == [0, 3]
-    assert gather(np.array([1]), starts).rows.tolist() == [2]
+    block = gather([2, 0], starts)
+    assert block.rows.tolist() == block.vectors[:, 0].tolist() == [3, 4, 5, 0, 1]
+    assert block.starts.tolist() == [0, 3]
+    assert gather([1], starts).rows.tolist() == [2]
+    assert [len(part) for part in gather([], starts)] == [0, 0, 0]
 
 
 @st.composite
@@ -75,7 +84,7 @@ def collections(draw):
 def test_against_slow_loops(collection):
     counts, papers, similarities, keep = collection
     starts = np.concatenate([[0], np.cumsum(counts)])
-    candidates = gather(np.array(papers), starts)
+    candidates = gather(papers, starts)
     assert candidates.rows.tolist() == [
         row for paper in papers for row in range(starts[paper], starts[paper + 1])
     ]
@@ -87,10 +96,10 @@ def test_against_slow_loops(collection):
         best.append([max(row[c] for c in columns) for row in similarities])
         kept.append([max(row[c] for c in chosen) for row in similarities])
         column += counts[paper]
-    found = best_per_paper(similarities, candidates.starts)
-    assert found.T.tolist() == best
+    per_paper = best_per_paper(similarities, candidates.starts)
+    assert per_paper.T.tolist() == best
     assert (
         best_per_paper(restrict(similarities, candidates.starts, keep), candidates.starts).T.tolist() == kept
     )
-    np.testing.assert_allclose(mean_max(found), [sum(row) / len(row) for row in best], rtol=1e-6)
-    assert single_max(found).tolist() == [max(row) for row in best]
+    np.testing.assert_allclose(mean_max(per_paper), [sum(row) / len(row) for row in best], rtol=1e-6)
+    assert single_match(per_paper).tolist() == [max(row) for row in best]

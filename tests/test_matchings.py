@@ -10,7 +10,7 @@ from support.searching import first_stage
 
 from qbe.encode.encoder import PaperVectors
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
@@ -160,7 +160,7 @@ def test_an_index_gives_vectors_of_any_paper(index):
 
 
 def test_an_index_without_vectors_has_none_to_match(sample, tmp_path):
-    build_index(tmp_path / "bm25", BuildSettings((str(sample / "corpus.jsonl"),), dense=False))
+    build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
     with (
         Index(tmp_path / "bm25") as index,
         pytest.raises(IndexFormatError, match="expected an index with vec"),

@@ -56,7 +56,7 @@ def test_a_folder_is_found_in_each_precision(tiny_cross_encoder):
         files = resolve_reranker(str(tiny_cross_encoder), precision)
         assert files.model() == files.model("method") == tiny_cross_encoder / f"model.{precision}.onnx"
         assert files.tokenizer == tiny_cross_encoder / "tokenizer.json"
-        assert isinstance(files.card, CrossEncoderMetadata)
+        assert isinstance(files.metadata, CrossEncoderMetadata)
         files.verify()
         files.verify("result")
 
@@ -70,8 +70,8 @@ def test_only_the_files_in_use_are_checked(exported):
 
 def test_facet_rerankers_have_a_model_a_facet(facets):
     files = resolve_reranker(str(facets))
-    assert files.card == read_reranker_card(facets)
-    assert files.card.heads == {"background": [1.0, 0.5], "method": [0.25, 2.0]}
+    assert files.metadata == read_reranker_card(facets)
+    assert files.metadata.heads == {"background": [1.0, 0.5], "method": [0.25, 2.0]}
     assert files.model("method") == facets / "method.onnx"
     with pytest.raises(UsageError, match=r"that two-facets reranks \(background, method\), found result;"):
         files.model("result")

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.builds import build_job
 from support.papers import Papers
 from support.searching import first_stage
 
 from qbe.datasets.embedded import copy_sample
 from qbe.encode.encoder import Encoder
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
-from qbe.index.building.build import build_index
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
@@ -53,7 +53,7 @@ def build(raw: Path, tiny_encoder: Path, tiny_tagger: Path, name: str, **options
     settings = BuildSettings(
         (str(raw / "corpus.jsonl"),), encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options
     )
-    build_index(raw / name, settings)
+    build_job(raw / name, settings)
     return raw / name
 
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.builds import Job, build_job
 from support.papers import Papers
 from support.rerankers import over_index, score
 
 from qbe.errors import IndexFormatError, UsageError
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
@@ -49,7 +50,7 @@ def dense(sample, tiny_encoder, tmp_path_factory) -> Path:
     """The sample, indexed without postings."""
     folder = tmp_path_factory.mktemp("indexes") / "dense"
     corpus = (str(sample / "corpus.jsonl"),)
-    build_index(folder, BuildSettings(corpus, encoder=str(tiny_encoder), bm25=False))
+    build_job(folder, Job(corpus=corpus, encoder=str(tiny_encoder), bm25=False))
     return folder
 
 
@@ -139,7 +140,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path, arguments, message):
 
 
 def test_an_index_without_vectors_is_refused(search, sample, tmp_path):
-    build_index(tmp_path / "bm25", BuildSettings((str(sample / "corpus.jsonl"),), dense=False))
+    build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
     arguments = ("--paper", "s024", "--first-stage", "bm25", "--rerank", "transport")
     with pytest.raises(
         IndexFormatError, match=r"expected an index with vectors, .* another --first-stage or"

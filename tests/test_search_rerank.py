@@ -15,7 +15,7 @@ from support.rerankers import ByHand, score
 from support.searching import first_stage, reranked
 
 from qbe.errors import ModelError, UsageError
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
@@ -369,7 +369,7 @@ def test_a_facet_is_reranked_unless_told_otherwise(search, sample, reranker):
 
 
 def test_an_index_without_vectors_is_reranked(search, sample, reranker, tmp_path):
-    build_index(tmp_path / "bm25", BuildSettings((str(sample / "corpus.jsonl"),), dense=False))
+    build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
     arguments = ("--paper", "s024", "--facet", "method", "--first-stage", "bm25", *reranker)
     output = search(*arguments, "--explain", "--format", "json", folder=tmp_path / "bm25")
     for hit in json.loads(output)["hits"]:

@@ -16,8 +16,8 @@ SIZE = 30e6
 def test_it_is_small_and_whole_and_needs_no_export(cache):
     files = resolve_encoder()
     files.verify()
-    assert files.card.name == DEFAULT_ENCODER
-    assert files.card.encoder_format == DEFAULT_FORMAT
+    assert files.metadata.name == DEFAULT_ENCODER
+    assert files.metadata.encoder_format == DEFAULT_FORMAT
     assert (files.folder / "README.md").read_text().startswith(f"# {DEFAULT_ENCODER}\n")
     assert sum(path.stat().st_size for path in files.folder.iterdir()) <= SIZE
     assert not cache.exists()
@@ -25,7 +25,7 @@ def test_it_is_small_and_whole_and_needs_no_export(cache):
 
 def test_the_tagger_reads_it_and_what_it_began_as():
     tagger = Tagger.open()
-    assert tagger.card.trunks[0]["name"] == DEFAULT_ENCODER
+    assert tagger.metadata.trunks[0]["name"] == DEFAULT_ENCODER
     assert all(tagger.supports(Encoder.open(name)) for name in (DEFAULT_ENCODER, BASE_ENCODER))
 
 

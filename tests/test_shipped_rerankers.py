@@ -69,7 +69,7 @@ def test_each_facet_prefers_what_shares_it(reranker):
 
 def test_figures_on_dev_are_in_the_card_and_beat_fused():
     """Every seed, and what ships; the figures are those of `qbe.train reranker`."""
-    training = resolve_reranker().card.training
+    training = resolve_reranker().metadata.training
     for name, row in (training["dev"] | training["exported"]).items():
         if name != "untrained":
             assert all(figure > fused for figure, fused in zip(row, FUSED, strict=True))
@@ -77,7 +77,7 @@ def test_figures_on_dev_are_in_the_card_and_beat_fused():
 
 def test_it_is_small_and_whole():
     files = resolve_reranker()
-    assert files.card.name == DEFAULT_RERANKER
+    assert files.metadata.name == DEFAULT_RERANKER
     for facet in Facet:
         files.verify(facet)
-    assert sum((files.folder / name).stat().st_size for name in files.card.files) <= SIZE
+    assert sum((files.folder / name).stat().st_size for name in files.metadata.files) <= SIZE

@@ -36,7 +36,7 @@ def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, trunk):
     right = sum(map(str.__eq__, true, found))
     folded = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, found, strict=True))
     micro_f1, folded = 100 * right / len(true), 100 * folded / len(true)
-    card = resolve_tagger().card
+    card = resolve_tagger().metadata
     noted = {
         card.trunk["name"]: card.training,
         **{trunk["name"]: trunk["measured"] for trunk in card.also_reads},
@@ -69,5 +69,5 @@ def test_it_is_small_and_whole():
     files = resolve_tagger()
     files.verify()
     assert sum(file.stat().st_size for file in files.folder.iterdir()) < SIZE
-    assert files.card.labels == list(FacetProbabilities._fields)
-    assert files.card.files["head.int8.onnx"] in (files.folder / "README.md").read_text()
+    assert files.metadata.labels == list(FacetProbabilities._fields)
+    assert files.metadata.files["head.int8.onnx"] in (files.folder / "README.md").read_text()

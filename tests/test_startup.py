@@ -280,6 +280,6 @@ def test_defaults_of_reranking_are_those_of_its_modules():
         if parameter.default is not None and parameter.name != "threads":
             told = re.search(r"\(default: ([\w-]+)", helps[names.get(parameter.name, parameter.name)])
             assert told[1] == str(parameter.default)
-    limit = resolve_reranker().card.max_tokens
+    limit = resolve_reranker().metadata.max_tokens
     for name, pair in (("query_tokens", QUERY_TOKENS), ("candidate_tokens", CANDIDATE_TOKENS)):
         assert f"(default: {limit}; {pair} with a pair cross-encoder)" in helps[name]

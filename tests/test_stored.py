@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.dense import stored
-from qbe.index.dense.ann import settled_stored
+from qbe.index.dense.ann import resolve_stored
 from qbe.index.dense.compare import nearness, similarities
 from qbe.index.dense.stored import Quantized, open_vectors, quantized, scales_file, vector_file
 
@@ -141,11 +141,11 @@ def _resident(path) -> int:
 
 
 def test_auto_goes_by_size():
-    assert [settled_stored("auto", count) for count in (1, 200_000, 200_001)] == [
+    assert [resolve_stored("auto", count) for count in (1, 200_000, 200_001)] == [
         "float16",
         "float16",
         "int8",
     ]
-    assert settled_stored("float16", 10**7) == "float16"
+    assert resolve_stored("float16", 10**7) == "float16"
     with pytest.raises(UsageError, match="expected --stored of auto, float16, int8, found 'int4'"):
-        settled_stored("int4", 5)
+        resolve_stored("int4", 5)

@@ -167,7 +167,7 @@ def test_labels_follow_from_layers_windows_and_chain(encoder, tagger, mixed, tin
     for window in windows:
         states = layer_states(tiny_model, window.ids)
         scores += head([states[layer] for layer in LAYERS], window.spans).tolist()
-    card = tagger.card
+    card = tagger.metadata
     expected = marginals(
         np.array(scores), np.array(card.begin), np.array(card.end), np.array(card.transitions)
     )
@@ -283,7 +283,7 @@ def test_a_trunk_of_other_weights_is_refused(other, folder, tagger):
     message = (
         rf"expected the encoder .* with weights {trunk['weights_sha256'][:12]} for the tagger tiny-tagger, "
     )
-    message += rf"found {other.files.card.weights_sha256[:12]}; give another tagger"
+    message += rf"found {other.files.metadata.weights_sha256[:12]}; give another tagger"
     with pytest.raises(ModelError, match=message):
         open_trunk(Tagger.open(str(folder)))
 

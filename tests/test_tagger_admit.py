@@ -57,7 +57,7 @@ def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
     tagger = Tagger.open(str(folder))
     assert tagger.supports(encoder)
     assert tagger.supports(Encoder.open(str(tiny_encoder)))
-    (noted,) = tagger.card.also_reads
+    (noted,) = tagger.metadata.also_reads
     assert noted["measured"] == actual
     assert actual["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures
 
@@ -69,5 +69,5 @@ def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tm
         admit(folder, "facet-encoder", csabstruct, 1)
     monkeypatch.setattr(tagger_measure, "MAX_LOSS", -100)
     with pytest.raises(ModelError, match=r"expected a loss of at most -100 points.*found 0.00 on"):
-        admit(folder, Tagger.open(str(folder)).card.trunk["name"], csabstruct, 1)
+        admit(folder, Tagger.open(str(folder)).metadata.trunk["name"], csabstruct, 1)
     assert (folder / TAGGER_CARD).read_text() == before

@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support import killed_encoder_fit
+from support.builds import Job, build_job
 from support.cocitations import (
     SENTENCES,
     planted,
@@ -32,8 +33,6 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.files import sha256
-from qbe.index.building.build import build_index
-from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.models import encoder_format
 from qbe.models.encoder_files import resolve_encoder
@@ -564,7 +563,7 @@ def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files
         "tokenizer.json",
     }
     assert names(files / "work") == work
-    card = resolve_encoder(str(trained)).card
+    card = resolve_encoder(str(trained)).metadata
     assert card.weights_sha256 == sha256(trained / "model.safetensors")
     assert card.encoder_format == EncoderFormat(layout="title-sep-abstract", similarity="l2")
     assert (trained / "tokenizer.json").read_bytes() == (bert / "tokenizer.json").read_bytes()
@@ -595,7 +594,7 @@ def test_the_network_reads_as_the_library_does(trained):
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
         for count, pair in enumerate(planted_pairs(6, 9), 1)
     ]
-    tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.card.encoder_format.layout)
+    tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.metadata.encoder_format.layout)
     with torch.no_grad():
         actual = EncoderNetwork(trained).eval()([tokenizer.window(paper) for paper in papers])
     assert actual.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
@@ -606,8 +605,8 @@ def test_the_network_reads_as_the_library_does(trained):
 
 
 def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
-    settings = BuildSettings((str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained))
-    manifest = build_index(tmp_path / "index", settings)
+    settings = Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained))
+    manifest = build_job(tmp_path / "index", settings)
     assert manifest.corpus["papers"] == 128
     with Index(tmp_path / "index") as index:
         hits = first_stage(index, "dense").search(Query(index.paper("s036")), 5)

@@ -527,7 +527,7 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
         actual = resolve_reranker(str(each), precision)
         actual.verify()
-        assert actual.card.max_tokens == TINY.max_tokens
+        assert actual.metadata.max_tokens == TINY.max_tokens
     sizes = [(each / TRUNK).stat().st_size for each in (folder, folder / "fp32")]
     assert sizes[0] < 0.5 * sizes[1]
 

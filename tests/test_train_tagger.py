@@ -474,7 +474,7 @@ def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
     tagger, encoder = Tagger.open(str(folder)), Encoder.open(str(tiny_encoder))
     assert tagger.supports(encoder)
     assert tagger.layers == TINY.layers
-    assert tagger.card.training == json.loads(json.dumps(card.training))
+    assert tagger.metadata.training == json.loads(json.dumps(card.training))
     tagging = TaggingEncoder(encoder, tagger, "predicted")
     abstracts = read_csabstruct(sources.csabstruct)["test"]
     tagged = [

@@ -9,10 +9,10 @@ import pytest
 
 from qbe.index.__main__ import main
 from qbe.index.dense.ann import AnnParams, AnnSettings
-from qbe.index.dense.exhaustive import Asked, best_papers, draw_queries
-from qbe.index.dense.neighbours import Neighbours
-from qbe.index.dense.neighbours_build import save
-from qbe.index.dense.tuning import TOP, Trial, agreement, tune
+from qbe.index.dense.exhaustive import DrawnQueries, best_papers, draw_queries
+from qbe.index.dense.faiss_build import save
+from qbe.index.dense.faiss_segment import FaissSegment
+from qbe.index.dense.tuning import COLUMNS, TOP, agreement, tune
 from qbe.index.index import Index
 
 
@@ -59,7 +59,7 @@ def test_exhaustive_search_is_that_of_plain_loops(index, vectors, similarity, mo
         assert starts[paper] <= rows.min() <= rows.max() < starts[paper + 1]
         assert len(set(index.layout.facets[rows].tolist())) == 1
         assert best.tolist() == brute_force(vectors, starts, paper, rows, similarity)[:15]
-    few = Asked(asked.papers[:1], asked.sentences[:1])
+    few = DrawnQueries(asked.papers[:1], asked.sentences[:1])
     every = best_papers(vectors, starts, few, 500, similarity)
     assert every.shape == (1, 128)
     assert (every[0, -1], len(set(every[0].tolist()))) == (-1, 128)
@@ -79,18 +79,19 @@ def test_a_trial_is_what_counting_by_hand_gives(tmp_path, index, vectors, monkey
     """The recall and the places of the plan that was chosen, once more from the index as it is read."""
     from qbe.index.dense import tuning
 
-    monkeypatch.setattr(tuning, "DEPTHS", (30, 80))
+    monkeypatch.setattr(tuning, "MIN_CANDIDATES", (30, 80))
     layout, settings = index.layout, AnnSettings("ivf-pq", tune_recall=0.4)
-    tuned = tune(vectors, layout, "cosine", settings, 1)
-    assert tuned.plan in [
-        replace(tuned.plan, nlist=t.nlist, pq=t.pq, nprobe=t.nprobe, depth=t.depth) for t in tuned.trials
+    tuned = tune(vectors, layout, "cosine", settings)
+    assert tuned.params in [
+        replace(tuned.params, nlist=t.nlist, pq=t.pq, nprobe=t.nprobe, min_candidates=t.min_candidates)
+        for t in tuned.trials
     ]
     save(tmp_path, tuned.index)
-    neighbours = Neighbours(tmp_path, 1, tuned.plan)
+    neighbours = FaissSegment(tmp_path, 1, tuned.params)
     asked = draw_queries(layout, tuning.QUERIES, seed=0)
     found = same = 0
     for paper, rows in zip(asked.papers, asked.sentences, strict=True):
-        nearest = neighbours.nearest(vectors[rows].astype(np.float32), tuned.plan.depth)
+        nearest = neighbours.nearest(vectors[rows].astype(np.float32), tuned.params.min_candidates)
         papers = {int(np.searchsorted(layout.starts, p, side="right")) - 1 for p in nearest.ravel() if p >= 0}
         best = brute_force(vectors, layout.starts, paper, rows, "cosine")
         ranked = [other for other in best if other in papers][:TOP]
@@ -100,7 +101,7 @@ def test_a_trial_is_what_counting_by_hand_gives(tmp_path, index, vectors, monkey
     (trial,) = [
         t
         for t in tuned.trials
-        if t[:4] == (tuned.plan.nlist, tuned.plan.pq, tuned.plan.nprobe, tuned.plan.depth)
+        if t[:4] == (tuned.params.nlist, tuned.params.pq, tuned.params.nprobe, tuned.params.min_candidates)
     ]
     assert (trial.recall, trial.same) == pytest.approx((found / places, same / places), abs=2e-3)
     good = [t for t in tuned.trials if t.same >= 0.4]
@@ -110,12 +111,12 @@ def test_a_trial_is_what_counting_by_hand_gives(tmp_path, index, vectors, monkey
 def test_what_cannot_be_reached_is_told_and_the_best_is_taken(index, vectors, monkeypatch, caplog):
     from qbe.index.dense import tuning
 
-    monkeypatch.setattr(tuning, "DEPTHS", (1, 2))
+    monkeypatch.setattr(tuning, "MIN_CANDIDATES", (1, 2))
     with caplog.at_level(logging.INFO, logger="qbe"):
-        tuned = tune(vectors, index.layout, "cosine", AnnSettings("ivf-sq", tune_recall=1.0), 1)
+        tuned = tune(vectors, index.layout, "cosine", AnnSettings("ivf-sq", tune_recall=1.0))
     assert "expected the best 20 papers of exhaustive search for 1 of places, found 0." in caplog.text
     best = max(tuned.trials, key=lambda trial: trial.same)
-    assert tuned.plan.depth == best.depth == 2
+    assert tuned.params.min_candidates == best.min_candidates == 2
     assert best.same < 1
 
 
@@ -140,10 +141,14 @@ def test_a_tuned_index_states_its_trials(tmp_path, sample, tiny_encoder, capsys)
         record = json.loads((tmp_path / name / "manifest.json").read_text())["dense"]["ann"]
         tuned = record.pop("tuned")
         assert (tuned["target"], tuned["top"], tuned["queries"]) == (0.8, 20, 60)
-        assert tuned["columns"] == list(Trial._fields)
-        plan = AnnParams(**record)
-        assert plan.kind == kind
-        (row,) = [t for t in tuned["trials"] if t[:4] == [plan.nlist, plan.pq, plan.nprobe, plan.depth]]
+        assert tuned["columns"] == list(COLUMNS)
+        params = AnnParams.read({"ann": record})
+        assert params.kind == kind
+        (row,) = [
+            t
+            for t in tuned["trials"]
+            if t[:4] == [params.nlist, params.pq, params.nprobe, params.min_candidates]
+        ]
         assert row[5] >= 0.8
         with Index(tmp_path / name) as index:
-            assert index.neighbours.nearest(np.ones((1, 16), np.float32), 5).shape == (1, 5)
+            assert index.candidate_source().sentences.nearest(np.ones((1, 16), np.float32), 5).shape == (1, 5)

@@ -79,7 +79,7 @@ class Encoder:
     @property
     def dimension(self) -> int:
         """The number of dimensions of a vector."""
-        return self.files.card.dimension
+        return self.files.metadata.dimension
 
     def encode(self, papers: Iterable[Paper], hook: TokenStateHook | None = None) -> Iterator[PaperVectors]:
         """Vectors of each paper, in order; a few papers are read ahead, never the whole stream."""
@@ -91,7 +91,7 @@ class Encoder:
         The vectors are the same with and without a hook. Raises ModelError where the hook wants a layer that
         the model does not have.
         """
-        encoder_format = self.files.card.encoder_format
+        encoder_format = self.files.metadata.encoder_format
         outputs = self._outputs(hook)
         vectors: list[Floats] = []
         hook_values: list[Floats] = []
@@ -112,7 +112,7 @@ class Encoder:
         """The passes of a paper through the model; logs a warning where a text is too long and was cut."""
         title = self.tokenizer.ids(paper.title)
         sentences = [self.tokenizer.ids(sentence.text) for sentence in paper.sentences]
-        limit, layout = self.files.card.max_tokens, self.files.card.encoder_format.layout
+        limit, layout = self.files.metadata.max_tokens, self.files.metadata.encoder_format.layout
         room = sentence_room(title, limit, layout)
         cut = [len(sentence) for sentence in sentences if len(sentence) > room]
         if cut:
@@ -130,7 +130,7 @@ class Encoder:
 
     def _outputs(self, hook: TokenStateHook | None) -> list[str]:
         """Names of the outputs that a pass computes: the last layer's, then the hook's."""
-        last = self.files.card.layers
+        last = self.files.metadata.layers
         layers = hook.layers if hook else ()
         unknown = [layer for layer in layers if not 0 <= layer <= last]
         if unknown:

@@ -1,34 +1,39 @@
-"""``python -m qbe.index``: build an index from a corpus of papers, and keep it up to date."""
+"""``qbe index``: build an index from a corpus of papers, and keep it up to date."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-
 from qbe import _cli
-from qbe.files import write_text
-from qbe.index.options import parser
-from qbe.index.requests import ann_settings, ids, part_numbers, precision, request
-from qbe.types import Paper
+from qbe.index import options as _options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.index.building.settings import BuildSettings
-    from qbe.index.building.timings import Timings
+    import argparse
+    import contextlib
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from qbe.index.building.settings import BuildSettings, Execution
+    from qbe.index.live.writer import Written
     from qbe.index.manifest import Manifest
     from qbe.index.parts.part import PartMetadata
     from qbe.index.parts.source import PartsSource
+    from qbe.types import Paper
 
+PROGRAM = "qbe index"
+OPTIONS = {
+    "folder": "--output",
+    "folders": "--merge",
+    "kind": "--ann",
+    "on_disk": "--ann-on-disk",
+}
 
 CHANGES = ("append", "update", "delete", "compact")
-"""Requests that change an index."""
+"""Actions that update an index."""
 
 
 class Bars:
-    """Progress on a terminal."""
+    """Progress on a terminal (a `qbe.index.building.progress.Progress`)."""
 
     def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         return _cli.progress(papers, "reading", "papers")
@@ -37,138 +42,134 @@ class Bars:
         return _cli.counter("encoding", "papers", total)
 
     def stage(self, name: str) -> None:
+        import sys
+
         if sys.stderr.isatty():
             print(name, file=sys.stderr)
 
 
-def main(argv: list[str]) -> None:
-    options = parser().parse_args(argv)
+def main(arguments: list[str]) -> None:
+    options = _options.parser().parse_args(arguments)
     threads = _cli.threads(options.threads)
-    asked = request(options)
-    if asked in CHANGES:
-        _change(asked, options, threads)
-        return
-    from qbe.index.building.timings import Timings
+    action = _options.action(options)
 
-    started, timings = time.monotonic(), Timings()
+    import sys
+    import time
+    from pathlib import Path
+
+    from qbe.index.building.settings import Execution
+
+    output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
+    if action in CHANGES:
+        written = _change(output, action, options, execution)
+        if written is None:
+            print(f"{output}: nothing to compact: one segment, no paper deleted")
+        else:
+            print(f"{output}: {_describe(written)}, {time.monotonic() - started:.1f} s")
+        return
     try:
-        counts, built = _build(options, threads, timings)
+        counts, built = _build(output, options, execution)
     except KeyboardInterrupt:
         print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
     if options.timings:
-        write_text(options.timings, timings.report(counts["papers"], counts["sentences"]))
+        from qbe.files import write_text
+
+        report = execution.timings.report(counts["papers"], counts["sentences"])
+        write_text(Path(options.timings), report)
     size = sum(entry["bytes"] for entry in built.files.values())
     print(
-        f"{options.output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
+        f"{output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
         f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
         f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}"
     )
 
 
 def _build(
-    options: argparse.Namespace, threads: int, timings: Timings
+    output: Path, options: argparse.Namespace, execution: Execution
 ) -> tuple[Mapping[str, Any], Manifest | PartMetadata]:
-    """Build what the options ask for: what it holds, and what it states of itself."""
-    conduct = {
-        "overwrite": options.overwrite,
-        "resume": options.resume,
-        "progress": Bars(),
-        "timings": timings,
-    }
+    """Build an index or a part, or merge parts; returns its counts and its description."""
+    overwrite, resume = options.overwrite, options.resume
     if options.merge:
+        from pathlib import Path
+
         from qbe.index.parts.merge import merge_parts
         from qbe.index.parts.source import PartsSource
 
-        parts = PartsSource(options.merge)
-        merged = merge_parts(options.output, parts, _merged_settings(options, parts, threads), **conduct)
-        return merged.corpus, merged
-    settings = _settings(options, threads)
+        parts = PartsSource([Path(folder) for folder in options.merge])
+        settings = _merged_settings(options, parts)
+        manifest = merge_parts(
+            output, parts, settings, overwrite=overwrite, resume=resume, execution=execution
+        )
+        return manifest.corpus, manifest
+    settings = _options.build_settings(options)
     if options.part:
         from qbe.index.parts.build import build_part
         from qbe.index.parts.part import BuildShard
 
-        card = build_part(options.output, settings, BuildShard(*part_numbers(options.part)), **conduct)
-        return card.counts, card
-    from qbe.index.building.build import build_index
+        part = BuildShard(*_options.part_numbers(options.part))
+        metadata = build_part(
+            output, options.corpus, settings, part, overwrite=overwrite, resume=resume, execution=execution
+        )
+        return metadata.counts, metadata
+    from qbe.index.building.build import build
 
-    manifest = build_index(options.output, settings, **conduct)
+    manifest = build(
+        output, options.corpus, settings, overwrite=overwrite, resume=resume, execution=execution
+    )
     return manifest.corpus, manifest
 
 
-def _settings(options: argparse.Namespace, threads: int) -> BuildSettings:
+def _merged_settings(options: argparse.Namespace, parts: PartsSource) -> BuildSettings:
+    """Those of the parts, except for what is done when they are merged."""
     from qbe.index.building.settings import BuildSettings
-    from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
+    of_parts = parts.settings
     return BuildSettings(
-        corpus=tuple(options.corpus),
         bm25=not options.dense_only,
-        dense=not options.bm25_only,
-        encoder=options.encoder or DEFAULT_ENCODER,
-        precision=precision(options),
-        facets=options.facets or "given",
-        tagger=options.tagger or DEFAULT_TAGGER,
+        encoder=options.encoder or of_parts["encoder"],
+        precision=of_parts["precision"],
+        facets=of_parts["facets"],
+        tagger=options.tagger or of_parts["tagger"],
         positions=options.store_positions,
         docvectors=options.store_docvectors,
-        ann=ann_settings(options),
+        ann=_options.ann_settings(options),
         stored=options.stored or "auto",
-        threads=threads,
-        device=options.device or "cpu",
     )
 
 
-def _merged_settings(options: argparse.Namespace, parts: PartsSource, threads: int) -> BuildSettings:
-    """Those of the parts, but for what is done when they are joined."""
-    from qbe.index.building.settings import BuildSettings
+def _change(
+    output: Path, action: str | None, options: argparse.Namespace, execution: Execution
+) -> Written | None:
+    """Update an index; None where there was nothing to compact."""
+    if action == "delete":
+        from qbe.index.live.changes import delete_papers
 
-    own = parts.settings
-    return BuildSettings(
-        corpus=tuple(own["corpus"]),
-        bm25=not options.dense_only,
-        encoder=options.encoder or own["encoder"],
-        precision=own["precision"],
-        facets=own["facets"],
-        tagger=options.tagger or own["tagger"],
-        positions=options.store_positions,
-        docvectors=options.store_docvectors,
-        ann=ann_settings(options),
-        stored=options.stored or "auto",
-        threads=threads,
+        return delete_papers(output, _options.ids(options.delete))
+    if action == "compact":
+        from qbe.index.live.compaction import compact
+
+        return compact(output, execution=execution)
+    from qbe.index.live.changes import append_papers
+
+    return append_papers(
+        output,
+        options.corpus,
+        update=action == "update",
+        encoder=options.encoder,
+        tagger=options.tagger,
+        device=options.device,
+        execution=execution,
     )
 
 
-def _change(asked: str | None, options: argparse.Namespace, threads: int) -> None:
-    """Change an index that exists."""
-    from qbe.index.live.changes import append_papers, delete_papers
-    from qbe.index.live.compaction import compact
-
-    started = time.monotonic()
-    if asked == "delete":
-        done = delete_papers(options.output, ids(options.delete))
-    elif asked == "compact":
-        merged = compact(options.output, threads=threads, progress=Bars())
-        if merged is None:
-            print(f"{options.output}: nothing to compact: one segment, no paper deleted")
-            return
-        done = merged
-    else:
-        done = append_papers(
-            options.output,
-            options.corpus,
-            update=asked == "update",
-            encoder=options.encoder,
-            tagger=options.tagger,
-            device=options.device,
-            threads=threads,
-            progress=Bars(),
-        )
-    segments = "1 segment" if done.segments == 1 else f"{done.segments} segments"
-    print(
-        f"{options.output}: {done.added:,} papers added, {done.replaced:,} replaced, {done.deleted:,} "
-        f"deleted, now {done.papers:,} in {segments}, generation {done.generation}, "
-        f"{time.monotonic() - started:.1f} s"
+def _describe(written: Written) -> str:
+    segments = "1 segment" if written.segments == 1 else f"{written.segments} segments"
+    return (
+        f"{written.added:,} papers added, {written.replaced:,} replaced, {written.deleted:,} deleted, now "
+        f"{written.papers:,} in {segments}, generation {written.generation}"
     )
 
 
 if __name__ == "__main__":
-    _cli.run("qbe.index", main)
+    _cli.run(PROGRAM, main, OPTIONS)

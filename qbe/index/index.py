@@ -1,73 +1,91 @@
-"""An index opened for reading."""
+"""An index: a folder of papers, postings and vectors, its models, and a commit of it opened for reading."""
 
 from __future__ import annotations
 
-from functools import cached_property
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from qbe.errors import IndexFormatError, UsageError
-from qbe.index.manifest import Manifest, similarity_of
+from qbe.errors import UsageError
+from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
-from qbe.index.segments.combined import combined_manifest
-from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.segments.views import Papers, open_papers, open_vectors
+from qbe.index.reader import IndexReader
+from qbe.index.segments.views import Papers
+from qbe.parallel import available_threads
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
-    from qbe.index.dense.neighbours import Neighbours
+    from qbe.index.building.settings import Execution
+    from qbe.index.building.source import Corpus
+    from qbe.index.dense.contracts import CandidateSource, VectorStore
     from qbe.index.dense.stored import Vectors
     from qbe.index.labels import Mask
+    from qbe.index.live.writer import Written
+    from qbe.index.models import IndexModels
     from qbe.index.segments.lucene import Postings
-    from qbe.index.segments.nearest import NeighbourParts
-    from qbe.models.encoder_files import EncoderFiles
-    from qbe.tag.tagging import TaggingEncoder
+
+
+class LabelledPaper(NamedTuple):
+    """A labelled paper, and the vectors that came out of the same pass of the encoder; None where no pass was
+    needed, or the index has no vectors.
+    """
+
+    paper: Paper
+    vectors: PaperVectors | None
 
 
 class Index:
-    """An index folder: its papers, vectors and postings, each loaded when first asked for.
+    """An index folder opened for searching and updating.
 
-    It stays as it was when it was opened, whatever a writer does meanwhile, until it is closed. Rows are of
-    all papers in order; those deleted keep theirs, and are never found. Usable as a context manager.
-    ``threads`` serves FAISS and the query encoder.
+    It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
+    updates refresh it. Several threads may use it. Usable as a context manager. Iterating over an index gives
+    its papers in order, ``in`` looks an id up, and ``len`` counts the papers.
     """
 
     def __init__(
         self,
         folder: str | Path,
-        encoder: str | None = None,
-        threads: int = 1,
         *,
+        encoder: str | None = None,
         tagger: str | None = None,
-        nprobe: int | None = None,
+        threads: int | None = None,
     ) -> None:
         """Open the index in ``folder``.
 
-        ``encoder`` (a name or folder) is checked against the one the index was built with; None takes
-        that one. ``tagger`` (a name or folder) may be another than the index's: it labels queries. ``nprobe``
-        takes the place of the index's own (see `qbe.index.dense.ann.AnnParams`). Raises IndexFormatError for
-        a folder that is no sound index, EncoderMismatchError for another encoder than the index's, ModelError
-        for a tagger that cannot be found.
+        ``encoder`` (a name or folder) says where the encoder that the index was built with is now, if not
+        where it was. ``tagger`` (a name or folder) labels queries; by default the one in the index's
+        settings. ``threads`` serve FAISS and the models; by default all available processors.
+
+        Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
+        than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1.
         """
+        if threads is not None and threads < 1:
+            raise UsageError(f"expected `threads` of at least 1, found {threads}")
         self.folder = Path(folder)
-        self._snapshot = open_snapshot(self.folder)
-        self.manifest: Manifest = combined_manifest(self._snapshot)
-        self.papers: Papers = open_papers(self._snapshot.parts)
-        self.threads = threads
-        self._encoder_name, self._tagger_name, self._nprobe = encoder, tagger, nprobe
-        self._lucene: Postings | None = None
-        self._masks: dict[Facet, Mask] = {}
-        self._read: tuple[Paper, PaperVectors] | None = None
+        self.threads = threads or available_threads()
+        self._encoder_name, self._tagger_name = encoder, tagger
+        self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
             from qbe.models.tagger_files import resolve_tagger
 
-            resolve_tagger(tagger)  # what is none is refused now, even if it is never asked
-        if encoder is not None and self.manifest.dense is not None:
-            self._encoder_files  # noqa: B018  (another encoder is refused now, even if it is never asked)
+            resolve_tagger(tagger)  # refused now, even if it is never used
+        self._reader: IndexReader | None = None
+        reader = IndexReader(self.folder, self.threads)
+        try:
+            self._models = self._models_for(reader)
+        except BaseException:
+            reader.release()
+            raise
+        self._reader = reader
+
+    def _models_for(self, reader: IndexReader) -> IndexModels:
+        from qbe.index.models import IndexModels
+
+        return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
 
     def __enter__(self) -> Index:
         return self
@@ -78,117 +96,131 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Close the postings, if they were opened, and let writers remove what the index has outlived."""
-        if self._lucene is not None:
-            self._lucene.close()
-            self._lucene = None
-        self._snapshot.close()
+        """Stop reading; searches under way keep the reader until they end."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.release()
 
-    def __len__(self) -> int:
-        return len(self.papers)
+    @contextmanager
+    def reading(self) -> Iterator[IndexReader]:
+        """The current reader, held until the block ends, whatever updates and refreshes happen meanwhile.
 
-    @property
-    def generation(self) -> int:
-        """How many times the index had been written to since it was built, when it was opened."""
-        return self._snapshot.generation
-
-    def paper(self, paper_id: str) -> Paper:
-        """A paper by id; raises PaperNotFoundError."""
-        return self.papers[self.papers.row(paper_id)]
-
-    @cached_property
-    def layout(self) -> PaperLayout:
-        """Where each paper's sentences lie among the sentence vectors, and their facets."""
-        return self.papers.layout()
-
-    def facet_mask(self, facet: Facet) -> Mask:
-        """Which sentences (sentences,) bool count as a facet: those labelled so, and in a paper whose labels
-        were predicted and do not include it, the best guess (see `qbe.index.labels.facet_mask`). A paper that
-        came with labels, none of them the facet's, has no such sentence.
+        Raises UsageError where the index is closed.
         """
-        if facet not in self._masks:
-            from qbe.index.labels import facet_mask
-
-            self._masks[facet] = facet_mask(self.layout, facet)
-        return self._masks[facet]
-
-    @cached_property
-    def _vectors(self) -> tuple[Vectors, Vectors]:
-        self._need("dense")
-        return open_vectors(self._snapshot.parts)
+        with self._lock:
+            reader = self._current.retain()
+        try:
+            yield reader
+        finally:
+            reader.release()
 
     @property
-    def similarity(self) -> str:
-        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
+    def _current(self) -> IndexReader:
+        reader = self._reader
+        if reader is None:
+            raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
+        return reader
 
-        Raises IndexFormatError where the index has no vectors.
+    def refresh(self) -> bool:
+        """Move to the newest commit; returns whether there was a newer one.
+
+        Searches under way keep the old reader until they end. Raises IndexFormatError where the folder is no
+        sound index now, EncoderMismatchError where it was built anew with another encoder than ``encoder``;
+        then nothing changes.
         """
-        self._need("dense")
-        return similarity_of(self.manifest)
+        with self._refreshing:
+            with self.reading() as old:
+                if old.is_current():
+                    return False
+                reader = IndexReader(self.folder, self.threads)
+                try:
+                    models = self._models_for(reader) if _rebuilt(old, reader) else self._models
+                except BaseException:
+                    reader.release()
+                    raise
+            with self._lock:
+                if self._reader is None:  # closed meanwhile
+                    reader.release()
+                    return True
+                replaced, self._reader, self._models = self._reader, reader, models
+            replaced.release()
+            return True
 
-    @property
-    def sentence_vectors(self) -> Vectors:
-        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped; of
-        several segments read as one by slices and arrays of rows.
+    def append(self, corpus: Corpus, *, update: bool = False) -> Written:
+        """Add papers, all of them or none, and `refresh`.
+
+        ``corpus`` is a path or ``hf:`` name, several of them, or papers. Raises what
+        `qbe.index.live.changes.append_papers` does.
         """
-        return self._vectors[0]
+        from qbe.index.live.changes import append_papers
+
+        written = append_papers(
+            self.folder,
+            corpus,
+            update=update,
+            encoder=self._encoder_name,
+            tagger=self._tagger_name,
+            execution=self._execution(),
+        )
+        self.refresh()
+        return written
+
+    def delete(self, paper_ids: Iterable[str]) -> Written:
+        """Delete papers by id, all of them or none, and `refresh`; raises what
+        `qbe.index.live.changes.delete_papers` does.
+        """
+        from qbe.index.live.changes import delete_papers
+
+        written = delete_papers(self.folder, paper_ids)
+        self.refresh()
+        return written
+
+    def compact(self) -> Written | None:
+        """Make one segment of the index and `refresh`; None where it is one already. Raises what
+        `qbe.index.live.compaction.compact` does.
+        """
+        from qbe.index.live.compaction import compact
+
+        written = compact(self.folder, execution=self._execution())
+        self.refresh()
+        return written
+
+    def _execution(self) -> Execution:
+        from qbe.index.building.settings import Execution
+
+        return Execution(self.threads)
 
     @property
-    def whole_vectors(self) -> Vectors:
-        """One vector a paper, (papers, dimension), likewise."""
-        return self._vectors[1]
-
-    @cached_property
-    def neighbours(self) -> Neighbours | NeighbourParts:
-        """The FAISS index over the sentence vectors."""
-        self._need("dense")
-        from qbe.index.segments.nearest import open_neighbours
-
-        return open_neighbours(self._snapshot.parts, self.threads, self._nprobe)
-
-    @cached_property
     def encoder(self) -> Encoder:
-        """The encoder the index was built with, for queries from outside.
+        """The encoder the index was built with, for queries from outside; loaded when first used.
 
-        Raises EncoderMismatchError when the one at hand has other weights or is read in another way.
+        Raises EncoderMismatchError when the one at hand has other weights or reads papers in another way,
+        IndexFormatError where the index has no vectors.
         """
-        from qbe.encode.encoder import Encoder
-
-        return Encoder(self._encoder_files, self.threads)
-
-    @cached_property
-    def _tagging(self) -> TaggingEncoder:
-        """The encoder, or without vectors the tagger's own, that labels every paper on its way through."""
-        from qbe.tag.tagger import Tagger
-        from qbe.tag.tagging import TaggingEncoder, open_trunk
-
-        tagger = Tagger.open(self._tagger_name or self.manifest.settings["tagger"])
-        encoder = open_trunk(tagger) if self.manifest.dense is None else self.encoder
-        return TaggingEncoder(encoder, tagger, "predicted")
+        self._current.require_vectors()
+        return self._models.encoder
 
     def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
-        """A query's paper, its sentences labelled.
+        """A query's paper with its sentences labelled; see `label_and_encode`."""
+        return self.label_and_encode(paper, facets).paper
+
+    def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
+        """A query's paper with its sentences labelled, and its vectors if labelling made them.
 
         With ``facets`` "given" labels it has are kept, with "predicted" they are predicted anew; those that
         a tagger predicted before are kept in any case. The tagger is the one named at opening, else the one
-        in the index's settings. Raises UsageError for other ``facets``, ModelError for a tagger that
-        cannot be loaded.
+        in the index's settings. Raises UsageError for other ``facets``, ModelError for a tagger that cannot
+        be loaded.
         """
         from qbe.tag.tagging import FACETS
 
         if facets not in FACETS:
-            raise UsageError(f"expected facets {' or '.join(FACETS)}, found {facets!r}")
+            raise UsageError(f"expected `facets` {' or '.join(FACETS)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
-            return paper
-        self._read = read = self._tagging.encode_paper(paper)  # by several threads at a time, perhaps
-        return read[0]
-
-    def encode(self, paper: Paper) -> PaperVectors:
-        """Vectors of a query's paper; those of the paper that `read` labelled last are at hand already."""
-        last = self._read
-        if last is not None and last[0] is paper and self.manifest.dense is not None:
-            return last[1]
-        return self.encoder.encode_paper(paper)
+            return LabelledPaper(paper, None)
+        labelled, vectors = self._models.tagging.encode_paper(paper)
+        return LabelledPaper(labelled, None if self.manifest.dense is None else vectors)
 
     def vectors(self, paper: Paper) -> PaperVectors:
         """Vectors of any paper: those stored for a paper of the index, however its sentences are labelled;
@@ -196,42 +228,87 @@ class Index:
 
         Raises IndexFormatError where the index has no vectors.
         """
-        from qbe.encode.encoder import PaperVectors
+        stored = self._current.stored_vectors(paper)
+        return self.encoder.encode_paper(paper) if stored is None else stored
 
-        row = self.papers.find(paper.paper_id)
-        if row is None or _texts(self.papers[row]) != _texts(paper):
-            return self.encode(paper)
-        first, last = self.layout.starts[row : row + 2]
-        sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
-        return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32))
+    # What follows is the current reader's; see `qbe.index.reader.IndexReader`.
 
-    @cached_property
-    def _encoder_files(self) -> EncoderFiles:
-        from qbe.index.models import matching_encoder
+    def __len__(self) -> int:
+        return len(self._current)
 
-        self._need("dense")
-        return matching_encoder(self.folder, self.manifest, self._encoder_name)
+    def __iter__(self) -> Iterator[Paper]:
+        return iter(self._current)
+
+    def __contains__(self, paper_id: object) -> bool:
+        return paper_id in self._current
+
+    def paper(self, paper_id: str) -> Paper:
+        """A paper by id; raises PaperNotFoundError."""
+        return self._current.paper(paper_id)
+
+    @property
+    def generation(self) -> int:
+        """How many commits were made to the index since it was built."""
+        return self._current.generation
+
+    @property
+    def manifest(self) -> Manifest:
+        """The description of the index: its settings, counts, models and digest."""
+        return self._current.manifest
+
+    @property
+    def papers(self) -> Papers:
+        """The papers by row."""
+        return self._current.papers
+
+    @property
+    def layout(self) -> PaperLayout:
+        """See `IndexReader.layout`."""
+        return self._current.layout
+
+    def facet_mask(self, facet: Facet) -> Mask:
+        """See `IndexReader.facet_mask`."""
+        return self._current.facet_mask(facet)
+
+    def require_vectors(self) -> None:
+        """Raise IndexFormatError where the index has no vectors."""
+        self._current.require_vectors()
+
+    @property
+    def similarity(self) -> str:
+        """See `IndexReader.similarity`."""
+        return self._current.similarity
+
+    @property
+    def sentence_vectors(self) -> Vectors:
+        """See `IndexReader.sentence_vectors`."""
+        return self._current.sentence_vectors
+
+    @property
+    def whole_vectors(self) -> Vectors:
+        """See `IndexReader.whole_vectors`."""
+        return self._current.whole_vectors
+
+    @property
+    def vector_store(self) -> VectorStore:
+        """See `IndexReader.vector_store`."""
+        return self._current.vector_store
+
+    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
+        """See `IndexReader.candidate_source`."""
+        return self._current.candidate_source(nprobe)
 
     @property
     def lucene(self) -> Postings:
-        """The postings, opened for `qbe.search.lucene.LuceneSearch`."""
-        if self._lucene is None:
-            from qbe.index.segments.lucene import open_postings
-
-            self._need("lucene")
-            assert self.manifest.lucene is not None
-            self._lucene = open_postings(self._snapshot.parts, self.papers, self.manifest.lucene)
-        return self._lucene
-
-    def _need(self, part: str) -> None:
-        if getattr(self.manifest, part) is None:
-            kind, option = ("vectors", "--bm25-only") if part == "dense" else ("postings", "--dense-only")
-            raise IndexFormatError(
-                f"{self.folder}: expected an index with {kind}, found one built with {option}; choose "
-                "another --first-stage or --rerank, or build it without that option"
-            )
+        """See `IndexReader.lucene`."""
+        return self._current.lucene
 
 
-def _texts(paper: Paper) -> tuple[str, ...]:
-    """All that an encoder sees of a paper."""
-    return (paper.title, *(sentence.text for sentence in paper.sentences))
+def _rebuilt(old: IndexReader, new: IndexReader) -> bool:
+    """Whether an index has other models than before."""
+
+    def models(reader: IndexReader) -> list[object]:
+        settings, dense = reader.manifest.settings, reader.manifest.dense or {}
+        return [settings.get("encoder"), settings.get("tagger"), dense.get("encoder")]
+
+    return models(old) != models(new)

@@ -24,7 +24,7 @@ def without_labels(paper: Paper) -> Paper:
 def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
     """Which sentences (sentences,) count as a facet.
 
-    Those of the facet, and in a predicted paper that has none the best guess: the sentence where the
+    Those of the facet, and in a predicted paper that has none, the best guess: the sentence where the
     facet is most probable, the first of equals. It is what `qbe.types.Paper.facet_positions` gives for one
     paper.
     """
@@ -47,9 +47,9 @@ def describe_predictions(layout: PaperLayout) -> dict[str, dict[str, int]]:
     sentence of a facet (``lacking``). The layout must have probabilities.
     """
     assert layout.probabilities is not None
-    found = layout.probabilities[layout.probabilities.any(axis=1)]
-    best = _shares(found).argmax(axis=1) + 1
-    best[(best == 1) & (found[:, 0] >= found[:, 1])] = 0
+    probabilities = layout.probabilities[layout.probabilities.any(axis=1)]
+    best = _shares(probabilities).argmax(axis=1) + 1
+    best[(best == 1) & (probabilities[:, 0] >= probabilities[:, 1])] = 0
     names = FacetProbabilities._fields
     counts = np.bincount(best, minlength=len(names)).tolist()
     predicted = _predicted_papers(layout)

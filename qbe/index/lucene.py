@@ -1,11 +1,11 @@
-"""The Lucene side of an index, built by Anserini's IndexCollection."""
+"""The Lucene index of a segment, built by Anserini's IndexCollection out of files of JSON lines."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ K1 = 0.9
 B = 0.4
 """BM25 parameters: Anserini's defaults (Yang et al., 2018)."""
 
-_INPUT = "lucene-input"
+INPUT = "lucene-input"
+"""A folder of Anserini's input, there until the Lucene index is built."""
 _PAPERS_A_FILE = 10_000
 
 
@@ -27,21 +28,36 @@ def contents(paper: Paper) -> str:
     return f"{paper.title} {paper.abstract}"
 
 
-def write_postings(
-    folder: Path, papers: Iterable[Paper], threads: int, positions: bool = False, docvectors: bool = False
-) -> dict[str, Any]:
-    """Index papers into ``folder/lucene``; returns versions, settings and term statistics.
-
-    Raises IndexBuildError when Lucene fails or drops a paper.
+def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
+    """Pass papers through while writing them into ``folder/lucene-input`` as Anserini reads them: a folder
+    of files of JSON lines, each read by one thread.
     """
-    staged = folder / _INPUT
-    shutil.rmtree(staged, ignore_errors=True)
+    target = folder / INPUT
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    stream = iter(papers)
+    for first in itertools.count(step=_PAPERS_A_FILE):
+        head = next(stream, None)
+        if head is None:
+            return
+        with (target / f"{first:010d}.jsonl").open("w", encoding="utf-8") as lines:
+            for paper in itertools.chain([head], itertools.islice(stream, _PAPERS_A_FILE - 1)):
+                lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
+                yield paper
+
+
+def write_lucene_index(
+    folder: Path, count: int, threads: int, positions: bool = False, docvectors: bool = False
+) -> dict[str, Any]:
+    """Index the ``count`` papers that `write_input` wrote into ``folder/lucene``; their input stays.
+
+    Returns versions, settings and term statistics. Raises IndexBuildError when Lucene fails or drops a paper.
+    """
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
-    count = _write_input(staged, papers)
     arguments = _jvm.java_class("io.anserini.index.IndexCollection$Args")()
     arguments.collectionClass = "JsonCollection"
     arguments.generatorClass = "DefaultLuceneDocumentGenerator"
-    arguments.input = str(staged)
+    arguments.input = str(folder / INPUT)
     arguments.index = str(folder / LUCENE)
     arguments.threads = threads
     arguments.storePositions = positions
@@ -55,8 +71,6 @@ def write_postings(
         statistics = _statistics(folder / LUCENE)
     except Exception as error:
         raise _unfinished(folder, count, _jvm.java_message(error)) from error
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
     if statistics["documents"] != count:
         raise _unfinished(folder, count, f"{statistics['documents']} documents")
     settings = {"k1": K1, "b": B, "positions": positions, "docvectors": docvectors}
@@ -68,22 +82,6 @@ def _unfinished(folder: Path, count: int, found: str) -> IndexBuildError:
         f"expected Lucene to index {count} papers into {folder / LUCENE}, found {found}; check the "
         "disk's free space and build again"
     )
-
-
-def _write_input(folder: Path, papers: Iterable[Paper]) -> int:
-    """Anserini reads a folder of JSON lines, one file a thread at a time."""
-    folder.mkdir()
-    stream = iter(papers)
-    for count in itertools.count(step=_PAPERS_A_FILE):
-        lines = [
-            json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n"
-            for paper in itertools.islice(stream, _PAPERS_A_FILE)
-        ]
-        if lines:
-            (folder / f"{count:010d}.jsonl").write_text("".join(lines), encoding="utf-8")
-        if len(lines) < _PAPERS_A_FILE:
-            break
-    return count + len(lines)
 
 
 def _statistics(folder: Path) -> dict[str, int]:

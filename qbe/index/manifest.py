@@ -21,24 +21,26 @@ READABLE = (2, 3, 4)
 precision and an exact FAISS index.
 """
 MANIFEST = "manifest.json"
+SUPERSEDED = "superseded.json"
+"""The name of the manifest of an index's first segment while its files are removed."""
 PART = "part.json"
-"""What a part of an index has instead (see `qbe.index.parts.part`)."""
+"""The file that a part of an index has instead (see `qbe.index.parts.part`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an index states of itself.
+    """The description of an index, as its manifest holds it.
 
     ``settings`` are those of the build. ``corpus`` holds the number of papers, of those that came labelled,
     of those whose labels were ``predicted``, and of sentences, and the digest of the papers; ``lucene``
     (None without BM25) the version, settings and term statistics; ``dense`` (None without vectors) the
     encoder's identity, the dimension, the similarity, one of ``STORED_AS``, how vectors are ``stored``, and
-    the plan of the FAISS index, ``ann`` (a `qbe.index.dense.ann.AnnParams`, with the trials of a tuned one);
-    ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences have
-    each label, and how many predicted papers lack each facet. ``files`` gives the size of every file, and
-    its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
+    the parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.AnnParams`, with the trials of a tuned
+    one); ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences
+    have each label, and how many predicted papers lack each facet. ``files`` gives the size of every file,
+    and its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
     corpus, postings and vectors: two builds of one corpus with the same settings agree in it.
     """
 
@@ -103,8 +105,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if (folder / PART).is_file():
         raise IndexFormatError(
-            f"{folder}: expected an index, found a part of one; join all parts with: python -m qbe.index "
-            "--merge"
+            f"{folder}: expected an index, found a part of one; join all parts with: qbe index --merge"
         )
     try:
         record = json.loads(path.read_text())
@@ -124,7 +125,7 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "
-            "check --index, or build one with: python -m qbe.index"
+            "check `folder`, or build one with: qbe index"
         ) from error
     except (ValueError, TypeError, KeyError) as error:
         raise IndexFormatError(
@@ -134,8 +135,8 @@ def read_manifest(folder: Path) -> Manifest:
         file = folder / name
         size = file.stat().st_size if file.is_file() else None
         if size != entry["bytes"]:
-            found = "no file" if size is None else f"{size} bytes"
+            actual = "no file" if size is None else f"{size} bytes"
             raise IndexFormatError(
-                f"{file}: expected {entry['bytes']} bytes, found {found}; build the damaged index again"
+                f"{file}: expected {entry['bytes']} bytes, found {actual}; build the damaged index again"
             )
     return manifest

@@ -1,17 +1,70 @@
-"""Whether models at hand are those that an index was built with."""
+"""The models of an index: its encoder, checked to be the one it was built with, and its tagger."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qbe.errors import EncoderMismatchError
 from qbe.index.manifest import Manifest
 from qbe.models.encoder_files import EncoderFiles, resolve_encoder
 
+if TYPE_CHECKING:
+    from qbe.encode.encoder import Encoder
+    from qbe.tag.tagging import TaggingEncoder
+
 READING = ("convention", "adapter")
-"""What an encoder's identity may say of its reading; nothing where it is read as the default one."""
+"""Keys of an encoder's identity that say how it reads papers; absent where that is as the default one."""
+
+
+class IndexModels:
+    """The encoder and the tagger of an index, for queries, each loaded when first used; threads may share
+    them.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, encoder: str | None, tagger: str | None, threads: int
+    ) -> None:
+        """``encoder`` and ``tagger`` are names or folders, by default those in the index's settings.
+
+        Raises EncoderMismatchError where ``encoder`` is not the one the index was built with.
+        """
+        self._folder, self._manifest, self._threads = folder, manifest, threads
+        self._encoder_name, self._tagger_name = encoder, tagger
+        self._lock = threading.RLock()
+        self._encoder: Encoder | None = None
+        self._tagging: TaggingEncoder | None = None
+        if encoder is not None and manifest.dense is not None:
+            matching_encoder(folder, manifest, encoder)  # another encoder is refused now, even if never used
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of an index with vectors; raises what `matching_encoder` does."""
+        from qbe.encode.encoder import Encoder
+
+        with self._lock:
+            if self._encoder is None:
+                files = matching_encoder(self._folder, self._manifest, self._encoder_name)
+                self._encoder = Encoder(files, self._threads)
+            return self._encoder
+
+    @property
+    def tagging(self) -> TaggingEncoder:
+        """The encoder, or without vectors the tagger's own, that labels every paper it encodes.
+
+        Raises ModelError where the tagger cannot be loaded, and what `matching_encoder` does.
+        """
+        from qbe.tag.tagger import Tagger
+        from qbe.tag.tagging import TaggingEncoder, open_trunk
+
+        with self._lock:
+            if self._tagging is None:
+                tagger = Tagger.open(self._tagger_name or self._manifest.settings["tagger"])
+                encoder = open_trunk(tagger) if self._manifest.dense is None else self.encoder
+                self._tagging = TaggingEncoder(encoder, tagger, "predicted")
+            return self._tagging
 
 
 def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> EncoderFiles:
@@ -22,17 +75,17 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
     assert manifest.dense is not None
     built = manifest.dense["encoder"]
     files = resolve_encoder(name or manifest.settings["encoder"], built["precision"])
-    if files.card.weights_sha256 != built["weights_sha256"]:
+    if files.metadata.weights_sha256 != built["weights_sha256"]:
         raise EncoderMismatchError(
             f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
-            f"found {files.card.name} ({files.card.weights_sha256[:12]}); give the encoder it was built "
-            "with as --encoder, or build the index again"
+            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was built "
+            "with as `encoder`, or build the index again"
         )
-    reading, found = ({key: one.get(key) for key in READING} for one in (built, files.identity))
-    if found != reading:
+    expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
+    if actual != expected:
         raise EncoderMismatchError(
-            f"{folder} was built with the encoder {built['name']} read as {_in_words(reading)}, "
-            f"found it read as {_in_words(found)}; give the encoder it was built with as --encoder, or "
+            f"{folder} was built with the encoder {built['name']} read as {_in_words(expected)}, "
+            f"found it read as {_in_words(actual)}; give the encoder it was built with as `encoder`, or "
             "build the index again"
         )
     return files

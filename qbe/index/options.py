@@ -1,22 +1,46 @@
-"""The options of ``python -m qbe.index``; `qbe.index.requests` knows which of them go together."""
+"""The options of ``qbe index``, which of them go together, and what they come to."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from qbe import _cli
 
-from qbe.models.session import DEVICES
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from qbe.index.building.settings import BuildSettings
+    from qbe.index.dense.ann import AnnSettings
+
+_ANN = ("stored", "ann", "nlist", "nprobe", "pq", "tune_recall", "ann_on_disk")
+_EXECUTION = ("threads", "overwrite", "resume", "timings")
+_CHANGE = ("corpus", "encoder", "tagger", "device", "threads")
+
+GOES_WITH = {
+    "part": ("corpus", "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
+    "merge": ("encoder", "tagger", "dense_only", "store_positions", "store_docvectors", *_ANN, *_EXECUTION),
+    "append": _CHANGE,
+    "update": _CHANGE,
+    "delete": (),
+    "compact": ("threads",),
+}
+"""The options that go with each action, ``--output`` apart; the index or its parts determine all others."""
+
+REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
+
+OF_VECTORS = ("encoder", "facets", "tagger", "precision", "device", "part", *_ANN)
+"""Options that apply to vectors only."""
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m qbe.index",
-        description="Build an index from a corpus of papers: Lucene postings, contextual sentence vectors "
-        "in FAISS, the papers with their sentences' facets, and a manifest. It appears at --output whole or "
-        "not at all. With --part build only a part of it, and with --merge join parts. With --append, "
-        "--update, --delete or --compact change the index at --output: at once, for whoever opens it later. "
-        "Other readers go on, a second writer is refused, and when anything fails the index is as it was.",
+    parser = _cli.parser(
+        "qbe index",
+        "Build an index from a corpus of papers: Lucene postings, contextual sentence vectors in FAISS, the "
+        "papers with their sentences' facets, and a manifest. It appears at --output whole or not at all. "
+        "With --part build only a part of it, and with --merge join parts. With --append, --update, --delete "
+        "or --compact update the index at --output in one step: open readers keep their snapshot, a second "
+        "writer is refused, and when anything fails the index is unchanged.",
     )
     parser.add_argument(
         "--corpus",
@@ -26,10 +50,8 @@ def parser() -> argparse.ArgumentParser:
         "pred_labels, metadata (.gz, .xz, .zst are read too; - is standard input); or a Hugging Face dataset "
         "hf:NAME[:CONFIG][:SPLIT] or a folder of one",
     )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="the index to create or to change"
-    )
-    _requests(parser.add_mutually_exclusive_group())
+    parser.add_argument("--output", required=True, metavar="DIR", help="the index to create or to update")
+    _actions(parser.add_mutually_exclusive_group())
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--bm25-only", action="store_true", help="no vectors")
     side.add_argument("--dense-only", action="store_true", help="no Lucene postings (needs no Java)")
@@ -43,9 +65,9 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--device",
-        choices=DEVICES,
-        help="what encodes: cuda is one NVIDIA GPU, through onnxruntime-gpu, in fp32 and a paper a call; its "
-        "vectors may differ from the CPU's in the last place (default: cpu)",
+        choices=("cpu", "cuda"),
+        help="what runs the encoder: cuda is one NVIDIA GPU, through onnxruntime-gpu, in fp32 and a paper a "
+        "call; its vectors may differ from the CPU's in the last place (default: cpu)",
     )
     parser.add_argument(
         "--facets",
@@ -63,13 +85,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --output")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
     parser.add_argument(
-        "--timings", type=Path, metavar="FILE", help="write the seconds of each stage and the peak of memory"
+        "--timings", metavar="FILE", help="write the seconds of each stage and the peak of memory"
     )
     return parser
 
 
-def _requests(group: argparse._MutuallyExclusiveGroup) -> None:
-    """What else than a build is asked for."""
+def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
+    """Actions other than building an index."""
     group.add_argument(
         "--part",
         metavar="K/N",
@@ -79,7 +101,6 @@ def _requests(group: argparse._MutuallyExclusiveGroup) -> None:
     group.add_argument(
         "--merge",
         nargs="+",
-        type=Path,
         metavar="DIR",
         help="join all parts of a corpus, in any order, into the index that a build in one go makes; nothing "
         "is encoded, Lucene and FAISS are built now",
@@ -96,12 +117,12 @@ def _requests(group: argparse._MutuallyExclusiveGroup) -> None:
     group.add_argument(
         "--compact",
         action="store_true",
-        help="make what was added and what is left one again, as a build would (nothing is encoded)",
+        help="make one segment of all papers, as a build would (nothing is encoded)",
     )
 
 
 def _vectors(group: argparse._ArgumentGroup) -> None:
-    """Options of how vectors are stored and candidates found; None tells that one was not given."""
+    """Options of how vectors are stored and candidates found; None where one was not given."""
     group.add_argument(
         "--stored",
         choices=("auto", "float16", "int8"),
@@ -118,7 +139,7 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--nlist", type=int, help="lists (default: the power of 2 nearest to the root of the sentences)"
     )
-    group.add_argument("--nprobe", type=int, help="lists that a search reads (default: a quarter)")
+    group.add_argument("--nprobe", type=int, help="lists that a search reads (default: nlist / 4)")
     group.add_argument(
         "--pq",
         type=int,
@@ -136,3 +157,107 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--ann-on-disk", action="store_true", help="keep the lists in a file and read them from there"
     )
+
+
+def action(options: argparse.Namespace) -> str | None:
+    """Which of GOES_WITH the options name; None for a build.
+
+    Raises UsageError for options that do not go together, and where the corpus is missing.
+    """
+    from qbe.errors import UsageError
+
+    present = [name for name, value in vars(options).items() if value is not None and value is not False]
+    if options.bm25_only and (useless := [name for name in OF_VECTORS if name in present]):
+        raise UsageError(f"{_written(useless[0])} is of no use with --bm25-only; drop one of them")
+    chosen = next((name for name in GOES_WITH if name in present), None)
+    if chosen is not None:
+        for name in present:
+            if name not in ("output", chosen, *GOES_WITH[chosen]):
+                remedy = REMEDIES.get(chosen, "drop one of them")
+                raise UsageError(f"{_written(name)} is of no use with --{chosen}; {remedy}")
+    if not options.corpus and (chosen is None or "corpus" in GOES_WITH[chosen]):
+        purpose = chosen if chosen in ("append", "update") else "index"
+        raise UsageError(f"expected --corpus with the papers to {purpose}, found none; add it")
+    if options.part:
+        part_numbers(options.part)
+    ann_settings(options)
+    if options.device == "cuda" and options.precision == "int8":
+        raise UsageError("--device cuda encodes in fp32, found --precision int8; drop one of them")
+    return chosen
+
+
+def _written(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def part_numbers(text: str) -> tuple[int, int]:
+    """Number and count of a part from words such as ``2/8``; raises UsageError."""
+    from qbe.errors import UsageError
+
+    number, _, count = text.partition("/")
+    if number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+        return int(number), int(count)
+    raise UsageError(f"expected a part such as 2/8, from 1/8 to 8/8, found {text!r}; check --part")
+
+
+def precision(options: argparse.Namespace) -> str:
+    """The precision given, or that of the device."""
+    return str(options.precision or ("int8" if options.device in (None, "cpu") else "fp32"))
+
+
+def ann_settings(options: argparse.Namespace) -> AnnSettings:
+    """How candidates are to be found; raises UsageError for settings that exclude each other."""
+    from qbe.index.dense.ann import AUTO, AnnSettings
+
+    return AnnSettings(
+        kind=options.ann or AUTO,
+        nlist=options.nlist,
+        nprobe=options.nprobe,
+        pq=options.pq,
+        on_disk=options.ann_on_disk,
+        tune_recall=options.tune_recall,
+    )
+
+
+def build_settings(options: argparse.Namespace) -> BuildSettings:
+    """The settings of a build or a part."""
+    from qbe.index.building.settings import BuildSettings
+    from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
+
+    return BuildSettings(
+        bm25=not options.dense_only,
+        dense=not options.bm25_only,
+        encoder=options.encoder or DEFAULT_ENCODER,
+        precision=precision(options),
+        facets=options.facets or "given",
+        tagger=options.tagger or DEFAULT_TAGGER,
+        positions=options.store_positions,
+        docvectors=options.store_docvectors,
+        ann=ann_settings(options),
+        stored=options.stored or "auto",
+        device=options.device or "cpu",
+    )
+
+
+def ids(arguments: Sequence[str]) -> list[str]:
+    """Paper ids as given, and for each ``@FILE`` those in the file, one a line.
+
+    Raises UsageError for a file that cannot be read.
+    """
+    from pathlib import Path
+
+    from qbe.errors import UsageError
+
+    paper_ids: list[str] = []
+    for argument in arguments:
+        if not argument.startswith("@"):
+            paper_ids.append(argument)
+            continue
+        try:
+            lines = Path(argument[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"expected a file of paper ids, one a line, at {argument[1:]}, found {error}; check --delete"
+            ) from error
+        paper_ids += [line for line in lines if line]
+    return paper_ids

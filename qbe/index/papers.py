@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.record import paper_to_record, parse_paper
-from qbe.errors import PaperNotFoundError
+from qbe.corpus.offsets import FIELD as OFFSETS_FIELD
+from qbe.corpus.record import paper_to_record
+from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 RECORDS = "papers.jsonl"
 IDS = "papers.ids"
 OFFSETS = "papers.offsets.npy"
 FACET_CODES: tuple[Facet | None, ...] = (None, *Facet)
-"""A sentence's facet is stored as its place in this tuple."""
+"""A sentence's facet is stored as its position in this tuple."""
 
 
 class PaperCounts(NamedTuple):
@@ -51,11 +52,14 @@ PROBABILITIES_FILE = "facet_probabilities.npy"
 
 
 def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
-    """Write the papers and their layout into a folder; they are read as a stream."""
+    """Write the papers, a stream, and their layout into a folder.
+
+    Raises CorpusError for metadata that JSON cannot hold, which only papers of a program can have.
+    """
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
-            line = dump_record(paper_to_record(paper))
+            line = _encode_paper(paper)
             records.write(line)
             ids.write(paper.paper_id + "\n")
             offsets.append(offsets[-1] + len(line))
@@ -66,6 +70,35 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     np.save(folder / STARTS_FILE, np.array(starts, dtype=np.int64))
     np.save(folder / FACETS_FILE, np.frombuffer(bytes(facets), dtype=np.uint8))
     return PaperCounts(len(offsets) - 1, labelled, starts[-1])
+
+
+def _encode_paper(paper: Paper) -> bytes:
+    try:
+        return dump_record(paper_to_record(paper))
+    except (TypeError, ValueError) as error:
+        raise CorpusError(
+            f"paper {paper.paper_id}: expected metadata that JSON can hold, found others ({error}); drop or "
+            "convert them"
+        ) from error
+
+
+def _decode_paper(line: bytes) -> Paper:
+    """The paper of a line that `write_papers` wrote, which needs no validation."""
+    record = json.loads(line)
+    texts, labels, offsets = record["abstract"], record.get("pred_labels"), record.get(OFFSETS_FIELD)
+    if labels is None:
+        sentences = tuple(map(Sentence, texts))
+    else:
+        pairs = zip(texts, labels, strict=True)
+        sentences = tuple(Sentence(text, Facet.from_label(label)) for text, label in pairs)
+    return Paper(
+        record["paper_id"],
+        record["title"],
+        sentences,
+        labels is not None,
+        record.get("metadata", {}),
+        None if offsets is None else tuple((begin, end) for begin, end in offsets),
+    )
 
 
 def facet_codes(paper: Paper) -> bytes:
@@ -145,14 +178,14 @@ class PaperStore:
         return starts, facets, probabilities
 
     def _paper(self, row: int, line: bytes) -> Paper:
-        paper = parse_paper(json.loads(line), RECORDS)
+        paper = _decode_paper(line)
         if paper.labelled or self._predicted is None:
             return paper
         starts, facets, probabilities = self._predicted
         first, last = starts[row : row + 2].tolist()
-        found = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
+        labels = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
         sentences = tuple(
             Sentence(sentence.text, FACET_CODES[code], FacetProbabilities(*shares))
-            for sentence, (code, shares) in zip(paper.sentences, found, strict=True)
+            for sentence, (code, shares) in zip(paper.sentences, labels, strict=True)
         )
         return replace(paper, sentences=sentences, labelled=True)

@@ -12,7 +12,7 @@ Rows = NDArray[np.int64]
 
 
 class Share(NamedTuple):
-    """What one part contributes to some rows: ``places`` among those asked for, ``rows`` within the part."""
+    """The rows of one part among some rows: their ``places`` there, and the ``rows`` within the part."""
 
     part: int
     places: Rows
@@ -43,10 +43,17 @@ def sentence_rows(starts: Rows, papers: Rows) -> Rows:
     """The rows of all sentences of some papers, paper after paper, where ``starts`` (all papers + 1,) is the
     layout of `qbe.index.papers.PaperLayout`.
     """
+    begins = block_starts(starts, papers)
     counts = starts[papers + 1] - starts[papers]
-    begins = np.cumsum(counts) - counts
     rows: Rows = np.arange(counts.sum()) + np.repeat(starts[papers] - begins, counts)
     return rows
+
+
+def block_starts(starts: Rows, papers: Rows) -> Rows:
+    """Where the sentences of each of some papers (n,) begin once they are laid end to end, (n,)."""
+    counts = starts[papers + 1] - starts[papers]
+    begins: Rows = np.cumsum(counts) - counts
+    return begins
 
 
 class StackedRows:
@@ -93,7 +100,7 @@ class StackedRows:
     def _gather(self, rows: Rows) -> NDArray[Any]:
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
             raise IndexError(f"expected rows from 0 to {len(self) - 1}, found {rows.min()} to {rows.max()}")
-        found = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        gathered = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for share in shares(rows, self._starts):
-            found[share.places] = self._arrays[share.part][share.rows]
-        return found
+            gathered[share.places] = self._arrays[share.part][share.rows]
+        return gathered

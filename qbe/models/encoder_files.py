@@ -16,7 +16,7 @@ from qbe.models.metadata import read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.models.sources import find_encoder
 
-CARD = ENCODER.card
+CARD = ENCODER.metadata_file
 PRECISIONS = ("int8", "fp32")
 TOKENIZER = "tokenizer.json"
 
@@ -54,7 +54,7 @@ class EncoderFiles:
     """An exported encoder on disk, in one precision."""
 
     folder: Path
-    card: EncoderMetadata
+    metadata: EncoderMetadata
     precision: str
 
     @property
@@ -75,14 +75,14 @@ class EncoderFiles:
         there was a choice have the same identity.
         """
         identity: dict[str, Any] = {
-            "name": self.card.name,
+            "name": self.metadata.name,
             "precision": self.precision,
-            "weights_sha256": self.card.weights_sha256,
+            "weights_sha256": self.metadata.weights_sha256,
         }
-        if self.card.encoder_format != DEFAULT_FORMAT:
-            identity[_FORMAT_KEY] = dataclasses.asdict(self.card.encoder_format)
-        if self.card.adapter is not None:
-            identity["adapter"] = self.card.adapter
+        if self.metadata.encoder_format != DEFAULT_FORMAT:
+            identity[_FORMAT_KEY] = dataclasses.asdict(self.metadata.encoder_format)
+        if self.metadata.adapter is not None:
+            identity["adapter"] = self.metadata.adapter
         return identity
 
     def verify(self) -> None:
@@ -91,7 +91,7 @@ class EncoderFiles:
         if self.folder.parent == Path(__file__).parent:
             remedy = "install qbe again"
         for path in (self.model, self.tokenizer):
-            verify_digest(path, self.card.files.get(path.name), remedy)
+            verify_digest(path, self.metadata.files.get(path.name), remedy)
 
 
 def state_output(layer: int, last: int) -> str:
@@ -112,13 +112,13 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     if precision not in PRECISIONS:
         raise UsageError(f"expected a `precision` of {', '.join(PRECISIONS)}, found {precision!r}")
     folder = exported(ENCODER, find_encoder(name))
-    card = read_card(folder)
-    if model_file(precision) not in card.files:
+    metadata = read_card(folder)
+    if model_file(precision) not in metadata.files:
         raise ModelError(
-            f"expected the encoder {card.name} in {precision}, found it only in {', '.join(card.parity)}; "
-            "give another `precision` or `encoder`"
+            f"expected the encoder {metadata.name} in {precision}, found it only in "
+            f"{', '.join(metadata.parity)}; give another `precision` or `encoder`"
         )
-    return EncoderFiles(folder, card, precision)
+    return EncoderFiles(folder, metadata, precision)
 
 
 def read_card(folder: Path) -> EncoderMetadata:
@@ -138,8 +138,8 @@ def read_card(folder: Path) -> EncoderMetadata:
     return read_metadata(folder / CARD, parse, "the metadata of an exported encoder", remedy)
 
 
-def write_card(folder: Path, card: EncoderMetadata) -> None:
+def write_card(folder: Path, metadata: EncoderMetadata) -> None:
     """Write the metadata of an export in progress."""
-    fields = dataclasses.asdict(card)
+    fields = dataclasses.asdict(metadata)
     record = {_FORMAT_KEY if key == "encoder_format" else key: value for key, value in fields.items()}
     write_metadata(folder / CARD, record)

@@ -32,7 +32,7 @@ def exported(kind: ModelKind, source: Exported | Weights) -> Path:
     if isinstance(source, Exported):
         return source.folder
     destination = cached_export(kind, source.name, source.sha256, _variant(source))
-    if not (destination / kind.card).is_file():
+    if not (destination / kind.metadata_file).is_file():
         _export_once(kind, source.name, destination, _command(kind, source, destination))
     return destination
 
@@ -74,7 +74,7 @@ def _export_once(kind: ModelKind, name: str, destination: Path, command: Sequenc
     waiting = False
     while True:
         with lock(destination.with_name(destination.name + ".lock")) as is_mine:
-            if (destination / kind.card).is_file():
+            if (destination / kind.metadata_file).is_file():
                 return
             if is_mine:
                 log.info("exporting the %s %s to ONNX, once, into %s ...", kind.noun, name, destination)

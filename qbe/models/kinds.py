@@ -11,14 +11,14 @@ RequiredFiles = tuple[tuple[str, ...], ...]
 class ModelKind(NamedTuple):
     """A kind of model.
 
-    ``noun`` is its name in messages, ``card`` the JSON file with the metadata of finished files, ``format``
-    the version of these. ``command`` is the subcommand of ``qbe export`` that makes them out of the
+    ``noun`` is its name in messages, ``metadata_file`` the JSON file of finished files, ``format``
+    the version of both. ``command`` is the subcommand of ``qbe export`` that makes them out of the
     ``required`` files of a PyTorch model, and ``cache`` the subfolder of the cache that holds the results;
     both are empty for a kind that is never exported on first use.
     """
 
     noun: str
-    card: str
+    metadata_file: str
     format: int
     command: str = ""
     cache: str = ""
@@ -27,7 +27,7 @@ class ModelKind(NamedTuple):
 
 ENCODER = ModelKind(
     noun="encoder",
-    card="encoder.json",
+    metadata_file="encoder.json",
     format=3,
     command="encoder",
     cache="encoders",
@@ -39,11 +39,11 @@ records the encoder format as well.
 
 CROSS_ENCODER = ModelKind(
     noun="reranker",
-    card="reranker.json",
+    metadata_file="reranker.json",
     format=1,
     command="cross-encoder",
     cache="rerankers",
     required=(("config.json",), ("model.safetensors",), ("tokenizer.json",)),
 )
 
-TAGGER = ModelKind(noun="tagger", card="tagger.json", format=1)
+TAGGER = ModelKind(noun="tagger", metadata_file="tagger.json", format=1)

@@ -16,7 +16,7 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.session import open_session
 from qbe.models.sources import find_reranker
 
-RERANKER_CARD = CROSS_ENCODER.card
+RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
 RERANKER_PRECISIONS = ("int8", "fp16", "fp32")
 TRUNK = "trunk.bin"
@@ -85,7 +85,7 @@ class RerankerFiles:
     """A reranker on disk, in one precision."""
 
     folder: Path
-    card: RerankerMetadata
+    metadata: RerankerMetadata
     precision: str
 
     @property
@@ -98,12 +98,12 @@ class RerankerFiles:
 
         Raises UsageError where facet rerankers have none for that facet.
         """
-        if isinstance(self.card, CrossEncoderMetadata):
+        if isinstance(self.metadata, CrossEncoderMetadata):
             return self.folder / model_file(self.precision)
-        if facet is None or str(facet) not in self.card.heads:
+        if facet is None or str(facet) not in self.metadata.heads:
             raise UsageError(
-                f"expected a facet that {self.card.name} reranks ({', '.join(self.card.heads)}), found "
-                f"{facet or 'none'}; choose one of these, or another `reranker`"
+                f"expected a facet that {self.metadata.name} reranks ({', '.join(self.metadata.heads)}), "
+                f"found {facet or 'none'}; choose one of these, or another `reranker`"
             )
         return self.folder / f"{facet}.onnx"
 
@@ -112,14 +112,14 @@ class RerankerFiles:
 
         None means what every query needs of a pair cross-encoder, and all files of facet rerankers.
         """
-        if isinstance(self.card, CrossEncoderMetadata):
+        if isinstance(self.metadata, CrossEncoderMetadata):
             names: Iterable[str] = (self.model().name, TOKENIZER)
             remedy = f"delete the folder {self.folder}, and export the reranker again"
         else:
-            names = self.card.files if facet is None else (self.model(facet).name, TRUNK, TOKENIZER)
+            names = self.metadata.files if facet is None else (self.model(facet).name, TRUNK, TOKENIZER)
             remedy = "install qbe again, or train the rerankers again"
         for name in names:
-            verify_digest(self.folder / name, self.card.files.get(name), remedy)
+            verify_digest(self.folder / name, self.metadata.files.get(name), remedy)
 
 
 def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> RerankerFiles:
@@ -135,13 +135,13 @@ def resolve_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> R
     if precision not in RERANKER_PRECISIONS:
         raise UsageError(f"expected a precision of {', '.join(RERANKER_PRECISIONS)}, found {precision!r}")
     folder = exported(CROSS_ENCODER, find_reranker(name))
-    card = read_reranker_card(folder)
-    if isinstance(card, FacetRerankersMetadata) and precision != card.precision:
+    metadata = read_reranker_card(folder)
+    if isinstance(metadata, FacetRerankersMetadata) and precision != metadata.precision:
         raise UsageError(
-            f"expected precision {card.precision}, the only one of {folder}, found {precision}; give "
-            f"`rerank_precision` {card.precision}"
+            f"expected precision {metadata.precision}, the only one of {folder}, found {precision}; give "
+            f"`rerank_precision` {metadata.precision}"
         )
-    return RerankerFiles(folder, card, precision)
+    return RerankerFiles(folder, metadata, precision)
 
 
 def read_reranker_card(folder: Path) -> RerankerMetadata:
@@ -164,9 +164,9 @@ def read_reranker_card(folder: Path) -> RerankerMetadata:
     return read_metadata(path, parse, "the metadata of a reranker", remedy)
 
 
-def write_reranker_card(folder: Path, card: RerankerMetadata) -> None:
+def write_reranker_card(folder: Path, metadata: RerankerMetadata) -> None:
     """Write the metadata of a reranker whose folder is being made."""
-    write_metadata(folder / RERANKER_CARD, dataclasses.asdict(card))
+    write_metadata(folder / RERANKER_CARD, dataclasses.asdict(metadata))
 
 
 def open_reranker_session(model: Path, inputs: Sequence[str], outputs: Sequence[str]) -> Any:

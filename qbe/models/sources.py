@@ -62,7 +62,7 @@ def find_encoder(name: str) -> Exported | Weights:
     or cannot be downloaded, or a folder declares something that qbe does not support.
     """
     folder = Path(name)
-    if (folder / ENCODER.card).is_file():
+    if (folder / ENCODER.metadata_file).is_file():
         return Exported(folder)
     if name in SHIPPED and not folder.is_dir():
         return Exported(_PACKAGE / SHIPPED[name])
@@ -107,7 +107,7 @@ def find_reranker(name: str) -> Exported | Weights:
     if name in RERANKERS:
         return Exported(_PACKAGE / RERANKERS[name])
     if folder.is_dir():
-        if (folder / CROSS_ENCODER.card).is_file():
+        if (folder / CROSS_ENCODER.metadata_file).is_file():
             return Exported(folder)
         return _weights_in(CROSS_ENCODER, folder, folder.resolve().name, name)
     if HUB_NAME.fullmatch(name):
@@ -123,11 +123,11 @@ def find_tagger(name: str) -> Exported:
     """The tagger of a name in `qbe.models.registry`, or a folder; raises ModelError where there is none."""
     if name in TAGGERS:
         return Exported(_PACKAGE / TAGGERS[name])
-    if (Path(name) / TAGGER.card).is_file():
+    if (Path(name) / TAGGER.metadata_file).is_file():
         return Exported(Path(name))
     raise ModelError(
-        f"expected a tagger known by name ({', '.join(TAGGERS)}) or a folder with a {TAGGER.card}, found "
-        f"{name!r}; check `tagger`"
+        f"expected a tagger known by name ({', '.join(TAGGERS)}) or a folder with a {TAGGER.metadata_file}, "
+        f"found {name!r}; check `tagger`"
     )
 
 
@@ -158,7 +158,7 @@ def check_required(kind: ModelKind, folder: Path) -> None:
     missing = [names for names, is_present in present.items() if not is_present]
     if missing:
         raise ModelError(
-            f"{folder}: expected an exported {kind.noun} ({kind.card}) or a model with "
+            f"{folder}: expected an exported {kind.noun} ({kind.metadata_file}) or a model with "
             f"{', '.join(present)}, found no {', '.join(missing)}; give another folder"
         )
 

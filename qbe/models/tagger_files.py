@@ -14,7 +14,7 @@ from qbe.models.metadata import read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_TAGGER
 from qbe.models.sources import find_tagger
 
-TAGGER_CARD = TAGGER.card
+TAGGER_CARD = TAGGER.metadata_file
 HEAD = "head.int8.onnx"
 
 _REMEDY = "install qbe again, or train the tagger again"
@@ -54,7 +54,7 @@ class TaggerFiles:
     """A tagger on disk."""
 
     folder: Path
-    card: TaggerMetadata
+    metadata: TaggerMetadata
 
     @property
     def head(self) -> Path:
@@ -63,7 +63,7 @@ class TaggerFiles:
 
     def verify(self) -> None:
         """Raise ModelError when the head is missing or has another digest than recorded."""
-        verify_digest(self.head, self.card.files.get(HEAD), _REMEDY)
+        verify_digest(self.head, self.metadata.files.get(HEAD), _REMEDY)
 
 
 def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
@@ -79,10 +79,10 @@ def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
     def parse(record: Any) -> TaggerMetadata:
         return TaggerMetadata(**record)
 
-    card = read_metadata(folder / TAGGER_CARD, parse, "the metadata of a tagger", _REMEDY)
-    return TaggerFiles(folder, card)
+    metadata = read_metadata(folder / TAGGER_CARD, parse, "the metadata of a tagger", _REMEDY)
+    return TaggerFiles(folder, metadata)
 
 
-def write_tagger_card(folder: Path, card: TaggerMetadata) -> None:
+def write_tagger_card(folder: Path, metadata: TaggerMetadata) -> None:
     """Write the metadata of a tagger whose folder is being made."""
-    write_metadata(folder / TAGGER_CARD, dataclasses.asdict(card))
+    write_metadata(folder / TAGGER_CARD, dataclasses.asdict(metadata))

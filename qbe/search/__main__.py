@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
     from pathlib import Path
 
-    from qbe.index.index import open_index
+    from qbe.index.opening import open_index
     from qbe.search.fingerprint import RunInputs, fingerprint
     from qbe.search.output import open_output
     from qbe.search.pipeline import Pipeline

@@ -32,17 +32,17 @@ class Tagger:
     def __init__(self, files: TaggerFiles) -> None:
         """Load the network; raises ModelError when a file is damaged or the tagger has other labels."""
         files.verify()
-        card = files.card
-        if tuple(card.labels) != FacetProbabilities._fields:
+        metadata = files.metadata
+        if tuple(metadata.labels) != FacetProbabilities._fields:
             raise ModelError(
                 f"{files.folder}: expected a tagger of the labels {', '.join(FacetProbabilities._fields)}, "
-                f"found {', '.join(card.labels)}; give another `tagger`"
+                f"found {', '.join(metadata.labels)}; give another `tagger`"
             )
-        self.card = card
-        self.layers = tuple(card.layers)
+        self.metadata = metadata
+        self.layers = tuple(metadata.layers)
         self._session = open_session(files.head)
-        self._begin, self._end = np.array(card.begin), np.array(card.end)
-        self._transitions = np.array(card.transitions)
+        self._begin, self._end = np.array(metadata.begin), np.array(metadata.end)
+        self._transitions = np.array(metadata.transitions)
 
     @classmethod
     def open(cls, name: str = DEFAULT_TAGGER) -> Tagger:
@@ -52,17 +52,17 @@ class Tagger:
     @property
     def identity(self) -> dict[str, str]:
         """What distinguishes this tagger's labels from another's, as an index records it."""
-        head = next(iter(self.card.files.values()))
-        return {"name": self.card.name, "sha256": head, "trunk": self.card.trunk["weights_sha256"]}
+        head = next(iter(self.metadata.files.values()))
+        return {"name": self.metadata.name, "sha256": head, "trunk": self.metadata.trunk["weights_sha256"]}
 
     def supports(self, encoder: Encoder) -> bool:
         """Whether the tagger works on this encoder's states: its weights are known to the tagger, and its
         sentences are encoded in context.
         """
-        card = encoder.files.card
-        in_context = card.encoder_format.layout == TITLE_ABSTRACT and card.adapter is None
+        metadata = encoder.files.metadata
+        in_context = metadata.encoder_format.layout == TITLE_ABSTRACT and metadata.adapter is None
         return in_context and any(
-            card.weights_sha256 == trunk["weights_sha256"] for trunk in self.card.trunks
+            metadata.weights_sha256 == trunk["weights_sha256"] for trunk in self.metadata.trunks
         )
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:

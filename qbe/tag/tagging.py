@@ -66,12 +66,13 @@ def open_trunk(tagger: Tagger, threads: int = 1) -> Encoder:
 
     Raises ModelError when the one of that name has other weights.
     """
-    trunk = tagger.card.trunks[0]
+    trunk = tagger.metadata.trunks[0]
     encoder = Encoder.open(trunk["name"], threads=threads)
     if not tagger.supports(encoder):
         raise ModelError(
             f"expected the encoder {trunk['name']} with weights {trunk['weights_sha256'][:12]} for the "
-            f"tagger {tagger.card.name}, found {encoder.files.card.weights_sha256[:12]}; give another tagger"
+            f"tagger {tagger.metadata.name}, found {encoder.files.metadata.weights_sha256[:12]}; give "
+            "another tagger"
         )
     return encoder
 

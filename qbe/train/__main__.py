@@ -48,8 +48,8 @@ def _train_tagger(options: argparse.Namespace, run: RunOptions) -> None:
     from qbe.train.work_folder import Folders
 
     sources = Sources(csabstruct, unlabelled, leave_out)
-    card = train_tagger(sources, Folders(Path(options.output), Path(options.work)), run)
-    scores = card.training["test"]
+    metadata = train_tagger(sources, Folders(Path(options.output), Path(options.work)), run)
+    scores = metadata.training["test"]
     figures = f"micro-F1 {scores['micro_f1']:.2f}, folded {scores['folded']:.2f}"
     print(f"{options.output}: {figures} on CSAbstruct's test split")
 
@@ -73,7 +73,7 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
         from qbe.models.registry import BASE_ENCODER, ENCODERS
         from qbe.models.sources import packaged_weights
         from qbe.train.reranker.training import Sources, Start, train_rerankers
-    card = train_rerankers(
+    metadata = train_rerankers(
         Sources(train, dev, corpus, leave_out),
         Start(
             packaged_weights(ENCODERS[BASE_ENCODER]),
@@ -84,7 +84,7 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
         recipe=recipe,
         facets=[facet for facet in Facet if options.facet in ("all", facet.value)],
     )
-    figures = " / ".join(f"{value:.3f}" for value in card.training["exported"]["int8"])
+    figures = " / ".join(f"{value:.3f}" for value in metadata.training["exported"]["int8"])
     print(f"{options.output}: Spearman {figures} on dev (background / method / result)")
 
 
@@ -110,7 +110,7 @@ def _train_encoder(options: argparse.Namespace, run: RunOptions) -> None:
         encoder=options.encoder,
         aligner=options.aligner,
     )
-    parity = trained.card.parity.items()
+    parity = trained.metadata.parity.items()
     cosines = ", ".join(f"{precision} {figures['min_cosine']:.5f}" for precision, figures in parity)
     print(
         f"{options.output}: {recipe.objective}, loss on dev {trained.before:.4f} to {trained.after:.4f}; "

@@ -1,4 +1,4 @@
-"""``python -m qbe.index``, in a process that ends or halts itself at a chosen moment.
+"""``qbe index``, in a process that ends or halts itself at a chosen moment.
 
 Usage: killed_build.py SIGNAL MOMENT ARGUMENT...; SIGNAL is KILL or STOP, MOMENT one of MOMENTS.
 """
@@ -17,9 +17,9 @@ MOMENTS = {
     # name: (audit event of the interpreter, what one of its arguments ends in, how often it has come)
     "papers begun": ("open", "/papers.jsonl", 1),
     "papers written, not noted": ("os.rename", "/build.json", 1),
-    "papers noted": ("os.mkdir", "/lucene-input", 1),
-    "lucene ended": ("shutil.rmtree", "/lucene-input", 2),
+    "papers noted": ("shutil.rmtree", "/lucene", 1),
     "lucene ended, not noted": ("os.rename", "/build.json", 2),
+    "lucene ended": ("shutil.rmtree", "/lucene-input", 2),
     "second shard begun": ("os.rename", "/0000000048.npy", 1),
     "vectors begun": ("open", "/vectors.npy", 1),
     "facets begun": ("open", "/facets.npy", 2),  # they were begun with the papers already
@@ -54,9 +54,9 @@ def main(name: str, moment: str, arguments: list[str]) -> None:
         sys.addaudithook(hook)
 
     from qbe.index.__main__ import main
-    from qbe.index.dense import vectors
+    from qbe.index.building import shards
 
-    vectors.SHARD_PAPERS = SHARD_PAPERS
+    shards.SHARD_PAPERS = SHARD_PAPERS
     main(arguments)
 
 

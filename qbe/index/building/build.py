@@ -6,103 +6,95 @@ import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from qbe import _jvm
-from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError
-from qbe.index.building.guard import guarded
-from qbe.index.building.progress import Progress, Silent
+from qbe.index.building import shards, stages
+from qbe.index.building.foreign import check_own_files
+from qbe.index.building.models import BuildModels, Identity
 from qbe.index.building.publishing import publish
-from qbe.index.building.settings import BuildSettings
-from qbe.index.building.source import CorpusSource, Source
-from qbe.index.building.tagging import BuildTagger, Identity
-from qbe.index.building.timings import Timings
-from qbe.index.building.unfinished import STATE, read_state, save_state
-from qbe.index.dense.ann import AnnSettings, checked, fitting, settled_stored
-from qbe.index.dense.candidates import write_candidates
-from qbe.index.dense.vectors import SHARDS, WHOLE, read_vectors, write_vectors
-from qbe.index.lucene import write_postings
+from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.source import Corpus, Source, open_corpus
+from qbe.index.building.staging import Place, build_place
+from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
+from qbe.index.dense.ann import AnnSettings, checked, checked_or_flat, resolve_stored
+from qbe.index.dense.vectors import WHOLE
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
-from qbe.index.papers import PaperStore, write_papers
+from qbe.index.papers import PaperStore
 from qbe.index.segments.commit import read_commit
-from qbe.models.encoder_files import resolve_encoder
-from qbe.text.split import split_sentences
 
-Settle = Callable[[AnnSettings, int, int], AnnSettings]
-"""What becomes of the settings for so many sentences of some dimension."""
+AdjustAnn = Callable[[AnnSettings, int, int], AnnSettings]
+"""Adjusts ANN settings to the number of sentences and the dimension of a corpus, or raises UsageError."""
 
 log = logging.getLogger(__name__)
 
 
-def build_index(
+def build(
     output: Path,
-    settings: BuildSettings,
+    corpus: Corpus | Source,
+    settings: BuildSettings | None = None,
     *,
     overwrite: bool = False,
     resume: bool = False,
-    progress: Progress | None = None,
-    timings: Timings | None = None,
+    execution: Execution | None = None,
 ) -> Manifest:
     """Build an index at ``output``; it appears there whole or not at all.
 
-    The work is done in a hidden folder beside it. When it is interrupted, what is finished stays
-    there, and the same call with ``resume`` goes on and ends in an index of the same digest.
-    Resuming a build that had ended gives its manifest. ``overwrite`` replaces an index (the old one
-    serves until the new one is whole) and discards an unfinished build. ``timings`` is told the seconds
-    of each stage that was run.
+    ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
+    `qbe.index.building.source.Source`.
 
-    Raises IndexBuildError when the target exists, another process builds it, or an unfinished build is
-    in the way or is one of other inputs; CorpusError for a corpus that cannot be read; ModelError,
-    JavaError and OutputError for what the stages need.
+    The work is done in a hidden folder beside ``output``. When it is interrupted, what is finished stays
+    there, and the same call with ``resume`` goes on and ends in an index of the same digest. Resuming a build
+    that had ended returns its manifest. ``overwrite`` replaces an index (the old one serves until the new one
+    is whole) and discards an unfinished build.
+
+    Raises IndexBuildError when the target exists or holds files that are not an index's, another process
+    builds it, or an unfinished build is in the way or has other inputs; TypeError and CorpusError for a
+    corpus that cannot be read; ModelError, JavaError and OutputError for what the stages need.
     """
-    source = CorpusSource(settings.corpus)
-    return build_from(source, output, settings, overwrite, resume, progress, timings)
-
-
-def build_from(
-    source: Source,
-    output: Path,
-    settings: BuildSettings,
-    overwrite: bool,
-    resume: bool,
-    progress: Progress | None,
-    timings: Timings | None,
-) -> Manifest:
-    """What `build_index` does, with papers from any source."""
-
-    def ended(output: Path, staging: Path) -> Manifest | None:
-        return _check_target(output, staging, settings, source, overwrite, resume)
-
-    def build(output: Path, staging: Path) -> Manifest:
-        return _build(output, staging, settings, source, progress or Silent(), timings or Timings())
-
-    return guarded(output, ended, build, overwrite=overwrite, resume=resume)
+    source = _open_source(corpus)
+    settings, execution = settings or BuildSettings(), execution or Execution()
+    with build_place(output) as place:
+        finished = _check_target(place, settings, source, overwrite, resume)
+        if finished is not None:
+            return finished
+        discard_stale(place.staging, overwrite, resume)
+        return _run(place, source, settings, execution)
 
 
 def build_segment(
     source: Source,
     folder: Path,
     settings: BuildSettings,
+    execution: Execution,
     tagger: Identity | None = None,
-    progress: Progress | None = None,
 ) -> Manifest:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
-    Where it has too few sentences for the settings' FAISS index, its own is exact.
-    ``tagger`` is the identity of the one whose labels the other segments have, if any. Raises what
-    `build_index` does and what ``source`` does; then nothing is left behind.
+    Where it has too few sentences for the settings' FAISS index, its own is exact. ``tagger`` is the identity
+    of the tagger that labelled the other segments, if any. Raises what `build` and ``source`` do; then
+    nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
-        return _build(folder, staging, settings, source, progress or Silent(), Timings(), fitting, tagger)
+        return _run(Place(folder, staging), source, settings, execution, checked_or_flat, tagger)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def _open_source(corpus: Any) -> Source:
+    if hasattr(corpus, "add_finished_shards"):
+        source: Source = corpus
+        return source
+    return open_corpus(corpus)
+
+
 def _check_target(
-    output: Path, staging: Path, settings: BuildSettings, source: Source, overwrite: bool, resume: bool
+    place: Place, settings: BuildSettings, source: Source, overwrite: bool, resume: bool
 ) -> Manifest | None:
     """None when there is something to build; the manifest when a build to resume has ended already."""
+    output = place.output
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
@@ -110,89 +102,105 @@ def _check_target(
         manifest = read_manifest(output) if commit is None else None
     except IndexFormatError as error:
         raise IndexBuildError(
-            f"expected no such path, or an index, at {output}: {error}; choose another --output, or remove it"
+            f"expected no such path, or an index, at {output}: {error}; choose another `folder`, or remove it"
         ) from error
     (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
     if overwrite:
+        check_own_files(output)
         return None
-    unfinished = (staging / STATE).exists()
-    same = manifest is not None and manifest.settings == settings.record()  # and not written to since
+    unfinished = (place.staging / STATE).exists()
+    same = manifest is not None and manifest.settings == settings.record(source.names)  # and never updated
     if resume and not unfinished and same and _is_newer(output, source):
         log.info("the build of %s had ended; nothing is left to do", output)
         return manifest
-    advice = "go on replacing it with --overwrite --resume" if unfinished else "replace it with --overwrite"
-    raise IndexBuildError(f"{output} is an index already; choose another --output, or {advice}")
+    advice = (
+        "go on replacing it with `overwrite` and `resume`" if unfinished else "replace it with `overwrite`"
+    )
+    raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {advice}")
 
 
 def _is_newer(output: Path, source: Source) -> bool:
-    """Whether an index is younger than all that it was made of."""
+    """Whether an index is younger than all files of its source."""
     return source.newest() <= (output / MANIFEST).stat().st_mtime_ns
 
 
-def _build(
-    output: Path,
-    staging: Path,
-    settings: BuildSettings,
+def _run(
+    place: Place,
     source: Source,
-    progress: Progress,
-    timings: Timings,
-    settle: Settle = checked,
-    wanted: Identity | None = None,
+    settings: BuildSettings,
+    execution: Execution,
+    adjust: AdjustAnn = checked,
+    expected_tagger: Identity | None = None,
 ) -> Manifest:
-    encoder = identity = None
-    if settings.dense:
-        files = resolve_encoder(settings.encoder, settings.precision)
-        encoder, identity = Encoder(files, settings.threads, settings.device), files.identity
-    tagger = BuildTagger(settings, wanted)
+    """All stages that an unfinished build has not finished, in order."""
+    staging = place.staging
+    models = BuildModels(settings, execution.threads, expected_tagger)
     inputs = {
-        "settings": settings.record(),
+        "settings": settings.record(source.names),
         "sources": source.describe(),
-        "encoder": identity,
+        "encoder": models.encoder_identity,
     }
     state = read_state(staging, inputs)
     if state is None:
         if settings.bm25:
-            _jvm.java_class("io.anserini.index.IndexCollection")  # no Java: told before the corpus is read
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
-        with timings.stage("papers"):
-            split = timings.timed("splitting", split_sentences)
-            papers = progress.papers(source.papers(split))
-            counts = write_papers(staging, tagger.papers(papers))
-            if encoder is not None:
-                settle(settings.ann, counts.sentences, encoder.dimension)  # what does not fit is told now
-            predicted = counts.papers - counts.labelled if settings.dense else 0
-            state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
-            state["tagger"] = tagger.identity(predicted)
-            source.ready(staging, counts, state["tagger"])
-            save_state(staging, state)
-    store = PaperStore(staging, predictions=False)
-    if settings.bm25 and "lucene" not in state:
-        progress.stage("indexing with Lucene")
-        with timings.stage("lucene"):
-            state["lucene"] = write_postings(
-                staging, store.read_from(0), settings.threads, settings.positions, settings.docvectors
+            _jvm.java_class("io.anserini.index.IndexCollection")  # a missing Java is reported before the work
+        state = _write_papers(staging, source, settings, models, inputs, adjust, execution)
+    if settings.bm25:
+        if "lucene" not in state:
+            count = state["counts"]["papers"]
+            state["lucene"] = stages.build_lucene(
+                staging, count, execution, settings.positions, settings.docvectors
             )
             save_state(staging, state)
-    if encoder is not None:
-        stored = settled_stored(settings.stored, state["counts"]["sentences"])
-        if not (staging / WHOLE).exists() or (staging / SHARDS).exists():
-            tagging = tagger.encoder(encoder, state["tagger"])
-            with progress.encoding(len(store)) as advance, timings.stage("vectors"):
-                write_vectors(staging, store, tagging, advance, stored)
-            timings.seconds["tagging"] += tagging.tagging_seconds
-        progress.stage("indexing with FAISS")
-        with timings.stage("faiss"):
-            similarity = encoder.files.card.encoder_format.similarity
-            vectors, layout = read_vectors(staging, stored)[0], PaperStore(staging).layout()
-            asked = settle(settings.ann, *vectors.shape)
-            ann = write_candidates(staging, vectors, layout, similarity, asked, settings.threads)
+        stages.drop_lucene_input(staging)
+    if models.encoder is not None:
+        stored = resolve_stored(settings.stored, state["counts"]["sentences"])
+        _encode_and_label(staging, models, state, stored, execution)
+        similarity = models.encoder.files.metadata.encoder_format.similarity
+        dimension = models.encoder.dimension
+        ann = adjust(settings.ann, state["counts"]["sentences"], dimension)
         state["dense"] = {
-            "encoder": identity,
-            "dimension": encoder.dimension,
+            "encoder": models.encoder_identity,
+            "dimension": dimension,
             "similarity": STORED_AS[similarity],
             "stored": stored,
-            "ann": ann,
+            "ann": stages.build_faiss(staging, ann, stored, similarity, execution),
         }
-    with timings.stage("files"):
-        return publish(staging, output, state)
+    with execution.timings.stage("files"):
+        return publish(staging, place.output, state)
+
+
+def _write_papers(
+    staging: Path,
+    source: Source,
+    settings: BuildSettings,
+    models: BuildModels,
+    inputs: dict[str, Any],
+    adjust: AdjustAnn,
+    execution: Execution,
+) -> State:
+    """The stage that reads the corpus."""
+    stages.clear(staging)
+    with execution.timings.stage("papers"):
+        papers = stages.read_papers(source, models, execution)
+        counts = stages.write_corpus(staging, papers, lucene=settings.bm25)
+        if models.encoder is not None:  # settings that do not fit are refused before the long work
+            adjust(settings.ann, counts.sentences, models.encoder.dimension)
+        state = stages.begin_state(inputs, counts, models)
+        source.add_finished_shards(staging, state["tagger"])
+        save_state(staging, state)
+    return state
+
+
+def _encode_and_label(
+    staging: Path, models: BuildModels, state: State, stored: str, execution: Execution
+) -> None:
+    """The stage that makes vectors and, out of the same pass, the facets that a tagger predicts."""
+    if (staging / WHOLE).exists() and not (staging / shards.SHARDS).exists():
+        return
+    tagging = models.tagging_encoder(state["tagger"])
+    store = PaperStore(staging, predictions=False)
+    with execution.progress.encoding(len(store)) as advance, execution.timings.stage("vectors"):
+        shards.write_shards(staging, store, tagging, advance)
+        shards.join_shards(staging, len(store), tagging, stored)
+    execution.timings.seconds["tagging"] += tagging.tagging_seconds

@@ -1,4 +1,4 @@
-"""How a build tells of its progress."""
+"""Observers of a build's progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qbe.types import Paper
 
 
 class Progress(Protocol):
-    """How a build tells of its progress; the command line shows bars, a library stays silent."""
+    """An observer of a build's progress; the command line shows bars, a library stays silent."""
 
     def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         """Pass the corpus through while it is read."""
@@ -23,7 +23,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Progress that is not shown."""
+    """A `Progress` that shows nothing."""
 
     def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         """Pass the corpus through."""

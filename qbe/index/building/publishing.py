@@ -1,4 +1,4 @@
-"""The last stage of a build: what is finished is described, and put in its place."""
+"""The last stage of a build: a manifest is written, and the index put in its place."""
 
 from __future__ import annotations
 

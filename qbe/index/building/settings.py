@@ -1,12 +1,14 @@
-"""What is asked of a build."""
+"""Settings of a build, and how it is carried out."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from qbe.index.building.progress import Progress, Silent
+from qbe.index.building.timings import Timings
 from qbe.index.dense.ann import AUTO, AnnSettings
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU
@@ -14,17 +16,22 @@ from qbe.models.session import CPU
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What is built from which corpus; a resumed build must have the same settings, threads aside.
+    """What shapes an index, its corpus apart; a resumed build must have the same settings.
 
-    ``device`` is one of `qbe.models.session.DEVICES`: what encodes the papers.
+    ``bm25`` and ``dense`` say whether it has Lucene postings and vectors. ``encoder`` and ``tagger`` are
+    names or folders, ``precision`` (``int8`` or ``fp32``) is the encoder's, and ``device``, one of
+    `qbe.models.session.DEVICES`, runs it.
 
     ``facets`` says whose labels an index with vectors holds: with ``given`` those that the corpus brings, and
     the ``tagger``'s for papers without; with ``predicted`` the tagger's for all papers. Without vectors
-    nothing is tagged, and given labels are kept. ``ann`` says which FAISS index finds candidates, ``stored``
-    how vectors are stored (one of `qbe.index.dense.ann.STORED`, or by the size of the corpus).
+    nothing is tagged, and given labels are kept. ``positions`` and ``docvectors`` store term positions and
+    vectors in Lucene. ``ann`` says which FAISS index finds candidates, ``stored`` how vectors are stored (one
+    of `qbe.index.dense.ann.STORED`, or ``auto``: by the size of the corpus).
+
+    >>> BuildSettings(bm25=False).encoder
+    'facet-encoder'
     """
 
-    corpus: tuple[str, ...]
     bm25: bool = True
     dense: bool = True
     encoder: str = DEFAULT_ENCODER
@@ -35,19 +42,28 @@ class BuildSettings:
     docvectors: bool = False
     ann: AnnSettings = field(default_factory=AnnSettings)
     stored: str = AUTO
-    threads: int = 1
     device: str = CPU
 
-    def record(self) -> dict[str, Any]:
-        """The settings as an index's manifest holds them: all that shapes it."""
-        record = dataclasses.asdict(self)
-        del record["threads"]
+    def record(self, corpus: Sequence[str]) -> dict[str, Any]:
+        """The settings, with the names of the corpus's sources, as an index's manifest holds them."""
+        record = {"corpus": list(corpus), **dataclasses.asdict(self)}
         if self.device == CPU:  # as in the indexes of the time before there was a choice
             del record["device"]
-        return {**record, "corpus": list(self.corpus)}
+        return record
 
     @classmethod
     def read(cls, record: Mapping[str, Any], **changes: Any) -> BuildSettings:
         """The settings of a manifest, with changes."""
-        ann = AnnSettings(**record.get("ann", {}))
-        return cls(**{**record, "corpus": tuple(record["corpus"]), "ann": ann, **changes})
+        settings = {name: value for name, value in record.items() if name != "corpus"}
+        return cls(**{**settings, "ann": AnnSettings(**record.get("ann", {})), **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a build or change is carried out, which does not shape its result: the number of ``threads``, and
+    the observers of its ``progress`` and of the ``timings`` of its stages.
+    """
+
+    threads: int = 1
+    progress: Progress = field(default_factory=Silent)
+    timings: Timings = field(default_factory=Timings)

@@ -1,54 +1,175 @@
-"""Where the papers of a build come from: a corpus, or parts that were encoded elsewhere."""
+"""Where the papers of a build come from: a corpus, papers in memory, or parts that were encoded elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import itertools
+import os
+import sys
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from qbe.corpus import read_corpus
+from qbe.corpus import paper_to_record, parse_paper, read_corpus
+from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import Splitter
-from qbe.index.building.unfinished import describe_sources
-from qbe.index.papers import PaperCounts
-from qbe.types import Paper
+from qbe.errors import CorpusError
+from qbe.types import Paper, Sentence
+
+IN_MEMORY = "<papers>"
+"""What a manifest calls a corpus of papers that a program handed over."""
+
+Corpus = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Iterable[Paper]
+"""A path or ``hf:`` name, several of them, or papers."""
 
 
 class Source(Protocol):
     """The papers of a build, and what is known of them beforehand."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the manifest calls the sources."""
+
     def papers(self, split: Splitter) -> Iterator[Paper]:
         """The papers in order, as a stream; abstracts that are one string are split."""
 
     def describe(self) -> list[list[Any]]:
-        """What tells these papers from others, to notice a change between two tries."""
+        """A description as JSON values that differs when the papers do, to notice a change before a build is
+        resumed.
+        """
 
     def newest(self) -> int:
-        """When a file of theirs was last changed, in nanoseconds; 0 where there is no file to ask."""
+        """When the files of the source were last changed, in nanoseconds; 0 where it has none."""
 
-    def ready(self, folder: Path, counts: PaperCounts, tagger: dict[str, str] | None) -> None:
-        """Put beside the papers, now written to a folder, what else there is; may refuse what does not fit.
+    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
+        """Put shards that are encoded already beside the papers, which are written to ``folder``; may refuse
+        what does not fit.
 
-        ``tagger`` is the identity of the build's.
+        ``tagger`` is the identity of the build's tagger.
         """
 
 
-class CorpusSource:
-    """The papers of a corpus, of which nothing else is known."""
+def open_corpus(corpus: Corpus) -> Source:
+    """The source of a corpus.
 
-    def __init__(self, corpus: tuple[str, ...]) -> None:
-        self._corpus = corpus
+    Raises TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers.
+    """
+    if isinstance(corpus, str | os.PathLike):
+        return CorpusSource([os.fspath(corpus)])
+    if not isinstance(corpus, Iterable):
+        raise _wrong_type(corpus)
+    if isinstance(corpus, Sequence):
+        if any(isinstance(item, Paper) for item in corpus):
+            return PapersSource(corpus)
+        return CorpusSource(_paths(corpus))
+    stream = iter(corpus)
+    first = list(itertools.islice(stream, 1))
+    if first and isinstance(first[0], str | os.PathLike):
+        return CorpusSource(_paths([*first, *stream]))
+    return PapersSource(itertools.chain(first, stream))
+
+
+def _paths(items: Iterable[Any]) -> list[str]:
+    paths = list(items)
+    for item in paths:
+        if not isinstance(item, str | os.PathLike):
+            raise _wrong_type(item)
+    return [os.fspath(item) for item in paths]
+
+
+def _wrong_type(value: object) -> TypeError:
+    return TypeError(
+        "expected `corpus` as a path (str or os.PathLike), several paths, or an iterable of qbe.Paper, found "
+        f"{type(value).__name__}"
+    )
+
+
+class CorpusSource:
+    """The papers of files and data sets (a `Source`)."""
+
+    def __init__(self, corpus: Sequence[str]) -> None:
+        self.names = tuple(corpus)
 
     def papers(self, split: Splitter) -> Iterator[Paper]:
         """See `qbe.corpus.read_corpus`."""
-        return read_corpus(self._corpus, split)
+        return read_corpus(self.names, split)
 
     def describe(self) -> list[list[Any]]:
-        """Name, size and time of change of each file."""
-        return describe_sources(self._corpus)
+        """Name, size and time of change of each file; of other sources the name only."""
+        facts: list[list[Any]] = []
+        for name in self.names:
+            path = Path(name)
+            if path.is_file():
+                status = path.stat()
+                facts.append([name, status.st_size, status.st_mtime_ns])
+            else:
+                facts.append([name])
+        return facts
 
     def newest(self) -> int:
         """The latest time of change of the files."""
         return max((facts[2] for facts in self.describe() if len(facts) == 3), default=0)
 
-    def ready(self, folder: Path, counts: PaperCounts, tagger: dict[str, str] | None) -> None:
-        """Nothing is there."""
+    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
+        """There are none."""
+
+
+class PapersSource:
+    """Papers that a program hands over (a `Source`).
+
+    A build of a sequence can be resumed with equal papers, one of any other iterable cannot.
+    """
+
+    names = (IN_MEMORY,)
+
+    def __init__(self, papers: Iterable[Any]) -> None:
+        self._papers = papers
+
+    def papers(self, split: Splitter) -> Iterator[Paper]:  # noqa: ARG002  (they come as sentences)
+        """The papers as `qbe.corpus.parse_paper` makes them of a record.
+
+        Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and
+        where there is no paper at all.
+        """
+        known: dict[str, int] = {}
+        for number, paper in enumerate(self._papers, start=1):
+            yield _checked(paper, number)
+            first = known.setdefault(paper.paper_id, number)
+            if first != number:
+                raise CorpusError(
+                    f"paper {number}: expected each paper_id once, found {paper.paper_id!r} again (first as "
+                    f"paper {first}); drop one of them"
+                )
+        if not known:
+            raise CorpusError("expected at least one paper, found none; check `corpus`")
+
+    def describe(self) -> list[list[Any]]:
+        """The digest of the papers of a sequence; of other iterables, which cannot be read twice, a token
+        that no other build has.
+        """
+        if not isinstance(self._papers, Sequence):
+            return [[IN_MEMORY, uuid.uuid4().hex]]
+        digest = hashlib.sha256()
+        for number, paper in enumerate(self._papers, start=1):
+            digest.update(dump_record(paper_to_record(_checked(paper, number))))
+        return [[IN_MEMORY, digest.hexdigest()]]
+
+    def newest(self) -> int:
+        """Later than any index: whether one holds these papers is not known."""
+        return sys.maxsize
+
+    def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
+        """There are none."""
+
+
+def _checked(paper: Any, number: int) -> Paper:
+    if not isinstance(paper, Paper):
+        raise TypeError(
+            f"expected `corpus` of qbe.Paper, found {type(paper).__name__} as number {number}; convert "
+            "records with qbe.corpus.parse_paper"
+        )
+    wrong = next((each for each in paper.sentences if not isinstance(each, Sentence)), None)
+    if wrong is not None:
+        raise TypeError(f"paper {number}: expected sentences of qbe.Sentence, found {type(wrong).__name__}")
+    return parse_paper(paper_to_record(paper), f"paper {number}")

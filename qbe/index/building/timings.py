@@ -16,7 +16,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _CLEAR, _PEAK_TOO = Path("/proc/self/clear_refs"), "5"
-"""Linux begins to count a process's peak of memory anew when told so (proc(5))."""
+"""Linux resets a process's peak of memory when this is written to that file (proc(5))."""
 
 
 class Timings:
@@ -25,8 +25,8 @@ class Timings:
     ``papers`` is reading, splitting and writing, of which ``splitting`` is a part; ``lucene``; ``vectors``
     is encoding and tagging, of which ``tagging`` is a part (summed over the threads, so that it may be
     more than its share); ``faiss``; ``files`` is digests and putting the index in place. ``peaks`` has the
-    most bytes that the process held during each stage, mapped files among them; where the system does not
-    begin anew when asked (Linux does), until its end.
+    most bytes that the process held during each stage, mapped files among them; where the system cannot
+    reset its count (Linux can), until the end of the stage.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Timings:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Adds the seconds that the block takes to a stage, and takes note of its peak of memory."""
+        """Adds the seconds that the block takes to a stage, and records its peak of memory."""
         with contextlib.suppress(OSError):
             _CLEAR.write_text(_PEAK_TOO)
         try:
@@ -78,6 +78,6 @@ class Timings:
 
 
 def _peak() -> int:
-    """Bytes that this process held at the most, since it began or last forgot."""
+    """The most bytes that this process held since it began or the count was last reset."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,4 +1,4 @@
-"""The state of an unfinished build: its inputs, and what its finished stages found."""
+"""The state of an unfinished build: its inputs, and the results of its finished stages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from qbe.errors import IndexBuildError
 from qbe.files import sync_tree, write_text
+from qbe.resume import Unfinished
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +18,10 @@ STATE = "build.json"
 
 State = dict[str, Any]
 """``inputs`` (settings, sources, encoder), ``counts``, ``tagger``, and ``lucene`` once it is done."""
+
+
+def _unfinished(staging: Path) -> Unfinished:
+    return Unfinished(staging, STATE, "build", "the corpus and settings", IndexBuildError)
 
 
 def save_state(staging: Path, state: State) -> None:
@@ -28,20 +33,14 @@ def save_state(staging: Path, state: State) -> None:
 def read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
     """The state of an unfinished build of the same inputs; None where no stage was finished.
 
-    Raises IndexBuildError where the inputs are others.
+    Raises IndexBuildError where the inputs differ.
     """
-    try:
-        state: State = json.loads((staging / STATE).read_text())
-    except (OSError, ValueError):
+    unfinished = _unfinished(staging)
+    state = unfinished.read_state()
+    if state is None:
         return None
-    if state["inputs"] != inputs:
-        changed = ", ".join(key for key in inputs if state["inputs"].get(key) != inputs[key])
-        raise IndexBuildError(
-            f"expected the corpus and settings of the unfinished build in {staging}, found other {changed}; "
-            "repeat the command as it was, or discard that build with --overwrite alone"
-        )
-    for partial in staging.glob(".*.partial"):  # a file that was being written when the build was killed
-        partial.unlink()
+    unfinished.check_inputs(state["inputs"], inputs)
+    unfinished.remove_partial_files()
     log.info("going on with the unfinished build in %s", staging)
     return state
 
@@ -54,21 +53,5 @@ def discard_stale(staging: Path, overwrite: bool, resume: bool) -> None:
     if not staging.exists() or resume:
         return
     if (staging / STATE).exists() and not overwrite:
-        raise IndexBuildError(
-            f"{staging} holds an unfinished build of this index; continue it with --resume, or discard it "
-            "with --overwrite"
-        )
+        raise _unfinished(staging).in_the_way()
     shutil.rmtree(staging)
-
-
-def describe_sources(corpus: tuple[str, ...]) -> list[list[Any]]:
-    """Name, size and time of change of each corpus file, to notice that one changed between two tries."""
-    facts: list[list[Any]] = []
-    for source in corpus:
-        path = Path(source)
-        if path.is_file():
-            status = path.stat()
-            facts.append([source, status.st_size, status.st_mtime_ns])
-        else:
-            facts.append([source])
-    return facts

@@ -24,19 +24,22 @@ STORED = (FLOAT16, INT8)
 AUTO_SENTENCES = 200_000
 """Sentences up to which ``auto`` means an exact index and half precision."""
 
-DEPTH = 2000
-"""Sentences brought for each sentence of a query, at the least."""
+MIN_CANDIDATES = 2000
+"""Sentences looked up for each sentence of a query, at the least."""
 
 PROBE_FRACTION = 4
-"""One of so many lists is read by default."""
+"""By default a search reads nlist / 4 of the lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnnSettings:
-    """What is asked of a build: a kind or ``auto``, and what is not left to rules.
+    """Settings of a build's FAISS index: its kind or ``auto``, and parameters that are not left to rules.
 
-    ``pq`` is the number of bytes of a product-quantized code. With ``tune_recall`` what is not given is
-    chosen by measurement, ``nprobe`` always.
+    ``pq`` is the number of bytes of a product-quantized code. With ``tune_recall`` parameters that are None
+    are chosen by measurement, ``nprobe`` always.
+
+    >>> AnnSettings("ivf-pq", nlist=1024).kind
+    'ivf-pq'
     """
 
     kind: str = AUTO
@@ -47,107 +50,112 @@ class AnnSettings:
     tune_recall: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError for unknown kinds, numbers out of range, and what does not go together."""
+        """Raises UsageError for unknown kinds, numbers out of range, and settings that exclude each other."""
         if self.kind not in (AUTO, *KINDS):
-            raise UsageError(f"expected --ann of {', '.join((AUTO, *KINDS))}, found {self.kind!r}")
-        for name in ("nlist", "nprobe", "pq"):
-            value = getattr(self, name)
+            raise UsageError(f"expected `kind` of {', '.join((AUTO, *KINDS))}, found {self.kind!r}")
+        for number in ("nlist", "nprobe", "pq"):
+            value = getattr(self, number)
             if value is not None and value < 1:
-                raise UsageError(f"expected --{name} of at least 1, found {value}")
+                raise UsageError(f"expected `{number}` of at least 1, found {value}")
         if self.tune_recall is not None and not 0 < self.tune_recall <= 1:
-            raise UsageError(f"expected --tune-recall above 0, up to 1, found {self.tune_recall:g}")
+            raise UsageError(f"expected `tune_recall` above 0, up to 1, found {self.tune_recall:g}")
         if self.tune_recall is not None and self.nprobe is not None:
-            raise UsageError("--tune-recall chooses --nprobe; drop one of them")
-        if self.kind != AUTO and self.kind not in IN_LISTS and (option := self._of_lists()):
-            raise UsageError(f"{option} goes with --ann {', '.join(IN_LISTS)}, found {self.kind}; drop one")
+            raise UsageError("`tune_recall` chooses `nprobe`; drop one of them")
+        if self.kind != AUTO and self.kind not in IN_LISTS and (name := self._list_setting()):
+            raise UsageError(f"`{name}` goes with `kind` {', '.join(IN_LISTS)}, found {self.kind}; drop one")
         if self.pq is not None and self.kind not in (AUTO, *BY_PRODUCT):
-            raise UsageError(f"--pq goes with --ann {' or '.join(BY_PRODUCT)}, found {self.kind}; drop one")
+            raise UsageError(f"`pq` goes with `kind` {' or '.join(BY_PRODUCT)}, found {self.kind}; drop one")
 
-    def _of_lists(self) -> str | None:
-        """The first option given that is of use with lists only."""
-        options = ("nlist", "nprobe", "pq", "on_disk", "tune_recall")
-        written = {"on_disk": "--ann-on-disk", "tune_recall": "--tune-recall"}
-        given = [name for name in options if getattr(self, name) not in (None, False)]
-        return written.get(given[0], f"--{given[0]}") if given else None
+    def _list_setting(self) -> str | None:
+        """The first setting that is set and applies to lists only."""
+        names = ("nlist", "nprobe", "pq", "on_disk", "tune_recall")
+        return next((name for name in names if getattr(self, name) not in (None, False)), None)
 
-    def settled_kind(self, sentences: int) -> str:
+    def resolve_kind(self, sentences: int) -> str:
         """The kind for a corpus of so many sentences: ``auto`` is flat for a small one."""
         if self.kind != AUTO:
             return self.kind
-        return IVF_PQ if sentences > AUTO_SENTENCES or self._of_lists() else FLAT
+        return IVF_PQ if sentences > AUTO_SENTENCES or self._list_setting() else FLAT
+
+
+_JSON_KEYS = {"min_candidates": "depth"}
+"""Fields whose key in a manifest is not their name."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnnParams:
     """A kind with all its parameters, as an index's manifest holds it; None where the kind has none.
 
-    ``depth`` is the number of sentences brought for each sentence of a query, at the least; ``seed`` that of
-    the sample that centroids and codes are learned from.
+    ``min_candidates`` is the number of sentences looked up for each sentence of a query, at the least;
+    ``seed`` that of the sample that centroids and codes are learned from.
     """
 
     kind: str = FLAT
     nlist: int | None = None
     nprobe: int | None = None
     pq: int | None = None
-    depth: int = DEPTH
+    min_candidates: int = MIN_CANDIDATES
     on_disk: bool = False
     seed: int = 0
 
     @property
     def code_bits(self) -> int:
-        """Bits of each part of a product-quantized code: 4 are added up in a processor's registers; lists on
-        the disk are laid out otherwise, and there 8 are quicker.
+        """Bits of each subquantizer's code: 4 are added up in a processor's registers; lists on the disk are
+        laid out otherwise, and there 8 are quicker.
         """
         return 8 if self.on_disk else 4
 
     @property
-    def parts(self) -> int:
-        """Parts of a product-quantized code."""
+    def subquantizers(self) -> int:
+        """Subquantizers of a product-quantized code."""
         return (self.pq or 0) * 8 // self.code_bits
 
     def record(self) -> dict[str, Any]:
-        """The plan for a manifest."""
-        return dataclasses.asdict(self)
+        """The parameters as a manifest holds them."""
+        return {_JSON_KEYS.get(name, name): value for name, value in dataclasses.asdict(self).items()}
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> AnnParams:
-        """The plan of a manifest's ``dense``; an exact index where it says nothing, being older."""
-        found = record.get("ann", {})
-        names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{name: found[name] for name in names if name in found})
+        """The parameters in a manifest's ``dense``; an exact index where an older one has none."""
+        params = record.get("ann", {})
+        keys = {field.name: _JSON_KEYS.get(field.name, field.name) for field in dataclasses.fields(cls)}
+        return cls(**{name: params[key] for name, key in keys.items() if key in params})
 
 
-def plan(settings: AnnSettings, sentences: int, dimension: int) -> AnnParams:
-    """The plan for a corpus: what the settings give, the rest by rules.
+def resolve(settings: AnnSettings, sentences: int, dimension: int) -> AnnParams:
+    """The parameters for a corpus: those of the settings, the rest by rules.
 
-    Lists are as many as each holds sentences, to a power of two. A code's parts stand for three or four
+    There are as many lists as sentences in each, to a power of two. A subquantizer encodes three or four
     numbers of a vector. Raises UsageError for more lists than sentences, fewer sentences than codes are
-    learned from, and codes whose parts do not divide the dimension.
+    learned from, and codes whose subquantizers do not divide the dimension.
+
+    >>> resolve(AnnSettings("ivf-sq", nlist=64), sentences=100_000, dimension=384).nprobe
+    16
     """
-    kind = settings.settled_kind(sentences)
+    kind = settings.resolve_kind(sentences)
     if kind not in IN_LISTS:
         return AnnParams(kind)
     nlist = settings.nlist or usual_nlist(sentences)
     if nlist > sentences:
-        raise UsageError(f"expected --nlist of at most the {sentences} sentences, found {nlist}")
+        raise UsageError(f"expected `nlist` of at most the {sentences} sentences, found {nlist}")
     nprobe = settings.nprobe or max(nlist // PROBE_FRACTION, PROBE_FRACTION)
-    made = AnnParams(kind, nlist, min(nprobe, nlist), on_disk=settings.on_disk)
+    params = AnnParams(kind, nlist, min(nprobe, nlist), on_disk=settings.on_disk)
     if kind not in BY_PRODUCT:
-        return made
-    made = dataclasses.replace(made, pq=settings.pq or usual_pq(dimension))
-    check_pq(made, sentences, dimension)
-    return made
+        return params
+    params = dataclasses.replace(params, pq=settings.pq or usual_pq(dimension))
+    check_pq(params, sentences, dimension)
+    return params
 
 
 def checked(settings: AnnSettings, sentences: int, dimension: int) -> AnnSettings:
-    """The settings, if they fit a corpus; raises UsageError as `plan` does."""
-    plan(settings, sentences, dimension)
+    """The settings, if they fit a corpus; raises UsageError as `resolve` does."""
+    resolve(settings, sentences, dimension)
     return settings
 
 
-def fitting(settings: AnnSettings, sentences: int, dimension: int) -> AnnSettings:
-    """The settings, or those of an exact index where there are too few sentences for them, which is not known
-    beforehand of what is added to an index or left in it.
+def checked_or_flat(settings: AnnSettings, sentences: int, dimension: int) -> AnnSettings:
+    """The settings, or those of an exact index where there are too few sentences for them: how many papers an
+    append brings or deletions leave is not known when the settings are chosen.
     """
     try:
         return checked(settings, sentences, dimension)
@@ -161,31 +169,31 @@ def usual_nlist(sentences: int) -> int:
 
 
 def usual_pq(dimension: int) -> int:
-    """Bytes of a code whose parts, two a byte, stand for three numbers each, or four, or two."""
-    return next((dimension // (2 * part) for part in (3, 4, 2) if dimension % (2 * part) == 0), dimension)
+    """Bytes of a code whose subquantizers, two a byte, encode three numbers each, or four, or two."""
+    return next((dimension // (2 * size) for size in (3, 4, 2) if dimension % (2 * size) == 0), dimension)
 
 
-def check_pq(plan: AnnParams, sentences: int, dimension: int) -> None:
-    """Raise UsageError where the codes of a plan cannot be made."""
-    if dimension % plan.parts:
+def check_pq(params: AnnParams, sentences: int, dimension: int) -> None:
+    """Raise UsageError where codes of these parameters cannot be made."""
+    if dimension % params.subquantizers:
         raise UsageError(
-            f"expected --pq of bytes whose {8 // plan.code_bits} parts each divide the dimension "
-            f"{dimension}, found {plan.pq}; choose another, or --ann ivf-sq"
+            f"expected `pq` of bytes whose {8 // params.code_bits} parts each divide the dimension "
+            f"{dimension}, found {params.pq}; choose another, or `kind` ivf-sq"
         )
-    if sentences < 2**plan.code_bits:
+    if sentences < 2**params.code_bits:
         raise UsageError(
-            f"expected at least {2**plan.code_bits} sentences to learn codes from, found {sentences}; "
-            "choose --ann flat"
+            f"expected at least {2**params.code_bits} sentences to learn codes from, found {sentences}; "
+            "choose `kind` flat"
         )
 
 
-def settled_stored(stored: str, sentences: int) -> str:
+def resolve_stored(stored: str, sentences: int) -> str:
     """How vectors are stored; ``auto`` is half precision for a small corpus, and bytes for a large one.
 
     Raises UsageError for an unknown form.
     """
     if stored not in (AUTO, *STORED):
-        raise UsageError(f"expected --stored of {', '.join((AUTO, *STORED))}, found {stored!r}")
+        raise UsageError(f"expected `stored` of {', '.join((AUTO, *STORED))}, found {stored!r}")
     if stored != AUTO:
         return stored
     return INT8 if sentences > AUTO_SENTENCES else FLOAT16

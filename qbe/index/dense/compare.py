@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,13 @@ from qbe.index.dense.stored import Half, Quantized, Vectors
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+Numbers = NDArray[Any]
 
 _BLOCK = 256
 """Vectors multiplied at a time: in double precision more would not stay in a processor's nearest cache."""
 
 _HALF_TO_SINGLE = 2.0**112
-"""What the exponents of single precision are ahead of those of half precision."""
+"""The ratio of numbers whose bits are the same once moved from half to single precision's place."""
 
 
 def similarities(queries: Floats, vectors: Vectors) -> Floats:
@@ -24,8 +26,8 @@ def similarities(queries: Floats, vectors: Vectors) -> Floats:
 
     Stored numbers are multiples of 2 ** -24 (see `qbe.index.dense.stored.quantized`), and so are a query's.
     Products of such numbers are multiples of 2 ** -48, so that double precision holds their sums exactly:
-    the result depends neither on the order of summation, which is the linear algebra library's affair
-    and changes with its threads, nor on which other vectors are asked for.
+    the result depends neither on the order of summation, which the linear algebra library chooses and
+    which changes with its threads, nor on which other vectors are compared.
     """
     left = queries.astype(np.float64)
     products = np.empty((len(queries), len(vectors)), np.float32)
@@ -43,14 +45,21 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
     distance 0.
     """
     left = queries.astype(np.float64)
-    lengths = (left * left).sum(axis=1)[:, None]
-    found = np.empty((len(queries), len(vectors)), np.float32)
+    lengths = (left * left).sum(axis=1)
+    near = np.empty((len(queries), len(vectors)), np.float32)
     for first in range(0, len(vectors), _BLOCK):
         numbers, factors = _parts(vectors[first : first + _BLOCK])
         right = np.einsum("ij,ij->i", numbers, numbers) * factors * factors
-        squares = lengths + right - 2 * ((left @ numbers.T) * factors)
-        found[:, first : first + _BLOCK] = -np.sqrt(np.maximum(squares, 0))
-    return found
+        near[:, first : first + _BLOCK] = negative_distances((left @ numbers.T) * factors, lengths, right)
+    return near
+
+
+def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
+    """Minus the Euclidean distances (m, n) from inner products (m, n) and the squared lengths (m,) and (n,)
+    of both sides, in their precision.
+    """
+    distances: Numbers = np.sqrt(np.maximum(squares[:, None] + other_squares - 2 * products, 0))
+    return -distances
 
 
 COMPARISONS: Mapping[str, Callable[[Floats, Vectors], Floats]] = {

@@ -1,4 +1,4 @@
-"""Exhaustive search: every paper of an index scored, block by block; the measure of approximate search."""
+"""Exhaustive search: every paper of an index scored, block by block, to measure approximate search by."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.index.dense.compare import negative_distances
+from qbe.index.dense.scoring import best_per_paper
 from qbe.index.dense.stored import Vectors
 from qbe.index.papers import PaperLayout
 from qbe.models.encoder_format import L2
@@ -17,8 +19,8 @@ BLOCK_SENTENCES = 32768
 """Sentences scored at a time."""
 
 
-class Asked(NamedTuple):
-    """Queries drawn from an index: the row of each one's paper, and the rows of its sentences."""
+class DrawnQueries(NamedTuple):
+    """Queries drawn from an index: the row of each query's paper, and the rows of its sentences."""
 
     papers: NDArray[np.int64]
     sentences: Sequence[NDArray[np.int64]]
@@ -29,8 +31,8 @@ class Asked(NamedTuple):
         return np.concatenate([[0], np.cumsum([len(rows) for rows in self.sentences])[:-1]]).astype(np.int64)
 
 
-def draw_queries(layout: PaperLayout, count: int, seed: int) -> Asked:
-    """Papers drawn by seed, each asked by the sentences of one of its facets, or by all where it has none."""
+def draw_queries(layout: PaperLayout, count: int, seed: int) -> DrawnQueries:
+    """Papers drawn by seed, each with the sentences of one of its facets, or with all where it has none."""
     random = np.random.default_rng(seed)
     total = len(layout.starts) - 1
     papers = np.sort(random.choice(total, min(count, total), replace=False))
@@ -40,29 +42,29 @@ def draw_queries(layout: PaperLayout, count: int, seed: int) -> Asked:
         codes = layout.facets[rows]
         facets = [code for code in range(1, len(Facet) + 1) if (codes == code).any()]
         chosen.append(rows[codes == random.choice(facets)] if facets else rows)
-    return Asked(papers.astype(np.int64), chosen)
+    return DrawnQueries(papers.astype(np.int64), chosen)
 
 
 def best_papers(
-    vectors: Vectors, starts: NDArray[np.int64], asked: Asked, count: int, similarity: str
+    vectors: Vectors, starts: NDArray[np.int64], queries: DrawnQueries, count: int, similarity: str
 ) -> NDArray[np.int64]:
     """Rows (queries, count) of the best papers by mean-max, best first, the query's own left out; -1 where
     there are fewer. In single precision.
     """
-    queries = np.concatenate([vectors[rows].astype(np.float32) for rows in asked.sentences])
+    query_vectors = np.concatenate([vectors[rows].astype(np.float32) for rows in queries.sentences])
     total = len(starts) - 1
-    kept_scores: Any = np.zeros((len(asked.papers), 0), np.float32)
-    kept: Any = np.zeros((len(asked.papers), 0), np.int64)
+    kept_scores: Any = np.zeros((len(queries.papers), 0), np.float32)
+    kept: Any = np.zeros((len(queries.papers), 0), np.int64)
     first = 0
     while first < total:
         last = max(int(np.searchsorted(starts, starts[first] + BLOCK_SENTENCES, "right")) - 1, first + 1)
         block = vectors[starts[first] : starts[last]].astype(np.float32)
-        scores = _scores(queries, block, starts[first:last] - starts[first], asked.starts, similarity)
-        scores[np.arange(first, last) == asked.papers[:, None]] = -np.inf
+        scores = _scores(query_vectors, block, starts[first:last] - starts[first], queries.starts, similarity)
+        scores[np.arange(first, last) == queries.papers[:, None]] = -np.inf
         kept_scores = np.concatenate([kept_scores, scores], axis=1)
         kept = np.concatenate([kept, np.broadcast_to(np.arange(first, last), scores.shape)], axis=1)
         order = _best(kept_scores, count)
-        kept_scores, kept = (np.take_along_axis(one, order, axis=1) for one in (kept_scores, kept))
+        kept_scores, kept = (np.take_along_axis(array, order, axis=1) for array in (kept_scores, kept))
         first = last
     return np.where(np.isneginf(kept_scores), -1, kept)
 
@@ -71,9 +73,9 @@ def _scores(queries: Any, block: Any, papers: Any, starts: Any, similarity: str)
     """Mean-max scores (queries, papers) of the sentences of some papers."""
     compared: Any = queries @ block.T
     if similarity == L2:
-        squares = (queries * queries).sum(axis=1)[:, None] + (block * block).sum(axis=1) - 2 * compared
-        compared = -np.sqrt(np.maximum(squares, 0))
-    best = np.maximum.reduceat(compared, papers, axis=1)
+        squares, other_squares = ((side * side).sum(axis=1) for side in (queries, block))
+        compared = negative_distances(compared, squares, other_squares)
+    best = best_per_paper(compared, papers)
     counts = np.diff(np.append(starts, len(queries)))
     summed: Any = np.add.reduceat(best, starts, axis=0)
     scores: NDArray[np.float32] = summed / counts[:, None].astype(np.float32)

@@ -24,65 +24,63 @@ CODE_SAMPLED = 2**16
 """Vectors that codes are learned from, at least (of as many as there are)."""
 
 ROTATION_ROUNDS = 10
-"""Rounds in which the rotation of OPQ and its codes are fitted to each other."""
+"""Rounds of fitting the rotation of OPQ and its codes to each other."""
 
 SHARD_ROWS = 2**20
 """Vectors whose lists are held in memory at a time, where lists go to the disk."""
 
 
-def train_lists(vectors: Vectors, metric: int, plan: AnnParams) -> Any:
+def train_lists(vectors: Vectors, metric: int, params: AnnParams) -> Any:
     """An index without vectors, its centroids and codes learned from a sample that is drawn by seed."""
     import faiss
 
     dimension = vectors.shape[1]
-    index = ivf = _ivf(dimension, metric, plan)
-    if plan.kind == IVF_OPQ_PQ:
-        index = faiss.IndexPreTransform(_rotation(dimension, plan), ivf)
+    index = ivf = _ivf(dimension, metric, params)
+    if params.kind == IVF_OPQ_PQ:
+        index = faiss.IndexPreTransform(_rotation(dimension, params), ivf)
     with accelerated(ivf):
-        index.train(_sample(vectors, plan))
+        index.train(_sample(vectors, params))
     return index
 
 
-def _ivf(dimension: int, metric: int, plan: AnnParams) -> Any:
+def _ivf(dimension: int, metric: int, params: AnnParams) -> Any:
     import faiss
 
     quantizer = faiss.IndexFlat(dimension, metric)
-    if plan.kind == IVF_SQ:
+    if params.kind == IVF_SQ:
         bits = faiss.ScalarQuantizer.QT_8bit
-        ivf = faiss.IndexIVFScalarQuantizer(quantizer, dimension, plan.nlist, bits, metric)
+        ivf = faiss.IndexIVFScalarQuantizer(quantizer, dimension, params.nlist, bits, metric)
     else:
-        kind = faiss.IndexIVFPQFastScan if plan.code_bits == 4 else faiss.IndexIVFPQ
-        parts = plan.parts
-        ivf = kind(quantizer, dimension, plan.nlist, parts, plan.code_bits, metric)
-        _learn(ivf.pq.cp, plan)
+        kind = faiss.IndexIVFPQFastScan if params.code_bits == 4 else faiss.IndexIVFPQ
+        ivf = kind(quantizer, dimension, params.nlist, params.subquantizers, params.code_bits, metric)
+        _learn(ivf.pq.cp, params)
         ivf.use_precomputed_table = -1  # by distance it would take more memory than all codes
-    _learn(ivf.cp, plan)
+    _learn(ivf.cp, params)
     ivf.cp.spherical = metric == faiss.METRIC_INNER_PRODUCT
     return ivf
 
 
-def _learn(clustering: Any, plan: AnnParams) -> None:
+def _learn(clustering: Any, params: AnnParams) -> None:
     """How centroids are learned: by seed, from all that is given, which for small corpora is little."""
-    clustering.seed = plan.seed + 1
+    clustering.seed = params.seed + 1
     clustering.min_points_per_centroid = 1
 
 
-def _rotation(dimension: int, plan: AnnParams) -> Any:
+def _rotation(dimension: int, params: AnnParams) -> Any:
     import faiss
 
-    parts = plan.parts
-    rotation = faiss.OPQMatrix(dimension, parts, dimension)
-    rotation.pq = faiss.ProductQuantizer(dimension, parts, plan.code_bits)
-    _learn(rotation.pq.cp, plan)
+    rotation = faiss.OPQMatrix(dimension, params.subquantizers, dimension)
+    rotation.pq = faiss.ProductQuantizer(dimension, params.subquantizers, params.code_bits)
+    _learn(rotation.pq.cp, params)
     rotation.niter = ROTATION_ROUNDS
     rotation.max_train_points = CODE_SAMPLED
     return rotation
 
 
-def _sample(vectors: Vectors, plan: AnnParams) -> NDArray[np.float32]:
+def _sample(vectors: Vectors, params: AnnParams) -> NDArray[np.float32]:
     """Vectors (n, dimension) drawn by seed, in the order of the index."""
-    count = min(len(vectors), max(SAMPLED * (plan.nlist or 0), CODE_SAMPLED))
-    rows = np.random.default_rng(plan.seed).choice(len(vectors), count, replace=False)
+    count = min(len(vectors), max(SAMPLED * (params.nlist or 0), CODE_SAMPLED))
+    rows = np.random.default_rng(params.seed).choice(len(vectors), count, replace=False)
     sample: NDArray[np.float32] = vectors[np.sort(rows)].astype(np.float32)
     return sample
 
@@ -102,8 +100,8 @@ def accelerated(ivf: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        ivf.quantizer = own = faiss.index_gpu_to_cpu(on_gpu)
-        own.this.disown()
+        ivf.quantizer = on_cpu = faiss.index_gpu_to_cpu(on_gpu)
+        on_cpu.this.disown()
         ivf.own_fields = True
 
 

@@ -40,8 +40,8 @@ class Quantized:
     digits, a code 7.
     """
 
-    def __init__(self, codes: NDArray[np.int8], scales: Half, gathered: PageReleaser | None = None) -> None:
-        self.codes, self.scales, self._gathered = codes, scales, gathered
+    def __init__(self, codes: NDArray[np.int8], scales: Half, releaser: PageReleaser | None = None) -> None:
+        self.codes, self.scales, self._releaser = codes, scales, releaser
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -59,8 +59,8 @@ class Quantized:
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, int | np.integer):
             return self.codes[rows] * self.scales[rows].astype(np.float32)
-        if self._gathered is not None and not isinstance(rows, slice):
-            self._gathered(len(rows))
+        if self._releaser is not None and not isinstance(rows, slice):
+            self._releaser(len(rows))
         return Quantized(self.codes[rows], self.scales[rows])
 
     def astype(self, dtype: Any) -> NDArray[Any]:
@@ -137,9 +137,9 @@ def vector_file(
         scales.write(npy_header(shape[:1], np.dtype(np.float16)))
 
         def write(block: Half | Quantized) -> None:
-            found = block if isinstance(block, Quantized) else quantized(block, similarity)
-            _write(stream, found.codes)
-            _write(scales, found.scales)
+            codes = block if isinstance(block, Quantized) else quantized(block, similarity)
+            _write(stream, codes.codes)
+            _write(scales, codes.scales)
 
         yield write
 

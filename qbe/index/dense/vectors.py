@@ -1,121 +1,18 @@
-"""Sentence and whole-paper vectors on disk: memory-mapped, built shard by shard in half precision.
-
-The facets that a tagger predicts come out of the same pass, and so are written here too.
-"""
+"""The files of sentence and whole-paper vectors in an index, memory-mapped."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.files import atomic_file
 from qbe.index.dense.ann import FLOAT16
-from qbe.index.dense.stored import Half, Vectors, npy_header, open_vectors, vector_file
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore, facet_codes
-from qbe.tag.tagging import TaggingEncoder
-from qbe.types import FacetProbabilities, Paper
+from qbe.index.dense.stored import Vectors, open_vectors
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
-SHARDS = "shards"
-SHARD_PAPERS = 512
-"""Papers a shard: the work that a killed build may lose."""
-
-_LABELS = len(FacetProbabilities._fields)
-
-
-def write_vectors(
-    folder: Path,
-    store: PaperStore,
-    encoder: TaggingEncoder,
-    advance: Callable[[int], Any],
-    stored: str = FLOAT16,
-) -> None:
-    """Encode all papers of a store into ``vectors.npy`` (sentences, dimension) and ``whole.npy`` (papers,
-    dimension), ``stored`` as one of `qbe.index.dense.ann.STORED`; with a tagger their facets into
-    ``facets.npy`` and the probabilities of these.
-
-    Shards that an interrupted call has finished are kept; ``advance`` is told how many more papers are
-    done. The store gives papers as the corpus brought them.
-    """
-    write_shards(folder, store, encoder, advance)
-    _join(folder, len(store), encoder, stored)
-
-
-def write_shards(
-    folder: Path,
-    store: PaperStore,
-    encoder: TaggingEncoder,
-    advance: Callable[[int], Any],
-    place: Callable[[int], int] = lambda first: first,
-) -> None:
-    """Encode all papers of a store, SHARD_PAPERS at a time, into the shards that are not there yet.
-
-    A shard is named by the row of its first paper in the corpus: ``place`` of that row in the store.
-    """
-    (folder / SHARDS).mkdir(exist_ok=True)
-    for first in range(0, len(store), SHARD_PAPERS):
-        path = _shard(folder, place(first))
-        count = min(SHARD_PAPERS, len(store) - first)
-        if path.exists():
-            advance(count)
-            continue
-        parts: list[tuple[NDArray[Any], ...]] = []  # of each paper, in the order of the files in _join
-        for paper, vectors in encoder.encode(islice(store.read_from(first), count)):
-            arrays = vectors.sentences.astype(np.float16), vectors.whole.astype(np.float16)[None]
-            parts.append((*arrays, np.frombuffer(facet_codes(paper), np.uint8), _probabilities(paper)))
-            advance(1)
-        with atomic_file(path) as stream:
-            for array in map(np.concatenate, zip(*parts, strict=True)):
-                stream.write(npy_header(array.shape, array.dtype) + array.tobytes())
-
-
-def _probabilities(paper: Paper) -> Half:
-    """The probabilities (sentences, 5) of a paper's labels; zeros where they were not predicted."""
-    unknown = (0.0,) * _LABELS
-    return np.array([sentence.probabilities or unknown for sentence in paper.sentences], dtype=np.float16)
-
-
-def _join(folder: Path, papers: int, encoder: TaggingEncoder, stored: str) -> None:
-    """Shards into whole files, by plain writes: on a full disk they fail, where a memory map would kill.
-
-    It is done from the start as long as the folder of shards is there, however often it was interrupted.
-    """
-    sentences = int(np.load(folder / STARTS_FILE)[-1])
-    dimension, similarity = encoder.encoder.dimension, encoder.encoder.files.card.encoder_format.similarity
-    with contextlib.ExitStack() as stack:
-        writers: list[Callable[[NDArray[Any]], Any]] = []
-        for name, total in ((SENTENCES, sentences), (WHOLE, papers)):
-            file = vector_file(folder, name, (total, dimension), stored, similarity)
-            writers.append(stack.enter_context(file))
-        if encoder.tagger is not None:
-            for name, shape, kind in (
-                (FACETS_FILE, (sentences,), np.uint8),
-                (PROBABILITIES_FILE, (sentences, _LABELS), np.float16),
-            ):
-                stream = stack.enter_context((folder / name).open("wb"))
-                stream.write(npy_header(shape, np.dtype(kind)))
-                writers.append(_plainly(stream))
-        for first in range(0, papers, SHARD_PAPERS):
-            with _shard(folder, first).open("rb") as shard:
-                for write in writers:
-                    write(np.load(shard))
-    shutil.rmtree(folder / SHARDS)
-
-
-def _plainly(stream: IO[bytes]) -> Callable[[NDArray[Any]], Any]:
-    return lambda part: stream.write(part.tobytes())
-
-
-def _shard(folder: Path, first: int) -> Path:
-    return folder / SHARDS / f"{first:010d}.npy"
 
 
 def read_vectors(folder: Path, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:

@@ -1,23 +1,21 @@
-"""Papers added to an index, replaced in it and deleted from it, each call in one commit."""
+"""Adding papers to an index, replacing and deleting them, each call in one commit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from qbe.corpus.record import Splitter
 from qbe.errors import IndexBuildError, PaperNotFoundError, UsageError
 from qbe.index.building.build import build_segment
-from qbe.index.building.progress import Progress
-from qbe.index.building.settings import BuildSettings
-from qbe.index.building.source import CorpusSource
+from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.live.writer import Written, commit, resolved, without, writing
 from qbe.index.manifest import Manifest
 from qbe.index.models import matching_encoder
-from qbe.index.segments.combined import combined_manifest, labeller
+from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
 from qbe.index.segments.views import Papers, open_papers
 from qbe.types import Paper
@@ -25,55 +23,59 @@ from qbe.types import Paper
 
 def append_papers(
     folder: str | Path,
-    corpus: Sequence[str],
+    corpus: Corpus,
     *,
     update: bool = False,
     encoder: str | None = None,
     tagger: str | None = None,
     device: str | None = None,
-    threads: int = 1,
-    progress: Progress | None = None,
+    execution: Execution | None = None,
 ) -> Written:
     """Add the papers of a corpus to an index, as a further segment built with the index's settings.
 
-    Papers whose ids the index has are refused before any is encoded; with ``update`` they replace the
-    former ones, and get new rows. ``encoder`` and ``tagger`` (a name or folder) say where those that the
-    index was built with are found now, ``device`` (one of `qbe.models.session.DEVICES`) what encodes. All
-    becomes visible at once, to whoever opens the index later; when anything fails the index is as it was.
+    ``corpus`` is a path or ``hf:`` name, several of them, or papers. Papers whose ids the index has are
+    refused before any is encoded; with ``update`` they replace the former ones, and get new rows.
+    ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
+    ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
+    readers that open the index later; when anything fails the index is unchanged.
 
     Raises IndexBuildError for ids that the index has, for another tagger than the index's and where another
     process writes, EncoderMismatchError for another encoder than the index's, and what
-    `qbe.index.building.build.build_index` and `qbe.index.live.writer.writing` do.
+    `qbe.index.building.build.build` and `qbe.index.live.writer.writing` do.
     """
-    folder = resolved(folder)
+    folder, source = resolved(folder), open_corpus(corpus)
     with writing(folder) as snapshot:
         manifest = combined_manifest(snapshot)
-        settings = _settings(manifest, corpus, encoder=encoder, tagger=tagger, device=device, threads=threads)
+        settings = _settings(manifest, encoder=encoder, tagger=tagger, device=device)
         if manifest.dense is not None:
             matching_encoder(folder, manifest, settings.encoder)
-        papers = open_papers(snapshot.parts)
-        arrivals = _Arrivals(settings.corpus, papers, update)
+        papers = open_papers(snapshot.segments)
+        additions = _Additions(source, papers, update)
         name = segment_name(snapshot.generation + 1)
-        built = build_segment(arrivals, folder / name, settings, labeller(manifest), progress)
-        replaced = np.array(arrivals.known, np.int64)
-        segments = [*without(folder, snapshot, replaced), Segment(name, built.digest)]
+        segment = build_segment(
+            additions, folder / name, settings, execution or Execution(), tagger_identity(manifest)
+        )
+        replaced = np.array(additions.known, np.int64)
+        segments = [*without(folder, snapshot, replaced), Segment(name, segment.digest)]
         generation = commit(folder, snapshot, segments)
-        added = built.corpus["papers"] - len(replaced)
+        added = segment.corpus["papers"] - len(replaced)
         return Written(added, len(replaced), 0, len(papers) + added, len(segments), generation)
 
 
-def delete_papers(folder: str | Path, ids: Iterable[str]) -> Written:
-    """Delete papers from an index; they are not found any more by whoever opens it later.
+def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
+    """Delete papers from an index: readers that open it later do not find them.
 
     Their text and vectors stay on the disk, and count in BM25's statistics, until
     `qbe.index.live.compaction`, or until their segment has no other paper. Raises PaperNotFoundError where
-    the index lacks one of the ids, and UsageError for no ids and for all the index's: then nothing is
-    deleted; and what `qbe.index.live.writer.writing` does.
+    the index lacks one of the ids, and UsageError for no ids and for all the index's (then nothing is
+    deleted), TypeError for a single string, and what `qbe.index.live.writer.writing` does.
     """
+    if isinstance(paper_ids, str):
+        raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
     folder = resolved(folder)
     with writing(folder) as snapshot:
-        papers = open_papers(snapshot.parts)
-        rows = {paper_id: papers.find(paper_id) for paper_id in ids}
+        papers = open_papers(snapshot.segments)
+        rows = {paper_id: papers.find(paper_id) for paper_id in paper_ids}
         unknown = [paper_id for paper_id, row in rows.items() if row is None]
         if unknown:
             raise PaperNotFoundError(
@@ -91,18 +93,22 @@ def delete_papers(folder: str | Path, ids: Iterable[str]) -> Written:
         return Written(0, 0, len(dead), len(papers) - len(dead), len(segments), generation)
 
 
-class _Arrivals(CorpusSource):
-    """The papers of a corpus on their way into an index; ``known`` are the rows of those it has already."""
+class _Additions:
+    """The papers of a source to be added to an index; ``known`` are the rows of those it has already."""
 
-    def __init__(self, corpus: tuple[str, ...], papers: Papers, update: bool) -> None:
-        super().__init__(corpus)
-        self._papers, self._update = papers, update
+    def __init__(self, source: Source, papers: Papers, update: bool) -> None:
+        self.names = source.names
+        self.describe, self.newest = source.describe, source.newest
+        self.add_finished_shards = source.add_finished_shards
+        self._source, self._papers, self._update = source, papers, update
         self.known: list[int] = []
 
     def papers(self, split: Splitter) -> Iterator[Paper]:
-        """The papers as a stream; raises IndexBuildError at their end for ids that must not come."""
+        """The papers as a stream; raises IndexBuildError at their end for ids that the index has, unless they
+        are to be replaced.
+        """
         first = None
-        for paper in super().papers(split):
+        for paper in self._source.papers(split):
             row = self._papers.find(paper.paper_id)
             if row is not None:
                 first = first or paper.paper_id
@@ -111,11 +117,11 @@ class _Arrivals(CorpusSource):
         if first is not None and not self._update:
             raise IndexBuildError(
                 f"expected papers that the index lacks, found {len(self.known)} that it has, such as "
-                f"{first!r}; replace them with --update, or drop them from the corpus"
+                f"{first!r}; replace them with `update`, or drop them from the corpus"
             )
 
 
-def _settings(manifest: Manifest, corpus: Sequence[str], **changes: Any) -> BuildSettings:
-    """The index's settings for other papers, with those changes that are not None."""
-    given = {name: value for name, value in changes.items() if value is not None}
-    return BuildSettings.read(manifest.settings, corpus=tuple(corpus), **given)
+def _settings(manifest: Manifest, **changes: str | None) -> BuildSettings:
+    """The index's settings, with those changes that are not None."""
+    changed = {name: value for name, value in changes.items() if value is not None}
+    return BuildSettings.read(manifest.settings, **changed)

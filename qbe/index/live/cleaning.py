@@ -1,4 +1,4 @@
-"""Removing what a commit does not name: debris of killed writers, segments that no reader holds any more."""
+"""Removing files that a commit does not name: those of killed writers, and segments that no reader locks."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from pathlib import Path, PurePosixPath
 
 from qbe.files import try_exclusive_lock
 from qbe.index.building.unfinished import STATE
-from qbe.index.manifest import MANIFEST
+from qbe.index.manifest import MANIFEST, SUPERSEDED
 from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, read_commit
-
-SUPERSEDED = "superseded.json"
-"""What the manifest of the first segment is called while its files are removed."""
 
 
 def clean(folder: Path) -> None:
-    """Remove from an index all that its commit does not name and no reader holds; only the writer may.
+    """Remove from an index all files that its commit does not name and no reader locks; only the writer may.
 
-    What cannot be removed, held or not, stays for the next writer. Raises IndexFormatError where the commit
+    Files that cannot be removed stay for the next writer. Raises IndexFormatError where the commit
     is damaged.
     """
     commit = read_commit(folder)
     segments = {ROOT} if commit is None else {segment.name for segment in commit.segments}
-    deletions = set() if commit is None else {one.deletions.file for one in commit.segments if one.deletions}
+    files = [] if commit is None else [each.deletions.file for each in commit.segments if each.deletions]
     with contextlib.suppress(OSError):
         for path in folder.glob(f".{COMMIT}.*.partial"):
             path.unlink()
         for path in (folder / DELETED).glob("*"):
-            if f"{DELETED}/{path.name}" not in deletions:
+            if f"{DELETED}/{path.name}" not in files:
                 path.unlink()
         for path in (folder / SEGMENTS).glob("*"):
             if f"{SEGMENTS}/{path.name}" not in segments:
@@ -42,7 +39,7 @@ def clean(folder: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a segment's folder, unless a reader holds it; its manifest goes first, so that none can."""
+    """Remove a segment's folder, unless a reader locks it; its manifest goes first, so that none can."""
     manifest = path / MANIFEST
     if manifest.exists():  # not in the folder of an unfinished one
         with try_exclusive_lock(manifest) as alone:
@@ -53,10 +50,10 @@ def _remove(path: Path) -> None:
 
 
 def _remove_root(folder: Path) -> None:
-    """Remove the files of the segment that is the index folder itself, and no others, unless it is held.
+    """Remove the files of the segment that is the index folder itself, and no others, unless it is locked.
 
-    Its manifest, which lists them, is renamed first, so that no reader can hold it, and goes last, so that
-    a killed writer's successor knows what is left.
+    Its manifest, which lists them, is renamed first, so that no reader can lock it, and removed last, so that
+    the next writer knows what a killed one left.
     """
     manifest, list_of_files = folder / MANIFEST, folder / SUPERSEDED
     if manifest.exists():

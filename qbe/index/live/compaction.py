@@ -1,4 +1,4 @@
-"""One segment out of all: living papers copied in order, both sides built anew, nothing encoded."""
+"""One segment out of all: living papers copied in order, Lucene and FAISS built anew, nothing encoded."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.index.building.progress import Progress, Silent
+from qbe.index.building import stages
 from qbe.index.building.publishing import publish
-from qbe.index.building.settings import BuildSettings
+from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.unfinished import State
-from qbe.index.dense.ann import INT8, fitting, settled_stored
-from qbe.index.dense.candidates import write_candidates
+from qbe.index.dense.ann import INT8, checked_or_flat, resolve_stored
 from qbe.index.dense.stored import npy_header, vector_file
 from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
 from qbe.index.live.writer import Written, commit, resolved, writing
-from qbe.index.lucene import write_postings
 from qbe.index.manifest import Manifest, similarity_of, stored_as
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore, write_papers
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE
 from qbe.index.rows import Rows, live_rows, sentence_rows
-from qbe.index.segments.combined import combined_manifest, labeller
+from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
 from qbe.index.segments.snapshot import OpenSegment
 from qbe.index.segments.views import PaperStores
@@ -33,20 +31,20 @@ _BLOCK = 65_536
 """Rows copied at a time."""
 
 
-def compact(folder: str | Path, *, threads: int = 1, progress: Progress | None = None) -> Written | None:
-    """Make one segment of an index: what a build of its papers in their order would make, but for the
-    time of encoding and tagging, and of the same digest.
+def compact(folder: str | Path, *, execution: Execution | None = None) -> Written | None:
+    """Make one segment of an index, of the same digest as a build of its papers in their order, without the
+    time of encoding and tagging.
 
-    FAISS's index is of the kind that such a build would have. So is the form in which vectors are stored:
+    FAISS's index is of the kind that such a build would have, and so is the form in which vectors are stored:
     those in half precision lose digits for good where the index has grown so large that they become bytes.
     Vectors in bytes stay so, even where a build would keep half precision for the papers that are left; then
     the digest is another.
 
-    None where that is what it is already. Needs room for both. Whoever has the index open goes on with the
-    old segments, which the next writer removes once they are closed. Raises what
-    `qbe.index.live.writer.writing` does, and IndexBuildError and OutputError for what the sides need.
+    Returns None where the index is one segment without deleted papers already. Needs disk space for both. An
+    open index keeps reading the old segments, which the next writer removes once they are closed. Raises what
+    `qbe.index.live.writer.writing` does, and IndexBuildError and OutputError for what the stages need.
     """
-    folder = resolved(folder)
+    folder, execution = resolved(folder), execution or Execution()
     with writing(folder) as snapshot:
         if snapshot.plain:
             return None
@@ -55,62 +53,59 @@ def compact(folder: str | Path, *, threads: int = 1, progress: Progress | None =
         staging = target.parent / f".{target.name}.building"
         try:
             manifest = combined_manifest(snapshot)
-            built = _merged(staging, target, snapshot.parts, manifest, threads, progress or Silent())
+            compacted = _merge(staging, target, snapshot.segments, manifest, execution)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-        generation = commit(folder, snapshot, [Segment(name, built.digest)])
-        return Written(0, 0, 0, built.corpus["papers"], 1, generation)
+        generation = commit(folder, snapshot, [Segment(name, compacted.digest)])
+        return Written(0, 0, 0, compacted.corpus["papers"], 1, generation)
 
 
-def _merged(
+def _merge(
     staging: Path,
     target: Path,
-    parts: Sequence[OpenSegment],
+    segments: Sequence[OpenSegment],
     manifest: Manifest,
-    threads: int,
-    progress: Progress,
+    execution: Execution,
 ) -> Manifest:
-    staging.mkdir(parents=True)
-    progress.stage("copying")
-    counts = write_papers(staging, PaperStores(parts, predictions=False).read_from(0))
+    stages.clear(staging)
+    execution.progress.stage("copying")
+    papers = PaperStores(segments, predictions=False).read_from(0)
+    counts = stages.write_corpus(staging, papers, lucene=manifest.lucene is not None)
     predicted = counts.papers - counts.labelled if manifest.dense is not None else 0
     state: State = {
         "inputs": {"settings": manifest.settings},
         "counts": {**counts._asdict(), "predicted": predicted},
-        "tagger": labeller(manifest) if predicted else None,
+        "tagger": tagger_identity(manifest) if predicted else None,
     }
+    settings = BuildSettings.read(manifest.settings)
     if manifest.dense is not None:
-        asked = BuildSettings.read(manifest.settings, threads=threads)
-        stored = _stored(parts, asked.stored, counts.sentences)
-        _copy_vectors(staging, parts, predicted > 0, stored)
+        stored = _stored(segments, settings.stored, counts.sentences)
+        _copy_vectors(staging, segments, predicted > 0, stored)
     if manifest.lucene is not None:
-        progress.stage("indexing with Lucene")
-        papers = PaperStore(staging, predictions=False).read_from(0)
         kept = [manifest.lucene[name] for name in ("positions", "docvectors")]
-        state["lucene"] = write_postings(staging, papers, threads, *kept)
+        state["lucene"] = stages.build_lucene(staging, counts.papers, execution, *kept)
+        stages.drop_lucene_input(staging)
     if manifest.dense is not None:
-        progress.stage("indexing with FAISS")
-        vectors, layout = read_vectors(staging, stored)[0], PaperStore(staging).layout()
-        ann = fitting(asked.ann, *vectors.shape)
-        plan = write_candidates(staging, vectors, layout, similarity_of(manifest), ann, threads)
-        state["dense"] = {**manifest.dense, "stored": stored, "ann": plan}
+        ann = checked_or_flat(settings.ann, counts.sentences, manifest.dense["dimension"])
+        params = stages.build_faiss(staging, ann, stored, similarity_of(manifest), execution)
+        state["dense"] = {**manifest.dense, "stored": stored, "ann": params}
     return publish(staging, target, state)
 
 
-def _stored(parts: Sequence[OpenSegment], asked: str, sentences: int) -> str:
+def _stored(segments: Sequence[OpenSegment], requested: str, sentences: int) -> str:
     """How the vectors of one segment out of all are stored: half precision is not made of bytes again."""
-    if INT8 in {stored_as(part.manifest) for part in parts}:
+    if INT8 in {stored_as(segment.manifest) for segment in segments}:
         return INT8
-    return settled_stored(asked, sentences)
+    return resolve_stored(requested, sentences)
 
 
-def _copy_vectors(staging: Path, parts: Sequence[OpenSegment], tagged: bool, stored: str) -> None:
-    """The living papers' rows of all that encoding and tagging made."""
-    papers = [live_rows(part.papers, part.dead) for part in parts]
-    layouts = [np.load(part.path / STARTS_FILE) for part in parts]
+def _copy_vectors(staging: Path, segments: Sequence[OpenSegment], tagged: bool, stored: str) -> None:
+    """Copy the living papers' rows of all that encoding and tagging wrote."""
+    papers = [live_rows(segment.papers, segment.dead) for segment in segments]
+    layouts = [np.load(segment.path / STARTS_FILE) for segment in segments]
     sentences = [sentence_rows(starts, rows) for starts, rows in zip(layouts, papers, strict=True)]
-    opened = [read_vectors(part.path, stored_as(part.manifest)) for part in parts]
-    similarity = similarity_of(parts[0].manifest)
+    opened = [read_vectors(segment.path, stored_as(segment.manifest)) for segment in segments]
+    similarity = similarity_of(segments[0].manifest)
     for name, rows, arrays in zip(
         (SENTENCES, WHOLE), (sentences, papers), zip(*opened, strict=True), strict=True
     ):
@@ -118,21 +113,20 @@ def _copy_vectors(staging: Path, parts: Sequence[OpenSegment], tagged: bool, sto
         with vector_file(staging, name, shape, stored, similarity) as write:
             for block in _blocks(arrays, rows):
                 write(block)
-    _copy_rows(
-        staging / FACETS_FILE, [np.load(part.path / FACETS_FILE, mmap_mode="r") for part in parts], sentences
-    )
+    facets = [np.load(segment.path / FACETS_FILE, mmap_mode="r") for segment in segments]
+    _copy_rows(staging / FACETS_FILE, facets, sentences)
     if tagged:
-        probabilities = [_probabilities(part) for part in parts]
+        probabilities = [_probabilities(segment) for segment in segments]
         _copy_rows(staging / PROBABILITIES_FILE, probabilities, sentences)
 
 
-def _probabilities(part: OpenSegment) -> NDArray[np.float16]:
+def _probabilities(segment: OpenSegment) -> NDArray[np.float16]:
     """Probabilities (sentences, 5) of a segment; zeros where its corpus brought all labels."""
-    path = part.path / PROBABILITIES_FILE
+    path = segment.path / PROBABILITIES_FILE
     if not path.exists():
-        return np.zeros((part.manifest.corpus["sentences"], len(FacetProbabilities._fields)), np.float16)
-    found: NDArray[np.float16] = np.load(path, mmap_mode="r")
-    return found
+        return np.zeros((segment.manifest.corpus["sentences"], len(FacetProbabilities._fields)), np.float16)
+    probabilities: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    return probabilities
 
 
 def _copy_rows(path: Path, arrays: Sequence[NDArray[Any]], rows: Sequence[Rows]) -> None:

@@ -1,4 +1,4 @@
-"""One write to an index: alone, from one commit to the next, and nothing left behind."""
+"""One write to an index: locked against other writers, from one commit to the next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MANY_SEGMENTS = 16
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write did, in papers, and what the index is since: how many ``papers`` it has alive in how many
+    """What a write did, in papers, and the index afterwards: how many living ``papers`` it has in how many
     ``segments``, and its ``generation``. ``replaced`` papers are counted neither as ``added`` nor as
     ``deleted``.
     """
@@ -46,11 +46,11 @@ class Written:
 def writing(folder: Path) -> Iterator[Snapshot]:
     """The newest commit of an index, while no other process writes to it or builds it anew.
 
-    Before and after the block what no commit names is removed, as far as no reader holds it. Raises
-    IndexFormatError for a folder that is no sound index, IndexBuildError where another process is at it,
+    Before and after the block files that no commit names are removed, unless a reader locks them. Raises
+    IndexFormatError for a folder that is no sound index, IndexBuildError where another process writes to it,
     OutputError where it cannot be written.
     """
-    open_snapshot(folder).close()  # no lock is made beside what is no index
+    open_snapshot(folder).close()  # a folder that is no index gets no lock file beside it
     with lock(folder.parent / f".{folder.name}.lock") as alone:
         if not alone:
             raise IndexBuildError(f"{folder} is being written by another process; wait until it ends")
@@ -77,39 +77,39 @@ def without(folder: Path, snapshot: Snapshot, rows: Rows) -> list[Segment]:
     """
     segments = []
     first = 0
-    for part in snapshot.parts:
-        inside = np.unique(rows[(rows >= first) & (rows < first + part.papers)]) - first
-        first += part.papers
+    for opened in snapshot.segments:
+        inside = np.unique(rows[(rows >= first) & (rows < first + opened.papers)]) - first
+        first += opened.papers
         if not len(inside):
-            segments.append(part.segment)
-        elif len(part.dead) + len(inside) < part.papers:
-            deletions = _delete(folder, part, inside, snapshot.generation + 1)
-            segments.append(Segment(part.segment.name, part.segment.digest, deletions))
+            segments.append(opened.segment)
+        elif len(opened.dead) + len(inside) < opened.papers:
+            deletions = _delete(folder, opened, inside, snapshot.generation + 1)
+            segments.append(Segment(opened.segment.name, opened.segment.digest, deletions))
     return segments
 
 
-def _delete(folder: Path, part: OpenSegment, rows: Rows, generation: int) -> Deletions:
-    name = deletions_name(part.segment.name, generation)
+def _delete(folder: Path, opened: OpenSegment, rows: Rows, generation: int) -> Deletions:
+    name = deletions_name(opened.segment.name, generation)
     content = io.BytesIO()
-    np.save(content, np.sort(np.concatenate([part.dead, rows])))
+    np.save(content, np.sort(np.concatenate([opened.dead, rows])))
     with atomic_file(folder / name) as stream:
         stream.write(content.getvalue())
     sync(folder / DELETED)
-    corpus, tagger = counts_of(part, rows)
-    predictions = live_predictions(part)
+    corpus, tagger = counts_of(opened, rows)
+    predictions = live_predictions(opened)
     return Deletions(
         name,
         hashlib.sha256(content.getvalue()).hexdigest(),
-        minus(live_counts(part), corpus),
+        minus(live_counts(opened), corpus),
         None if predictions is None or tagger is None else minus(predictions, tagger),
     )
 
 
 def commit(folder: Path, snapshot: Snapshot, segments: Sequence[Segment]) -> int:
-    """Make these segments the index's; returns the new generation."""
+    """Make these segments those of the index; returns the new generation."""
     if len(segments) > MANY_SEGMENTS:
         log.warning(
-            "%s: %d segments, each of which is searched by itself; make them one with --compact",
+            "%s: %d segments, each of which is searched by itself; compact the index",
             folder,
             len(segments),
         )

@@ -2,124 +2,123 @@
 
 from __future__ import annotations
 
-import functools
-import shutil
 from pathlib import Path
 
-from qbe.corpus import read_corpus
-from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError
 from qbe.files import publish_directory
-from qbe.index.building.guard import guarded
-from qbe.index.building.progress import Progress, Silent
-from qbe.index.building.settings import BuildSettings
-from qbe.index.building.source import CorpusSource
-from qbe.index.building.tagging import BuildTagger
-from qbe.index.building.timings import Timings
-from qbe.index.building.unfinished import STATE, State, read_state, save_state
-from qbe.index.dense import vectors
+from qbe.index.building import shards, stages
+from qbe.index.building.foreign import check_own_files
+from qbe.index.building.models import BuildModels
+from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.source import Corpus, Source, open_corpus
+from qbe.index.building.staging import Place, build_place
+from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
 from qbe.index.manifest import PART, describe_files
-from qbe.index.papers import PaperStore, write_papers
+from qbe.index.papers import PaperStore
 from qbe.index.parts.part import BuildShard, PartMetadata, Selection, read_part, write_part
-from qbe.models.encoder_files import resolve_encoder
-from qbe.text.split import split_sentences
 
 
 def build_part(
     output: Path,
+    corpus: Corpus,
     settings: BuildSettings,
     part: BuildShard,
     *,
     overwrite: bool = False,
     resume: bool = False,
-    progress: Progress | None = None,
-    timings: Timings | None = None,
+    execution: Execution | None = None,
 ) -> PartMetadata:
     """Encode a part of a corpus into a folder at ``output``; it appears there whole or not at all.
 
-    It is resumed and replaced as an index is (see `qbe.index.building.build.build_index`, and its errors).
-    The whole corpus is read, so that what a part says of it can be compared; only the part's papers are
+    It is resumed and replaced as an index is (see `qbe.index.building.build.build`, and its errors). The
+    whole corpus is read, so that parts can be checked to be of the same one; only the part's papers are
     encoded. Raises UsageError for settings without vectors.
     """
     if not settings.dense:
-        raise UsageError("a part holds vectors, and --bm25-only has none; drop one of them")
-    ended = functools.partial(_ended, settings, part, overwrite, resume)
-    build = functools.partial(_build, settings, part, progress or Silent(), timings or Timings())
-    return guarded(output, ended, build, overwrite=overwrite, resume=resume)
+        raise UsageError("a part holds vectors: expected settings with `dense`, found none; build it whole")
+    source, execution = open_corpus(corpus), execution or Execution()
+    with build_place(output) as place:
+        finished = _check_target(place, settings, source, part, overwrite=overwrite, resume=resume)
+        if finished is not None:
+            return finished
+        discard_stale(place.staging, overwrite, resume)
+        return _run(place, source, settings, part, execution)
 
 
-def _ended(
-    settings: BuildSettings, part: BuildShard, overwrite: bool, resume: bool, output: Path, staging: Path
+def _check_target(
+    place: Place,
+    settings: BuildSettings,
+    source: Source,
+    part: BuildShard,
+    *,
+    overwrite: bool,
+    resume: bool,
 ) -> PartMetadata | None:
+    """None when there is something to build; the metadata when a build to resume has ended already."""
+    output = place.output
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
-        card = read_part(output)
+        metadata = read_part(output)
     except IndexFormatError as error:
         raise IndexBuildError(
-            f"expected no such path, or a part, at {output}: {error}; choose another --output, or remove it"
+            f"expected no such path, or a part, at {output}: {error}; choose another `folder`, or remove it"
         ) from error
     (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
     if overwrite:
+        check_own_files(output)
         return None
-    unchanged = CorpusSource(settings.corpus).newest() <= (output / PART).stat().st_mtime_ns
-    same = card.settings == settings.record() and card.part == part
-    if resume and same and unchanged and not (staging / STATE).exists():
-        return card
+    unchanged = source.newest() <= (output / PART).stat().st_mtime_ns
+    same = metadata.settings == settings.record(source.names) and metadata.part == part
+    if resume and same and unchanged and not (place.staging / STATE).exists():
+        return metadata
     raise IndexBuildError(
-        f"{output} is a part already; choose another --output, or replace it with --overwrite"
+        f"{output} is a part already; choose another `folder`, or replace it with `overwrite`"
     )
 
 
-def _build(
-    settings: BuildSettings,
-    part: BuildShard,
-    progress: Progress,
-    timings: Timings,
-    output: Path,
-    staging: Path,
+def _run(
+    place: Place, source: Source, settings: BuildSettings, part: BuildShard, execution: Execution
 ) -> PartMetadata:
-    files = resolve_encoder(settings.encoder, settings.precision)
-    encoder, tagger = Encoder(files, settings.threads, settings.device), BuildTagger(settings)
+    """All stages that an unfinished build has not finished, in order."""
+    staging = place.staging
+    models = BuildModels(settings, execution.threads)
     inputs = {
-        "settings": settings.record(),
-        "sources": CorpusSource(settings.corpus).describe(),
-        "encoder": files.identity,
+        "settings": settings.record(source.names),
+        "sources": source.describe(),
+        "encoder": models.encoder_identity,
         "part": str(part),
     }
     state = read_state(staging, inputs)
     if state is None:
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
-        with timings.stage("papers"):
-            selection, split = Selection(part), timings.timed("splitting", split_sentences)
-            papers = tagger.papers(progress.papers(read_corpus(settings.corpus, split)))
-            counts = write_papers(staging, selection.of(papers))
-            predicted = counts.papers - counts.labelled
-            state = {"inputs": inputs, "counts": {**counts._asdict(), "predicted": predicted}}
-            state |= {"tagger": tagger.identity(predicted), "corpus": selection.corpus}
+        stages.clear(staging)
+        with execution.timings.stage("papers"):
+            selection = Selection(part)
+            papers = selection.of(stages.read_papers(source, models, execution))
+            counts = stages.write_corpus(staging, papers, lucene=False)
+            state = {**stages.begin_state(inputs, counts, models), "corpus": selection.corpus}
             save_state(staging, state)
+    tagging = models.tagging_encoder(state["tagger"])
     store = PaperStore(staging, predictions=False)
-    tagging = tagger.encoder(encoder, state["tagger"])
-    with progress.encoding(len(store)) as advance, timings.stage("vectors"):
-        vectors.write_shards(staging, store, tagging, advance, part.place)
-    timings.seconds["tagging"] += tagging.tagging_seconds
-    with timings.stage("files"):
-        return _publish(staging, output, part, state)
+    with execution.progress.encoding(len(store)) as advance, execution.timings.stage("vectors"):
+        shards.write_shards(staging, store, tagging, advance, part.place)
+    execution.timings.seconds["tagging"] += tagging.tagging_seconds
+    with execution.timings.stage("files"):
+        return _publish(place, part, state)
 
 
-def _publish(staging: Path, output: Path, part: BuildShard, state: State) -> PartMetadata:
-    card = PartMetadata(
+def _publish(place: Place, part: BuildShard, state: State) -> PartMetadata:
+    metadata = PartMetadata(
         part=part,
-        shard_papers=vectors.SHARD_PAPERS,
+        shard_papers=shards.SHARD_PAPERS,
         settings=state["inputs"]["settings"],
         corpus=state["corpus"],
         counts=state["counts"],
         encoder=state["inputs"]["encoder"],
         tagger=state["tagger"],
-        files=describe_files(staging, leave_out=(STATE, PART)),
+        files=describe_files(place.staging, leave_out=(STATE, PART)),
     ).sealed()
-    write_part(staging, card)
-    publish_directory(staging, output)
-    (output / STATE).unlink()
-    return card
+    write_part(place.staging, metadata)
+    publish_directory(place.staging, place.output)
+    (place.output / STATE).unlink()
+    return metadata

@@ -1,4 +1,4 @@
-"""A part of an index: the papers and encoded shards of every n-th shard, made apart from the others."""
+"""A part of an index: every n-th shard of papers, encoded by a process or machine of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import paper_to_record
 from qbe.errors import IndexFormatError
 from qbe.files import write_text
-from qbe.index.dense import vectors
+from qbe.index.building import shards
 from qbe.index.manifest import PART
 from qbe.types import Paper
 
@@ -23,9 +23,9 @@ PART_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class BuildShard:
-    """BuildShard ``number`` (from 1) of ``count``: it has shard number - 1, that plus count, and so on.
+    """Part ``number`` (from 1) of ``count``: it has shard number - 1, that plus count, and so on.
 
-    Shards are those of a whole build (`qbe.index.dense.vectors.SHARD_PAPERS` papers each), so that parts
+    Shards are those of a whole build (`qbe.index.building.shards.SHARD_PAPERS` papers each), so that parts
     are of like size, need not know the length of the corpus, and hold what a whole build would have encoded.
     """
 
@@ -34,26 +34,26 @@ class BuildShard:
 
     def has(self, row: int) -> bool:
         """Whether the part holds a row of the corpus."""
-        return row // vectors.SHARD_PAPERS % self.count == self.number - 1
+        return row // shards.SHARD_PAPERS % self.count == self.number - 1
 
     def place(self, first: int) -> int:
-        """The first row, in the corpus, of the shard that begins at a row of the part."""
-        shard = first // vectors.SHARD_PAPERS
-        return (shard * self.count + self.number - 1) * vectors.SHARD_PAPERS
+        """The row, in the corpus, of the first paper of the shard that begins at a row of the part."""
+        shard = first // shards.SHARD_PAPERS
+        return (shard * self.count + self.number - 1) * shards.SHARD_PAPERS
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
 
 class Selection:
-    """The papers of a part, out of the whole corpus, which ``corpus`` describes when it has passed."""
+    """Selects the papers of a part from the whole corpus, which ``corpus`` describes once it was read."""
 
     def __init__(self, part: BuildShard) -> None:
         self._part = part
         self._count, self._digest = 0, hashlib.sha256()
 
     def of(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        """Pass the part's own papers through."""
+        """Pass the papers of the part through."""
         for row, paper in enumerate(papers):
             self._count += 1
             self._digest.update(dump_record(paper_to_record(paper)))
@@ -68,7 +68,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class PartMetadata:
-    """What a part states of itself.
+    """The description of a part, as its ``part.json`` holds it.
 
     ``part`` is its number and the count of parts, ``shard_papers`` the papers a shard, ``settings`` those of
     the build, ``corpus`` the number of papers of the whole corpus and the digest of their records, ``counts``
@@ -88,36 +88,38 @@ class PartMetadata:
     format: int = PART_FORMAT
 
     def sealed(self) -> PartMetadata:
-        """The card with its digest."""
+        """The metadata with their digest."""
         record = {**dataclasses.asdict(self), "digest": ""}
         text = json.dumps(record, sort_keys=True)
         return dataclasses.replace(self, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
-def write_part(folder: Path, card: PartMetadata) -> None:
-    """Write a card into a part that is being made."""
-    write_text(folder / PART, json.dumps(dataclasses.asdict(card), indent=1) + "\n")
+def write_part(folder: Path, metadata: PartMetadata) -> None:
+    """Write the metadata into a part that is being built."""
+    write_text(folder / PART, json.dumps(dataclasses.asdict(metadata), indent=1) + "\n")
 
 
 def read_part(folder: Path) -> PartMetadata:
-    """Read and check the card of a part; raises IndexFormatError where it is none, or was changed."""
+    """Read and check the metadata of a part; raises IndexFormatError where there are none or they
+    were changed.
+    """
     path = folder / PART
     try:
         record = json.loads(path.read_text())
         if record.get("format") != PART_FORMAT:
             raise ValueError(f"format {record.get('format')}")
-        card = PartMetadata(**{**record, "part": BuildShard(**record["part"])})
+        metadata = PartMetadata(**{**record, "part": BuildShard(**record["part"])})
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected a part of an index with a {PART}, found {error.strerror or error}; build "
-            "one with: python -m qbe.index --part"
+            "one with: qbe index --part"
         ) from error
     except (AttributeError, ValueError, TypeError, KeyError) as error:
         raise IndexFormatError(
-            f"{path}: expected the card of a part, found {error!r}; build the part again"
+            f"{path}: expected the metadata of a part, found {error!r}; build the part again"
         ) from error
-    if card.sealed().digest != card.digest:
+    if metadata.sealed().digest != metadata.digest:
         raise IndexFormatError(
-            f"{path}: expected the digest {card.digest[:12]}, found another; build the part again"
+            f"{path}: expected the digest {metadata.digest[:12]}, found another; build the part again"
         )
-    return card
+    return metadata

@@ -22,7 +22,7 @@ PREDICTIONS = ("labels", "lacking")
 
 
 def combined_manifest(snapshot: Snapshot) -> Manifest:
-    """What an index states of itself: its only segment's manifest, or one out of all segments'.
+    """The manifest of an index: that of its only segment, or one combined from all segments'.
 
     Papers and predictions are counted without the dead ones, Lucene's documents and tokens with them, since
     they count in its statistics. ``dense`` is that of the segment with most sentences; others, of other
@@ -30,62 +30,62 @@ def combined_manifest(snapshot: Snapshot) -> Manifest:
     sources of the corpus, ``files`` those of all segments, and the digests are over the segments' own and
     over their dead rows.
     """
-    parts = snapshot.parts
+    segments = snapshot.segments
     if snapshot.plain:
-        return parts[0].manifest
-    last = parts[-1].manifest
-    sources = [source for part in parts for source in part.manifest.settings["corpus"]]
+        return segments[0].manifest
+    last = segments[-1].manifest
+    sources = [source for each in segments for source in each.manifest.settings["corpus"]]
     return dataclasses.replace(
         last,
         settings={**last.settings, "corpus": list(dict.fromkeys(sources))},
         corpus={
-            **_sum([live_counts(part) for part in parts]),
-            "sha256": _digest(parts, [part.manifest.corpus["sha256"] for part in parts]),
+            **_sum([live_counts(each) for each in segments]),
+            "sha256": _digest(segments, [each.manifest.corpus["sha256"] for each in segments]),
         },
-        lucene=_lucene(parts),
-        dense=max(parts, key=lambda part: part.manifest.corpus["sentences"]).manifest.dense,
-        tagger=_tagger(parts),
+        lucene=_lucene(segments),
+        dense=max(segments, key=lambda each: each.manifest.corpus["sentences"]).manifest.dense,
+        tagger=_tagger(segments),
         files={
-            name if part.segment.name == ROOT else f"{part.segment.name}/{name}": entry
-            for part in parts
-            for name, entry in part.manifest.files.items()
+            name if each.segment.name == ROOT else f"{each.segment.name}/{name}": entry
+            for each in segments
+            for name, entry in each.manifest.files.items()
         },
-        digest=_digest(parts, [part.manifest.digest for part in parts]),
+        digest=_digest(segments, [each.manifest.digest for each in segments]),
     )
 
 
-def labeller(manifest: Manifest) -> dict[str, str] | None:
+def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
     """The identity of the tagger whose labels an index holds, if any."""
     if manifest.tagger is None:
         return None
     return {name: value for name, value in manifest.tagger.items() if name not in PREDICTIONS}
 
 
-def live_counts(part: OpenSegment) -> Counts:
+def live_counts(segment: OpenSegment) -> Counts:
     """``papers``, ``labelled``, ``predicted`` and ``sentences`` of a segment without its dead papers."""
-    if part.segment.deletions is not None:
-        return part.segment.deletions.corpus
-    return {key: value for key, value in part.manifest.corpus.items() if key != "sha256"}
+    if segment.segment.deletions is not None:
+        return segment.segment.deletions.corpus
+    return {key: value for key, value in segment.manifest.corpus.items() if key != "sha256"}
 
 
-def live_predictions(part: OpenSegment) -> Counts | None:
+def live_predictions(segment: OpenSegment) -> Counts | None:
     """``labels`` and ``lacking`` of a segment without its dead papers; None where nothing was predicted."""
-    if part.segment.deletions is not None:
-        return part.segment.deletions.tagger
-    if part.manifest.tagger is None:
+    if segment.segment.deletions is not None:
+        return segment.segment.deletions.tagger
+    if segment.manifest.tagger is None:
         return None
-    return {key: part.manifest.tagger[key] for key in PREDICTIONS}
+    return {key: segment.manifest.tagger[key] for key in PREDICTIONS}
 
 
-def counts_of(part: OpenSegment, rows: Rows) -> tuple[Counts, Counts | None]:
-    """The counts of `live_counts` and `live_predictions` of some papers alone."""
-    store = PaperStore(part.path, predictions=False)
+def counts_of(segment: OpenSegment, rows: Rows) -> tuple[Counts, Counts | None]:
+    """The counts of `live_counts` and `live_predictions` of some papers only."""
+    store = PaperStore(segment.path, predictions=False)
     labelled = sum(store[row].labelled for row in rows.tolist())
-    layout = take(PaperStore(part.path).layout(), rows)
+    layout = take(PaperStore(segment.path).layout(), rows)
     corpus = {
         "papers": len(rows),
         "labelled": labelled,
-        "predicted": len(rows) - labelled if part.manifest.dense is not None else 0,
+        "predicted": len(rows) - labelled if segment.manifest.dense is not None else 0,
         "sentences": len(layout.facets),
     }
     return corpus, None if layout.probabilities is None else describe_predictions(layout)
@@ -102,29 +102,30 @@ def minus(counts: Counts, others: Counts) -> dict[str, Any]:
 def _sum(counts: Sequence[Counts]) -> dict[str, Any]:
     """Counts added up, name by name, at any depth."""
     return {
-        name: _sum([one[name] for one in counts])
+        name: _sum([each[name] for each in counts])
         if isinstance(value, Mapping)
-        else sum(one[name] for one in counts)
+        else sum(each[name] for each in counts)
         for name, value in counts[0].items()
     }
 
 
-def _lucene(parts: Sequence[OpenSegment]) -> Counts | None:
-    found = [part.manifest.lucene for part in parts if part.manifest.lucene is not None]
-    if not found:
+def _lucene(segments: Sequence[OpenSegment]) -> Counts | None:
+    described = [each.manifest.lucene for each in segments if each.manifest.lucene is not None]
+    if not described:
         return None
-    return {**found[-1], **_sum([{key: one[key] for key in ("documents", "tokens")} for one in found])}
+    statistics = [{key: lucene[key] for key in ("documents", "tokens")} for lucene in described]
+    return {**described[-1], **_sum(statistics)}
 
 
-def _tagger(parts: Sequence[OpenSegment]) -> Counts | None:
-    taggers = [part.manifest.tagger for part in parts if part.manifest.tagger is not None]
+def _tagger(segments: Sequence[OpenSegment]) -> Counts | None:
+    taggers = [each.manifest.tagger for each in segments if each.manifest.tagger is not None]
     if not taggers:
         return None
-    found = [counts for part in parts if (counts := live_predictions(part)) is not None]
-    return {**taggers[-1], **_sum(found)}
+    predictions = [counts for each in segments if (counts := live_predictions(each)) is not None]
+    return {**taggers[-1], **_sum(predictions)}
 
 
-def _digest(parts: Sequence[OpenSegment], digests: Sequence[str]) -> str:
-    dead = [part.segment.deletions.sha256 if part.segment.deletions else None for part in parts]
+def _digest(segments: Sequence[OpenSegment], digests: Sequence[str]) -> str:
+    dead = [each.segment.deletions.sha256 if each.segment.deletions else None for each in segments]
     text = json.dumps(list(zip(digests, dead, strict=True)))
     return hashlib.sha256(text.encode()).hexdigest()

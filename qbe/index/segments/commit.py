@@ -1,7 +1,7 @@
-"""The commit of an index that was written to: which segments it is made of, and which rows of them are dead.
+"""The commit of an index that was updated: the segments that it consists of, and their dead rows.
 
-A segment is a folder as a build leaves it, and is never changed. A plain build has no commit: the folder is
-its only segment. Where there is a commit it alone counts, and what it does not name is debris.
+A segment is a folder as a build leaves it, and is never changed. An index never updated has no commit:
+the folder is its only segment. Where there is a commit, files that it does not name are not the index's.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def deletions_name(segment: str, generation: int) -> str:
 
 
 def write_commit(folder: Path, commit: Commit) -> None:
-    """Make a commit the index's, in one step; all that it names must be on the disk already."""
+    """Replace the commit of an index in one step; all files that it names must be on the disk already."""
     sync(folder)
     record = {"format_version": _FORMAT, **dataclasses.asdict(commit)}
     write_text(folder / COMMIT, json.dumps(record, indent=1) + "\n")
@@ -94,7 +94,9 @@ def read_commit(folder: Path) -> Commit | None:
                 f"{path}: expected segments of format {_FORMAT}, found format {version}; use the version of "
                 "qbe that wrote them"
             )
-        return _checked(Commit(record.pop("generation"), [_segment(**one) for one in record.pop("segments")]))
+        return _checked(
+            Commit(record.pop("generation"), [_segment(**segment) for segment in record.pop("segments")])
+        )
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -113,7 +115,7 @@ def _segment(name: str, digest: str, deletions: Mapping[str, Any] | None) -> Seg
 
 
 def _checked(commit: Commit) -> Commit:
-    """The commit; raises ValueError where it names what no commit names."""
+    """The commit; raises ValueError for names that no commit has."""
     names = [segment.name for segment in commit.segments]
     files = [segment.deletions.file for segment in commit.segments if segment.deletions]
     if not isinstance(commit.generation, int) or commit.generation < 1:

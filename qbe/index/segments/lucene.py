@@ -1,4 +1,4 @@
-"""The Lucene side of an index opened for searching, over one segment or several."""
+"""The Lucene indexes of an index's segments, opened for searching as one."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Postings:
         self.reader.close()
 
 
-def open_postings(parts: Sequence[OpenSegment], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
+def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
     """The postings of an index, with the parameters of its manifest; the caller closes them.
 
     Raises IndexFormatError where they are damaged.
     """
-    joined = _jvm.java_class("org.apache.lucene.index.MultiReader")  # where there is no Java it says so
-    readers = [_opened(part.path / LUCENE) for part in parts]
-    reader = readers[0] if len(readers) == 1 else joined(readers, True)
+    multi_reader = _jvm.java_class("org.apache.lucene.index.MultiReader")  # raises where there is no Java
+    readers = [_opened(segment.path / LUCENE) for segment in segments]
+    reader = readers[0] if len(readers) == 1 else multi_reader(readers, True)
     starts, dead = starts_of([len(papers)]), [frozenset[str]()]
     if isinstance(papers, PaperStores):
         starts, dead = papers.starts, papers.dead_ids

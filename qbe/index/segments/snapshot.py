@@ -1,4 +1,4 @@
-"""The segments of an index as of one commit, held so that no writer removes them."""
+"""The segments of an index as of one commit, locked so that no writer removes them."""
 
 from __future__ import annotations
 
@@ -38,67 +38,73 @@ class OpenSegment:
 
 
 class Snapshot:
-    """The parts of an index as of one commit; until it is closed no writer removes what they need."""
+    """The segments of an index as of one commit; until it is closed no writer removes their files."""
 
-    def __init__(self, generation: int, parts: Sequence[OpenSegment], held: Sequence[int]) -> None:
-        """``held`` are the descriptors whose locks are let go of at the end."""
-        self.generation, self.parts = generation, parts
-        self._release = weakref.finalize(self, _release, held)
+    def __init__(self, generation: int, segments: Sequence[OpenSegment], locks: Sequence[int]) -> None:
+        """``locks`` are the descriptors of the locked files, which are closed at the end."""
+        self.generation, self.segments = generation, segments
+        self._release = weakref.finalize(self, _release, locks)
 
     def close(self) -> None:
-        """Let go of the segments."""
+        """Release the locks; a second call does nothing."""
         self._release()
 
     @property
     def plain(self) -> bool:
         """Whether there is one segment without dead papers."""
-        return len(self.parts) == 1 and not len(self.parts[0].dead)
+        return len(self.segments) == 1 and not len(self.segments[0].dead)
+
+    def is_same(self, other: Snapshot) -> bool:
+        """Whether another snapshot of the same folder is of the same commit."""
+        return [(self.generation, *(each.segment for each in self.segments))] == [
+            (other.generation, *(each.segment for each in other.segments))
+        ]
 
 
-def _release(held: Sequence[int]) -> None:
-    for descriptor in held:
+def _release(locks: Sequence[int]) -> None:
+    for descriptor in locks:
         os.close(descriptor)
 
 
 def open_snapshot(folder: Path) -> Snapshot:
-    """The newest commit of an index and its segments, which are held from here on.
+    """The newest commit of an index and its segments, locked against removal from now on.
 
     Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged.
     """
     commit = read_commit(folder)
     while True:
-        held: list[int] = []
+        locks: list[int] = []
         try:
-            return _opened(folder, commit, held)
+            return _opened(folder, commit, locks)
         except OSError as error:
-            _release(held)
+            _release(locks)
             # A segment that is gone, or going, was superseded between the reading of the commit and here.
             newer = read_commit(folder)
             if newer == commit:
                 raise _missing(folder, error) from error
             commit = newer
         except BaseException:
-            _release(held)
+            _release(locks)
             raise
 
 
-def _opened(folder: Path, commit: Commit | None, held: list[int]) -> Snapshot:
-    """The snapshot of a commit; descriptors are added to ``held``. Raises OSError for what is not there."""
+def _opened(folder: Path, commit: Commit | None, locks: list[int]) -> Snapshot:
+    """The snapshot of a commit; descriptors are added to ``locks``. Raises OSError for missing files."""
     if commit is None:
         if not (folder / MANIFEST).is_file():
             if read_commit(folder) is not None:
                 raise FileNotFoundError  # the first segment was superseded just now
             read_manifest(folder)  # says what is wrong with the folder
-        held.append(shared_lock(folder / MANIFEST))
+        locks.append(shared_lock(folder / MANIFEST))
         manifest = read_manifest(folder)
         segment = Segment(ROOT, manifest.digest)
-        return Snapshot(0, [OpenSegment(folder, segment, manifest, np.zeros(0, np.int64))], held)
+        return Snapshot(0, [OpenSegment(folder, segment, manifest, np.zeros(0, np.int64))], locks)
     for segment in commit.segments:
-        held.append(shared_lock(folder / segment.name / MANIFEST))  # noqa: PERF401  (known even if the next fails)
-    return Snapshot(commit.generation, [_part(folder, segment) for segment in commit.segments], held)
+        locks.append(shared_lock(folder / segment.name / MANIFEST))  # noqa: PERF401  (closed even if the next fails)
+    return Snapshot(commit.generation, [_open_segment(folder, segment) for segment in commit.segments], locks)
 
 
-def _part(folder: Path, segment: Segment) -> OpenSegment:
+def _open_segment(folder: Path, segment: Segment) -> OpenSegment:
     path = folder / segment.name
     manifest = read_manifest(path)
     if manifest.digest != segment.digest:

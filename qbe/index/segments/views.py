@@ -1,4 +1,4 @@
-"""What an index reads, over one segment or several: its papers, their layout and vectors.
+"""The papers of an index, their layout and vectors, over one segment or several.
 
 One segment without dead papers is read as it is. Rows run through several segments in order; dead papers keep
 their rows and are never found.
@@ -28,10 +28,10 @@ class PaperStores:
     `qbe.index.papers.PaperStore`).
     """
 
-    def __init__(self, parts: Sequence[OpenSegment], predictions: bool = True) -> None:
-        self._stores = [PaperStore(part.path, predictions) for part in parts]
-        self._dead = [part.dead for part in parts]
-        self.starts = starts_of([part.papers for part in parts])
+    def __init__(self, segments: Sequence[OpenSegment], predictions: bool = True) -> None:
+        self._stores = [PaperStore(segment.path, predictions) for segment in segments]
+        self._dead = [segment.dead for segment in segments]
+        self.starts = starts_of([segment.papers for segment in segments])
 
     def __len__(self) -> int:
         return int(self.starts[-1]) - sum(map(len, self._dead))
@@ -72,8 +72,8 @@ class PaperStores:
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
-        part = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self._stores[part][row - int(self.starts[part])]
+        segment = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self._stores[segment][row - int(self.starts[segment])]
 
     def read_from(self, row: int) -> Iterator[Paper]:
         """The papers that are not dead, from a row on, in order."""
@@ -110,25 +110,25 @@ def _probabilities(layout: PaperLayout) -> np.ndarray[tuple[int, int], np.dtype[
 
 
 def take(layout: PaperLayout, papers: Rows) -> PaperLayout:
-    """The layout of some papers alone, in the order of their rows."""
+    """The layout of some papers only, in the order of their rows."""
     rows = sentence_rows(layout.starts, papers)
     probabilities = None if layout.probabilities is None else layout.probabilities[rows]
     counts = (layout.starts[papers + 1] - layout.starts[papers]).tolist()
     return PaperLayout(starts_of(counts), layout.facets[rows], probabilities)
 
 
-def open_papers(parts: Sequence[OpenSegment]) -> Papers:
+def open_papers(segments: Sequence[OpenSegment]) -> Papers:
     """The papers of an index."""
-    if len(parts) == 1 and not len(parts[0].dead):
-        return PaperStore(parts[0].path)
-    return PaperStores(parts)
+    if len(segments) == 1 and not len(segments[0].dead):
+        return PaperStore(segments[0].path)
+    return PaperStores(segments)
 
 
-def open_vectors(parts: Sequence[OpenSegment]) -> tuple[Vectors, Vectors]:
+def open_vectors(segments: Sequence[OpenSegment]) -> tuple[Vectors, Vectors]:
     """Sentence vectors and whole-paper vectors of an index, memory-mapped, by row, dead papers included."""
     from qbe.index.dense.vectors import read_vectors
 
-    pairs = [read_vectors(part.path, stored_as(part.manifest)) for part in parts]
+    pairs = [read_vectors(segment.path, stored_as(segment.manifest)) for segment in segments]
     if len(pairs) == 1:
         return pairs[0]
     return StackedRows([pair[0] for pair in pairs]), StackedRows([pair[1] for pair in pairs])

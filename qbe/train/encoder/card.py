@@ -11,7 +11,7 @@ from qbe.train.encoder.recipe import OBJECTIVES, Recipe
 from qbe.train.markdown import decimals, document, file_list, table
 
 
-def describe(card: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe) -> str:
+def describe(metadata: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe) -> str:
     """The card's text; ``training`` is collected by `qbe.train.encoder.training.train_encoder`."""
     objective = OBJECTIVES[recipe.objective]
     settings, schedule = recipe.settings, recipe.schedule
@@ -23,9 +23,9 @@ def describe(card: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe)
     aligner = training["aligner"]
     alignment = f" Sentences were aligned by {_aligner(aligner)}." if objective.alignment else ""
     parts = [
-        f"# {card.name}",
-        f"A sentence encoder ({card.dimension} dimensions, {card.layers} layers, {card.max_tokens} tokens), "
-        f"trained on co-citations with the objective `{recipe.objective}` ({objective.name}; Mysore et al., "
+        f"# {metadata.name}",
+        f"A sentence encoder ({metadata.dimension} dimensions, {metadata.layers} layers, "
+        f"{metadata.max_tokens} tokens), trained on co-citations with the objective `{recipe.objective}` ({objective.name}; Mysore et al., "
         "2022). PyTorch weights in the format of Hugging Face, and ONNX models in fp32 and int8.",
         "Written by `qbe train encoder`.",
         "## Loss on dev",
@@ -47,7 +47,7 @@ def describe(card: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe)
             ["", "largest difference of a state", "smallest cosine of a mean"],
             (
                 [precision, f"{row['max_abs_difference']:.2g}", f"{row['min_cosine']:.5f}"]
-                for precision, row in card.parity.items()
+                for precision, row in metadata.parity.items()
             ),
         ),
         "## Data",

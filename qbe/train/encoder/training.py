@@ -39,7 +39,7 @@ DEFAULT_RECIPE = Recipe()
 class TrainedEncoder(NamedTuple):
     """The metadata of the exported encoder, and the losses on dev, untrained and of what is published."""
 
-    card: EncoderMetadata
+    metadata: EncoderMetadata
     before: float
     after: float
 
@@ -104,8 +104,8 @@ def train_encoder(
         "dev": losses,
         "published": best,
     }
-    card = publish(network, work / TOKENIZER, training, recipe, folders.output)
-    return TrainedEncoder(card, before, min(losses[best]))
+    metadata = publish(network, work / TOKENIZER, training, recipe, folders.output)
+    return TrainedEncoder(metadata, before, min(losses[best]))
 
 
 def _train_seeds(
@@ -163,9 +163,9 @@ def publish(
         write_tokenizer(tokenizer.parent, staged / TOKENIZER)
         exported = staged / "exported"
         source = f"{training['start']['name']}, trained by qbe with the objective {recipe.objective}"
-        card = export_encoder(staged, output.resolve().name, source, exported, recipe.format)
+        metadata = export_encoder(staged, output.resolve().name, source, exported, recipe.format)
         for file in exported.iterdir():
             file.replace(staged / file.name)
         exported.rmdir()
-        (staged / "README.md").write_text(describe(card, training, recipe))
-    return card
+        (staged / "README.md").write_text(describe(metadata, training, recipe))
+    return metadata

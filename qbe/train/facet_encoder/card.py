@@ -11,7 +11,7 @@ from qbe.train.markdown import decimals, document, file_list, table
 from qbe.types import Facet
 
 
-def describe(card: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
+def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
     """The card's text.
 
     ``training`` is collected by `qbe.train.facet_encoder.training.make_facet_encoder`, ``size`` the bytes of
@@ -20,8 +20,8 @@ def describe(card: EncoderMetadata, training: Mapping[str, Any], size: int) -> s
     ps = ", ".join(f"{name} {p:.2g}" for name, p in training["p"].items())
     seeds = ", ".join(map(str, training["seeds"]))
     parts = [
-        f"# {card.name}",
-        f"A sentence encoder for papers ({card.dimension} dimensions, {card.layers} layers, int8, "
+        f"# {metadata.name}",
+        f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, int8, "
         f"{size / 1e6:.1f} MB): {BASE_ENCODER} with the weights of the trained facet rerankers, averaged "
         f"{_percent(training['share'])} with the original weights. It reads papers as that encoder does: "
         "title and abstract in one pass, a vector is the mean of its sentence's tokens.",
@@ -43,7 +43,7 @@ def describe(card: EncoderMetadata, training: Mapping[str, Any], size: int) -> s
         file_list(training["data"]),
         *_trained_on(training["made_from"]),
         "## Difference from PyTorch",
-        f"Smallest cosine of a mean, over all layers: {card.parity['int8']['min_cosine']:.5f}.",
+        f"Smallest cosine of a mean, over all layers: {metadata.parity['int8']['min_cosine']:.5f}.",
         "## Limits",
         "Trained on English abstracts of computer science; not tested elsewhere.",
     ]

@@ -47,7 +47,7 @@ SOURCE = "python -m qbe.train facet-encoder"
 class FacetEncoder(NamedTuple):
     """The encoder's metadata, and its Spearman correlation on dev by mean-max for each facet."""
 
-    card: EncoderMetadata
+    metadata: EncoderMetadata
     dev: Sequence[float]
 
 
@@ -84,7 +84,7 @@ def make_facet_encoder(
             _export(weights, interpolated_encoder(base, trained, share), Path(temporary, name))
             encoder = Encoder.open(str(Path(temporary, name)), PRECISION, run.threads)
             figures[name] = measure(encode_sentences(encoder, papers), papers, lists)
-        card = _ship(Path(temporary, "mean"), staged)
+        metadata = _ship(Path(temporary, "mean"), staged)
         training = {
             "share": share,
             "seeds": list(run.seeds),
@@ -94,8 +94,8 @@ def make_facet_encoder(
             "p": {name: significance(figures[name], figures[BASE_ENCODER]) for name in rerankers},
             "data": file_digests(sources.dev, sources.corpus),
         }
-        (staged / "README.md").write_text(describe(card, training, _size(staged)))
-    return FacetEncoder(card, figures["mean"].means[FIRST_STAGE])
+        (staged / "README.md").write_text(describe(metadata, training, _size(staged)))
+    return FacetEncoder(metadata, figures["mean"].means[FIRST_STAGE])
 
 
 def _export(source: Path, weights: Weights, folder: Path) -> None:
@@ -110,12 +110,12 @@ def _export(source: Path, weights: Weights, folder: Path) -> None:
 
 def _ship(exported: Path, staged: Path) -> EncoderMetadata:
     """Copy an export without its fp32 model, which is four times as large; returns the copy's metadata."""
-    card = read_card(exported)
+    metadata = read_card(exported)
     files = ("tokenizer.json", model_file(PRECISION))
     for file in files:
         shutil.copyfile(exported / file, staged / file)
-    digests, parity = {file: card.files[file] for file in files}, {PRECISION: card.parity[PRECISION]}
-    shipped = replace(card, files=digests, parity=parity)
+    digests, parity = {file: metadata.files[file] for file in files}, {PRECISION: metadata.parity[PRECISION]}
+    shipped = replace(metadata, files=digests, parity=parity)
     write_card(staged, shipped)
     return shipped
 

@@ -11,16 +11,16 @@ from qbe.train.markdown import decimals, document, file_list, table
 from qbe.types import Facet
 
 
-def describe(card: FacetRerankersMetadata, size: int) -> str:
+def describe(metadata: FacetRerankersMetadata, size: int) -> str:
     """The card's text; ``size`` is the bytes of all files together."""
-    training = card.training
+    training = metadata.training
     recipe = training["recipe"]
     schedule = recipe["schedule"]
     parts = [
-        f"# {card.name}",
+        f"# {metadata.name}",
         "A cross-encoder for each facet (background, method, result): one ONNX graph each, over weights "
-        f"that they share ({card.precision}, {size / 1e6:.1f} MB in all). In the upper layers a candidate's "
-        "tokens attend to the query's tokens; candidates are scored by late interaction between sentences, "
+        f"that they share ({metadata.precision}, {size / 1e6:.1f} MB in all). In the upper layers a "
+        "candidate's tokens attend to the query's tokens; candidates are scored by late interaction between sentences, "
         "tokens and whole papers.",
         "Written by `qbe train reranker`.",
         "## Figures on the dev split of facet-judgments",
@@ -38,7 +38,7 @@ def describe(card: FacetRerankersMetadata, size: int) -> str:
         f"grade of 1 or more at most {schedule['unrelated']} are used in an epoch. `mean` averages the "
         "weights of the seeds (Wortsman et al., 2022).",
         "Weights of the similarities:",
-        table(["facet", *FEATURES], ([facet, *decimals(row, 2)] for facet, row in card.heads.items())),
+        table(["facet", *FEATURES], ([facet, *decimals(row, 2)] for facet, row in metadata.heads.items())),
         "## Data",
         file_list(training["data"]),
         *_start(training),

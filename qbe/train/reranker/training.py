@@ -203,7 +203,7 @@ def publish(
             folder.mkdir(exist_ok=True)
             shutil.copyfile(tokenizer, folder / TOKENIZER)
             export_facets(network, folder, TRUNK, example, precision)
-            card = FacetRerankersMetadata(
+            metadata = FacetRerankersMetadata(
                 name=DEFAULT_RERANKER,
                 precision=precision,
                 max_tokens=max_tokens,
@@ -211,12 +211,14 @@ def publish(
                 heads=heads,
                 training=training,
             )
-            measured[precision] = _measure(RerankerFiles(folder, card, precision), max_tokens, data, threads)
-            card = dataclasses.replace(card, training={**training, "exported": dict(measured)})
-            write_reranker_card(folder, card)
+            measured[precision] = _measure(
+                RerankerFiles(folder, metadata, precision), max_tokens, data, threads
+            )
+            metadata = dataclasses.replace(metadata, training={**training, "exported": dict(measured)})
+            write_reranker_card(folder, metadata)
         size = sum((staged / name).stat().st_size for name in names)
-        (staged / "README.md").write_text(describe(card, size))
-    return card
+        (staged / "README.md").write_text(describe(metadata, size))
+    return metadata
 
 
 def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) -> list[float]:

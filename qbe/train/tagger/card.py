@@ -10,12 +10,12 @@ from qbe.train.tagger.csabstruct import LABELS
 from qbe.train.tagger.scores import Scores
 
 
-def describe(card: TaggerMetadata, scores: Scores, size: int) -> str:
+def describe(metadata: TaggerMetadata, scores: Scores, size: int) -> str:
     """The card's text; ``scores`` are the exported model's on CSAbstruct's test split, ``size`` its bytes."""
-    training = card.training
+    training = metadata.training
     parts = [
-        f"# {card.name}",
-        _summary(card, size),
+        f"# {metadata.name}",
+        _summary(metadata, size),
         "Written by `qbe train tagger`.",
         "## Figures on CSAbstruct's test split",
         f"The exported int8 model: micro-F1 {scores.micro_f1:.2f} over five labels, {scores.folded:.2f} "
@@ -51,14 +51,14 @@ def describe(card: TaggerMetadata, scores: Scores, size: int) -> str:
     return document(parts)
 
 
-def _summary(card: TaggerMetadata, size: int) -> str:
+def _summary(metadata: TaggerMetadata, size: int) -> str:
     labels = f"{', '.join(LABELS[:-1])} or {LABELS[-1]}"
-    layers = ", ".join(map(str, card.layers))
+    layers = ", ".join(map(str, metadata.layers))
     return (
         f"Labels each sentence of an abstract {labels}, from the token states (layers {layers}; 0 is the "
-        f"embeddings) of `{card.trunk['name']}` (weights {card.trunk['weights_sha256'][:12]}), which is "
-        f"frozen: papers are tagged in the same pass that encodes them. `{HEAD}`: {size / 1e6:.1f} MB, "
-        f"SHA-256 {card.files[HEAD]}."
+        f"embeddings) of `{metadata.trunk['name']}` (weights {metadata.trunk['weights_sha256'][:12]}), which "
+        f"is frozen: papers are tagged in the same pass that encodes them. `{HEAD}`: {size / 1e6:.1f} MB, "
+        f"SHA-256 {metadata.files[HEAD]}."
     )
 
 

@@ -39,15 +39,18 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
     loses more than ``MAX_LOSS`` points of micro-F1 on dev.
     """
     labelled = read_csabstruct(csabstruct)
-    card, encoder = resolve_tagger(str(folder)).card, Encoder.open(name, threads=threads)
-    identity = {"name": encoder.files.card.name, "weights_sha256": encoder.files.card.weights_sha256}
-    others = [other for other in card.also_reads if other["name"] != identity["name"]]
-    wider = dataclasses.replace(card, also_reads=[*others, identity])
-    original, tagger = Encoder.open(card.trunk["name"], threads=threads), Tagger(TaggerFiles(folder, wider))
+    metadata, encoder = resolve_tagger(str(folder)).metadata, Encoder.open(name, threads=threads)
+    identity = {"name": encoder.files.metadata.name, "weights_sha256": encoder.files.metadata.weights_sha256}
+    others = [other for other in metadata.also_reads if other["name"] != identity["name"]]
+    wider = dataclasses.replace(metadata, also_reads=[*others, identity])
+    original, tagger = (
+        Encoder.open(metadata.trunk["name"], threads=threads),
+        Tagger(TaggerFiles(folder, wider)),
+    )
     if encoder.dimension != original.dimension or not tagger.supports(encoder):
         raise ModelError(
-            f"expected an encoder in the format of {card.trunk['name']}, of {original.dimension} dimensions, "
-            f"found {name} of {encoder.dimension}; give another `encoder`"
+            f"expected an encoder in the format of {metadata.trunk['name']}, of {original.dimension} "
+            f"dimensions, found {name} of {encoder.dimension}; give another `encoder`"
         )
     before = measure(original, tagger, labelled["dev"]).figures["micro_f1"]
     scores = {split: measure(encoder, tagger, labelled[split]).figures for split in ("dev", "test")}
@@ -58,7 +61,7 @@ def admit(folder: Path, name: str, csabstruct: Path, threads: int) -> dict[str, 
             "train a tagger for it with: qbe train tagger"
         )
     write_tagger_card(
-        folder, dataclasses.replace(card, also_reads=[*others, {**identity, "measured": scores}])
+        folder, dataclasses.replace(metadata, also_reads=[*others, {**identity, "measured": scores}])
     )
     return scores
 

@@ -97,12 +97,12 @@ def publish(
             "parity": parity,
             **_figures(seeds),
         }
-        card = TaggerMetadata(
+        metadata = TaggerMetadata(
             name=DEFAULT_TAGGER,
             labels=LABELS,
             trunk={
-                "name": data.encoder.files.card.name,
-                "weights_sha256": data.encoder.files.card.weights_sha256,
+                "name": data.encoder.files.metadata.name,
+                "weights_sha256": data.encoder.files.metadata.weights_sha256,
             },
             layers=recipe.layers,
             begin=chain.begin.tolist(),
@@ -111,11 +111,11 @@ def publish(
             files={HEAD: sha256(staged / HEAD)},
             training=training,
         )
-        scores = measure(data.encoder, Tagger(TaggerFiles(staged, card)), data.labelled["test"])
+        scores = measure(data.encoder, Tagger(TaggerFiles(staged, metadata)), data.labelled["test"])
         training["test"] = scores.figures
-        write_tagger_card(staged, card)
-        (staged / "README.md").write_text(describe(card, scores, (staged / HEAD).stat().st_size))
-    return card
+        write_tagger_card(staged, metadata)
+        (staged / "README.md").write_text(describe(metadata, scores, (staged / HEAD).stat().st_size))
+    return metadata
 
 
 def _figures(seeds: Mapping[int, Mapping[str, Scores]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Building the FAISS side of an index, by a plan."""
+"""Building a FAISS index with given parameters."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from typing import Any
 import numpy as np
 
 from qbe.errors import OutputError
+from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FLAT, IN_LISTS, AnnParams
+from qbe.index.dense.faiss_segment import FAISS
 from qbe.index.dense.lists import fill, fill_on_disk, train_lists
-from qbe.index.dense.neighbours import FAISS
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import blocks
 from qbe.models.encoder_format import L2
 
 LINKS, BUILD_BREADTH = 32, 80
 """Of HNSW: neighbours that a vector is linked to (twice as many in the lowest layer), and how many
-candidates are looked at to find them."""
-
-TOGETHER = 20
-"""Vectors from which on FAISS compares them with centroids by matrix products (its own default)."""
+candidates are compared to find them."""
 
 
-def write_neighbours(
-    folder: Path, vectors: Vectors, similarity: str, plan: AnnParams | None = None, threads: int = 1
+def write_faiss_segment(
+    folder: Path, vectors: Vectors, similarity: str, params: AnnParams | None = None, threads: int = 1
 ) -> None:
-    """Build an index over vectors (sentences, dimension) by a plan, by default an exact one: by inner product
-    for the similarity ``cosine``, by distance for ``l2``.
+    """Build an index over vectors (sentences, dimension) into a folder, by default an exact one: by inner
+    product for the similarity ``cosine``, by distance for ``l2``.
 
-    The same vectors and plan give the same bytes. Raises OutputError where it cannot be written.
+    The same vectors and parameters give the same bytes. Raises OutputError where it cannot be written.
     """
-    plan = plan or AnnParams()
-    on_disk = folder if plan.on_disk else None
+    params = params or AnnParams()
+    on_disk = folder if params.on_disk else None
     try:
-        save(folder, built(vectors, metric_of(similarity), plan, threads, on_disk))
+        with faiss_settings.building(threads):
+            save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk))
     except RuntimeError as error:
         raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
 
@@ -46,15 +45,14 @@ def metric_of(similarity: str) -> int:
     return int(faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT)
 
 
-def built(vectors: Vectors, metric: int, plan: AnnParams, threads: int, folder: Path | None = None) -> Any:
-    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given."""
-    import faiss
+def build_faiss(vectors: Vectors, metric: int, params: AnnParams, folder: Path | None = None) -> Any:
+    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given.
 
-    faiss.omp_set_num_threads(threads)
-    faiss.cvar.distance_compute_blas_threshold = TOGETHER
-    if plan.kind not in IN_LISTS:
-        return _without_lists(vectors, metric, plan)
-    index = train_lists(vectors, metric, plan)
+    Call it within `qbe.index.dense.faiss_settings.building`.
+    """
+    if params.kind not in IN_LISTS:
+        return _without_lists(vectors, metric, params)
+    index = train_lists(vectors, metric, params)
     if folder is None:
         fill(index, vectors)
     else:
@@ -62,16 +60,16 @@ def built(vectors: Vectors, metric: int, plan: AnnParams, threads: int, folder: 
     return index
 
 
-def _without_lists(vectors: Vectors, metric: int, plan: AnnParams) -> Any:
+def _without_lists(vectors: Vectors, metric: int, params: AnnParams) -> Any:
     """An exact index, or HNSW over the same codes.
 
     Scalar quantization to float16 keeps numbers in half precision as they are, at half of a flat index's
-    size. HNSW is linked by one thread: by more its links would depend on which came first.
+    size. HNSW is linked by one thread: with more its links would depend on which thread came first.
     """
     import faiss
 
     quantizer, dimension = faiss.ScalarQuantizer.QT_fp16, vectors.shape[1]
-    if plan.kind == FLAT:
+    if params.kind == FLAT:
         index = faiss.IndexScalarQuantizer(dimension, quantizer, metric)
     else:
         index = faiss.IndexHNSWSQ(dimension, quantizer, LINKS, metric)

@@ -1,4 +1,4 @@
-"""Searching the FAISS side of an index: which sentences lie closest to a query's sentences."""
+"""The FAISS index of one segment: which of its sentences are nearest to a query's sentences."""
 
 from __future__ import annotations
 
@@ -9,56 +9,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, UsageError
+from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FLAT, IN_LISTS, IVF_OPQ_PQ, AnnParams
 
 FAISS = "faiss.index"
 
-ONE_BY_ONE = 2**31 - 1
-"""Vectors from which on FAISS compares them with centroids by matrix products when it searches: never, since
-results must not depend on what else is asked for."""
 
+class FaissSegment:
+    """Nearest sentences of a segment by its own similarity, among all its sentences or the live ones.
 
-class Neighbours:
-    """Nearest sentences by the index's own similarity, over all its sentences, or the live ones."""
+    A `qbe.index.dense.faiss_candidates.SentenceSearch`.
+    """
 
     def __init__(
         self,
         folder: Path,
         threads: int,
-        plan: AnnParams | None = None,
+        params: AnnParams | None = None,
         nprobe: int | None = None,
         live: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Open the index in a folder, built by ``plan``; ``nprobe`` takes the place of the plan's, and
-        ``live`` (sentences,) says which sentences may be found (None: all).
+        """Open the FAISS index in a folder, built with ``params``; ``nprobe`` overrides theirs, and ``live``
+        (sentences,) says which sentences may be found (None: all).
 
         Raises IndexFormatError for a damaged index, UsageError for an ``nprobe`` of an index without lists.
         """
         import faiss
 
         path = folder / FAISS
-        plan = plan or AnnParams()
-        if nprobe is not None and plan.kind not in IN_LISTS:
-            raise UsageError(f"--nprobe goes with an index of kind {', '.join(IN_LISTS)}, found {plan.kind}")
-        faiss.omp_set_num_threads(threads)
+        params = params or AnnParams()
+        if nprobe is not None and params.kind not in IN_LISTS:
+            kinds = ", ".join(IN_LISTS)
+            raise UsageError(f"`nprobe` goes with an index of kind {kinds}, found {params.kind}; drop it")
+        faiss_settings.set_for_searching(threads)
         # Lists on the disk are looked for beside the index, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         try:
             self._index: Any = faiss.read_index(str(path), flags)
-            if plan.kind in IN_LISTS:
-                nprobe = min(nprobe or plan.nprobe or 1, plan.nlist or 1)
+            if params.kind in IN_LISTS:
+                nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
                 faiss.extract_index_ivf(self._index).nprobe = nprobe
         except (RuntimeError, AttributeError) as error:
             raise IndexFormatError(
                 f"{path}: expected a FAISS index, found {error}; the index is damaged: build it again"
             ) from error
-        self._path, self.plan = path, plan
+        self._path, self.params = path, params
         self.sentences: int = self._index.ntotal
         self._findable = self.sentences
         self._sign = -1 if self._index.metric_type == faiss.METRIC_L2 else 1
         self._rotate: Any = None
         self._searched = self._index
-        if plan.kind == IVF_OPQ_PQ:
+        if params.kind == IVF_OPQ_PQ:
             self._rotate = faiss.downcast_VectorTransform(self._index.chain.at(0)).apply
             self._searched = faiss.downcast_index(self._index.index)
         self._parameters: Any = None
@@ -67,9 +68,9 @@ class Neighbours:
             self._parameters = _only(np.packbits(live, bitorder="little"), nprobe)
 
     @property
-    def depth(self) -> int:
-        """Sentences to be brought for each sentence of a query, at the least."""
-        return self.plan.depth
+    def min_candidates(self) -> int:
+        """Sentences to be looked up for each sentence of a query, at the least."""
+        return self.params.min_candidates
 
     def nearest(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Positions (queries, count) of the nearest sentences, best first; -1 where fewer were found.
@@ -81,34 +82,36 @@ class Neighbours:
     def search(
         self, queries: NDArray[np.float32], count: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """What `nearest` says, behind the closeness of each (more is closer)."""
-        import faiss
-
-        faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
-        wanted = count if self.plan.kind == FLAT else count + 1
-        if self._rotate is not None:  # one at a time, for the same reason
+        """The closeness (queries, count) of the nearest sentences, more being closer, and their positions
+        (see `nearest`).
+        """
+        wanted = min(count if self.params.kind == FLAT else count + 1, self._findable)
+        if self._rotate is not None:  # one by one: a matrix product would depend on the other queries
             queries = np.concatenate([self._rotate(row) for row in queries[:, None]])
-        distances, positions = self._searched.search(
-            queries, min(wanted, self._findable), params=self._parameters
-        )
+        with faiss_settings.searching() as most:
+            blocks = [
+                self._searched.search(queries[first : first + most], wanted, params=self._parameters)
+                for first in range(0, max(len(queries), 1), most)
+            ]
+        distances, positions = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
         if positions.max(initial=-1) >= self.sentences:
             raise IndexFormatError(
                 f"{self._path}: expected positions below {self.sentences}, found {positions.max()}; the "
                 "index is damaged: build it again"
             )
-        found = nearer(distances, positions, count)
-        return self._sign * distances[:, : found.shape[1]], found
+        nearest = nearer(distances, positions, count)
+        return self._sign * distances[:, : nearest.shape[1]], nearest
 
 
 def _only(bits: NDArray[np.uint8], nprobe: int | None) -> Any:
     """Parameters of a search that finds only the positions whose bit is set, in so many lists if any."""
     import faiss
 
-    found: Any = faiss  # its stubs know C++'s arguments, not Python's
-    selector = found.IDSelectorBitmap(bits)
+    untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
+    selector = untyped.IDSelectorBitmap(bits)
     if nprobe is None:
-        return found.SearchParameters(sel=selector)
-    return found.SearchParametersIVF(sel=selector, nprobe=nprobe)
+        return untyped.SearchParameters(sel=selector)
+    return untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
 
 
 def nearer(distances: NDArray[np.float32], positions: NDArray[np.int64], count: int) -> NDArray[np.int64]:

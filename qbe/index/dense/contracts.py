@@ -1,0 +1,70 @@
+"""What dense search needs of an index: candidates for query vectors, and the vectors to score them by.
+
+Dense search has two steps. A `CandidateSource` finds papers that may be near, approximately or exactly, and
+a `VectorStore` hands out their stored vectors, by which they are scored exactly. Both name papers by row
+(see `qbe.index.segments.views`), so that any source goes with any store of the same index. FAISS and
+memory-mapped files are the implementations here (`qbe.index.dense.faiss_candidates`,
+`qbe.index.dense.vector_store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.index.dense.stored import Vectors
+from qbe.index.rows import Rows
+
+Floats = NDArray[np.float32]
+
+
+class SentenceBlock(NamedTuple):
+    """The sentences of some papers, laid end to end.
+
+    ``vectors`` (sentences, dimension) are as stored (see `qbe.index.dense.stored.Vectors`); the functions of
+    `qbe.index.dense.compare` take them as they are. Those of paper i are from ``starts[i]`` to
+    ``starts[i + 1]``, or to the end for the last paper; ``starts`` is (papers,) int64. ``rows`` (sentences,)
+    int64 are the positions among all sentences of the index, such as of a facet mask.
+    """
+
+    vectors: Vectors
+    starts: Rows
+    rows: Rows
+
+
+class CandidateSource(Protocol):
+    """Finds the papers whose sentences are nearest to those of a query.
+
+    Several threads may use one source at a time. The papers of one query do not depend on the other queries
+    of the same call.
+    """
+
+    def nearest(self, queries: Sequence[Floats], k: int) -> Iterator[Rows]:
+        """For each query its candidates: rows of papers, int64, ascending, each once.
+
+        A query is the vectors of its sentences, (n, dimension) float32, n at least 1. ``k`` is the number of
+        papers wanted; a source looks up enough sentences that this many papers are likely among the
+        candidates. There may be more, and fewer where sentences of the same papers are nearest. Deleted
+        papers are never among them. Raises IndexFormatError where the source is damaged.
+        """
+
+
+class VectorStore(Protocol):
+    """Hands out the stored vectors of papers given by row; several threads may use one store at a time."""
+
+    @property
+    def similarity(self) -> str:
+        """How the vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+
+    def gather(self, rows: Rows) -> SentenceBlock:
+        """The sentence vectors of papers (n,), in the order of ``rows``."""
+
+    def whole(self, rows: Rows) -> Vectors:
+        """The whole-paper vectors (n, dimension) of papers (n,), as stored, in the order of ``rows``."""

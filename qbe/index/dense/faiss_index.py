@@ -1,0 +1,45 @@
+"""The FAISS index of a build: with parameters by rules, or tuned by measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import OutputError
+from qbe.index.dense import faiss_settings
+from qbe.index.dense.ann import AnnSettings, resolve
+from qbe.index.dense.faiss_build import save, write_faiss_segment
+from qbe.index.dense.faiss_segment import FAISS
+from qbe.index.dense.stored import Vectors
+from qbe.index.dense.tuning import COLUMNS, QUERIES, TOP, tune
+from qbe.index.papers import PaperLayout
+
+
+def write_faiss_index(
+    folder: Path, vectors: Vectors, layout: PaperLayout, similarity: str, settings: AnnSettings, threads: int
+) -> dict[str, Any]:
+    """Build a FAISS index over vectors (sentences, dimension) by the settings, into a folder.
+
+    Returns its parameters as a manifest holds them; of a tuned one with all trials. Raises UsageError for
+    settings that do not fit the corpus, OutputError where the index cannot be written.
+    """
+    if settings.tune_recall is None:
+        params = resolve(settings, *vectors.shape)
+        write_faiss_segment(folder, vectors, similarity, params, threads)
+        return params.record()
+    on_disk = folder if settings.on_disk else None
+    try:
+        with faiss_settings.building(threads):
+            tuned = tune(vectors, layout, similarity, settings, on_disk)
+            save(folder, tuned.index)
+    except RuntimeError as error:
+        raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
+    return tuned.params.record() | {
+        "tuned": {
+            "target": settings.tune_recall,
+            "top": TOP,
+            "queries": min(QUERIES, len(layout.starts) - 1),
+            "columns": list(COLUMNS),
+            "trials": [list(trial) for trial in tuned.trials],
+        }
+    }

@@ -1,0 +1,75 @@
+"""FAISS's settings of the whole process, which searching and building want different values of.
+
+Searching has FAISS compare vectors one by one: by matrix products, which it uses for many vectors at a time,
+rankings would depend on what else is searched for. Building has it use matrix products, for speed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ONE_BY_ONE = 2**31 - 1
+"""Query vectors from which on FAISS uses matrix products when it searches: never."""
+
+TOGETHER = 20
+"""Vectors from which on FAISS uses matrix products when it builds (its own default)."""
+
+_state = threading.Condition()
+_searches = _builds = 0
+
+
+def set_for_searching(threads: int) -> None:
+    """Have FAISS search with this many threads, comparing vectors one by one; for whoever opens an index."""
+    import faiss
+
+    faiss.omp_set_num_threads(threads)
+    with _state:
+        if not _builds:
+            faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE
+
+
+@contextmanager
+def searching() -> Iterator[int]:
+    """Around one search of FAISS; gives how many query vectors it may take at a time.
+
+    While an index is built in the same process these are so few that FAISS compares them one by one, so that
+    the results are those of any other time.
+    """
+    global _searches
+    with _state:
+        _searches += 1
+        most = TOGETHER - 1 if _builds else ONE_BY_ONE
+    try:
+        yield most
+    finally:
+        with _state:
+            _searches -= 1
+            _state.notify_all()
+
+
+@contextmanager
+def building(threads: int) -> Iterator[None]:
+    """Around work that builds a FAISS index with this many threads; afterwards the settings are
+    those of searching.
+
+    Searches under way are waited for; those that begin meanwhile are not delayed (see `searching`).
+    """
+    global _builds
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    with _state:
+        _builds += 1
+        _state.wait_for(lambda: not _searches)
+        faiss.cvar.distance_compute_blas_threshold = TOGETHER
+    faiss.omp_set_num_threads(threads)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+        with _state:
+            _builds -= 1
+            if not _builds:
+                faiss.cvar.distance_compute_blas_threshold = ONE_BY_ONE

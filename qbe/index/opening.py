@@ -1,0 +1,65 @@
+"""Opening and building an index from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbe.errors import UsageError
+from qbe.index.index import Index
+from qbe.parallel import available_threads
+
+if TYPE_CHECKING:
+    from qbe.index.building.progress import Progress
+    from qbe.index.building.settings import BuildSettings
+    from qbe.index.building.source import Corpus
+
+
+def open_index(
+    folder: str | Path,
+    *,
+    encoder: str | None = None,
+    tagger: str | None = None,
+    threads: int | None = None,
+) -> Index:
+    """Open the index in a folder; parameters and errors are those of `qbe.index.index.Index`.
+
+    Close it at the end, or use it as a context manager::
+
+        with qbe.open_index("indexes/csfcube") as index:
+            print(len(index), "papers")
+    """
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
+
+
+def build_index(
+    folder: str | Path,
+    corpus: Corpus,
+    settings: BuildSettings | None = None,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """Build an index of a corpus in a folder, and open it.
+
+    ``corpus`` is a path (JSON lines, or a folder of a Hugging Face data set) or ``hf:`` name, several of
+    them, or an iterable of `qbe.types.Paper`. By default the index has Lucene postings and vectors, made by
+    the default encoder in int8. ``threads`` are by default all available processors. ``overwrite`` replaces
+    an index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence, such as
+    a list. ``progress`` observes the stages. See `qbe.index.building.build.build` for how the build goes,
+    what it leaves when interrupted, and the errors it raises::
+
+        paper = qbe.Paper("1", "A title", (qbe.Sentence("We study search."), qbe.Sentence("It works.")))
+        index = qbe.build_index("indexes/mine", [paper])
+    """
+    from qbe.index.building.build import build
+    from qbe.index.building.settings import Execution
+
+    if threads is not None and threads < 1:
+        raise UsageError(f"expected `threads` of at least 1, found {threads}")
+    threads = threads or available_threads()
+    execution = Execution(threads) if progress is None else Execution(threads, progress)
+    build(Path(folder), corpus, settings, overwrite=overwrite, resume=resume, execution=execution)
+    return Index(folder, threads=threads)

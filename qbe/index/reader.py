@@ -1,0 +1,224 @@
+"""One commit of an index, opened for reading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from qbe.errors import IndexFormatError, UsageError
+from qbe.index.manifest import Manifest, similarity_of
+from qbe.index.papers import PaperLayout
+from qbe.index.segments.combined import combined_manifest
+from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.segments.views import Papers, open_papers, open_vectors
+from qbe.types import Facet, Paper
+
+if TYPE_CHECKING:
+    from qbe.encode.encoder import PaperVectors
+    from qbe.index.dense.contracts import CandidateSource, VectorStore
+    from qbe.index.dense.stored import Vectors
+    from qbe.index.labels import Mask
+    from qbe.index.segments.lucene import Postings
+
+T = TypeVar("T")
+
+
+class IndexReader:
+    """The papers, vectors and postings of an index as of one commit, each opened when first used.
+
+    A reader never changes, whatever a writer does meanwhile. Rows are those of all papers in order; deleted
+    papers keep theirs, and are never found. Iterating over a reader gives its papers in order, ``in`` looks
+    an id up, and ``len`` counts the papers. Several threads may use a reader.
+
+    Readers are counted: whoever uses one holds it by `retain` and hands it back by `release`, and it is
+    closed with the last release. It begins with one holder.
+    """
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        """Open the newest commit of the index in ``folder``; ``threads`` are FAISS's.
+
+        Raises IndexFormatError for a folder that is no sound index.
+        """
+        self.folder, self._threads = folder, threads
+        self._snapshot = open_snapshot(folder)
+        self.manifest: Manifest = combined_manifest(self._snapshot)
+        self.papers: Papers = open_papers(self._snapshot.segments)
+        self._lock = threading.RLock()
+        self._holders = 1
+        self._opened: dict[object, Any] = {}
+
+    def retain(self) -> IndexReader:
+        """Add a holder; returns the reader. Raises UsageError where it is closed already."""
+        with self._lock:
+            if not self._holders:
+                raise UsageError(
+                    f"expected an open reader of {self.folder}, found a closed one; open another"
+                )
+            self._holders += 1
+        return self
+
+    def release(self) -> None:
+        """Remove a holder; the last one's call closes the reader, and lets writers remove what it read."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+            postings = self._opened.pop("lucene", None)
+        if postings is not None:
+            postings.close()
+        self._snapshot.close()
+
+    def is_current(self) -> bool:
+        """Whether the index has no newer commit; raises IndexFormatError where it is no sound index now."""
+        newest = open_snapshot(self.folder)
+        try:
+            return self._snapshot.is_same(newest)
+        finally:
+            newest.close()
+
+    def __len__(self) -> int:
+        return len(self.papers)
+
+    def __iter__(self) -> Iterator[Paper]:
+        return self.papers.read_from(0)
+
+    def __contains__(self, paper_id: object) -> bool:
+        return isinstance(paper_id, str) and self.papers.find(paper_id) is not None
+
+    @property
+    def generation(self) -> int:
+        """How many commits were made to the index since it was built."""
+        return self._snapshot.generation
+
+    def paper(self, paper_id: str) -> Paper:
+        """A paper by id; raises PaperNotFoundError."""
+        return self.papers[self.papers.row(paper_id)]
+
+    def require_vectors(self) -> None:
+        """Raise IndexFormatError where the index has no vectors."""
+        if self.manifest.dense is None:
+            raise self._lacking("vectors")
+
+    def require_postings(self) -> None:
+        """Raise IndexFormatError where the index has no Lucene postings."""
+        if self.manifest.lucene is None:
+            raise self._lacking("postings")
+
+    def _lacking(self, part: str) -> IndexFormatError:
+        return IndexFormatError(
+            f"{self.folder}: expected an index with {part}, found one built without; choose another "
+            "`first_stage` or `rerank`, or build it with both postings and vectors"
+        )
+
+    @property
+    def layout(self) -> PaperLayout:
+        """Where each paper's sentences lie among the sentence vectors, and their facets."""
+        return self._open_once("layout", self.papers.layout)
+
+    def facet_mask(self, facet: Facet) -> Mask:
+        """Which sentences (sentences,) bool count as a facet: those labelled so, and in a paper whose labels
+        were predicted and do not include it, the best guess (see `qbe.index.labels.facet_mask`). A paper that
+        came with labels, none of them the facet's, has no such sentence.
+        """
+        from qbe.index.labels import facet_mask
+
+        return self._open_once(facet, lambda: facet_mask(self.layout, facet))
+
+    @property
+    def similarity(self) -> str:
+        """How its vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`.
+
+        Raises IndexFormatError where the index has no vectors.
+        """
+        self.require_vectors()
+        return similarity_of(self.manifest)
+
+    @property
+    def sentence_vectors(self) -> Vectors:
+        """Vectors of all sentences, (sentences, dimension), in half precision or quantized, memory-mapped; of
+        several segments read as one by slices and arrays of rows.
+
+        Raises IndexFormatError where the index has no vectors.
+        """
+        return self._vectors()[0]
+
+    @property
+    def whole_vectors(self) -> Vectors:
+        """One vector a paper, (papers, dimension), likewise."""
+        return self._vectors()[1]
+
+    def _vectors(self) -> tuple[Vectors, Vectors]:
+        self.require_vectors()
+        return self._open_once("vectors", lambda: open_vectors(self._snapshot.segments))
+
+    @property
+    def vector_store(self) -> VectorStore:
+        """The stored vectors by paper; raises IndexFormatError where the index has none."""
+        from qbe.index.dense.vector_store import MappedVectors
+
+        def open_store() -> VectorStore:
+            return MappedVectors(
+                self.sentence_vectors, self.whole_vectors, self.layout.starts, self.similarity
+            )
+
+        return self._open_once("vector store", open_store)
+
+    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
+        """What finds candidates by sentence vectors: FAISS, opened once for each ``nprobe``, which overrides
+        the number of lists that the index's settings have it search.
+
+        Raises UsageError for an ``nprobe`` of an index without lists, IndexFormatError where the index has no
+        vectors or its FAISS index is damaged.
+        """
+        self.require_vectors()
+        from qbe.index.segments.faiss import open_candidates
+
+        def open_source() -> CandidateSource:
+            return open_candidates(self._snapshot.segments, self.layout.starts, self._threads, nprobe)
+
+        return self._open_once(("candidates", nprobe), open_source)
+
+    @property
+    def lucene(self) -> Postings:
+        """The Lucene postings, opened once; raises IndexFormatError where the index has none, JavaError where
+        Java cannot be started.
+        """
+        from qbe.index.segments.lucene import open_postings
+
+        self.require_postings()
+        parameters = self.manifest.lucene or {}
+        return self._open_once(
+            "lucene", lambda: open_postings(self._snapshot.segments, self.papers, parameters)
+        )
+
+    def stored_vectors(self, paper: Paper) -> PaperVectors | None:
+        """The stored vectors of a paper, if the index has one of its id with the same texts, however its
+        sentences are labelled; else None. Raises IndexFormatError where the index has no vectors.
+        """
+        from qbe.encode.encoder import PaperVectors
+
+        self.require_vectors()
+        row = self.papers.find(paper.paper_id)
+        if row is None or _texts(self.papers[row]) != _texts(paper):
+            return None
+        first, last = self.layout.starts[row : row + 2]
+        sentences, whole = self.sentence_vectors[first:last], self.whole_vectors[row]
+        return PaperVectors(sentences.astype(np.float32), whole.astype(np.float32))
+
+    def _open_once(self, key: object, open_part: Callable[[], T]) -> T:
+        """A part of the index, opened by the first thread that uses it."""
+        if key not in self._opened:
+            with self._lock:
+                if key not in self._opened:
+                    self._opened[key] = open_part()
+        part: T = self._opened[key]
+        return part
+
+
+def _texts(paper: Paper) -> tuple[str, ...]:
+    """All that an encoder reads of a paper."""
+    return (paper.title, *(sentence.text for sentence in paper.sentences))

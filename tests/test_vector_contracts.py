@@ -1,0 +1,140 @@
+"""What dense search needs of an index, whatever it is made of: candidates, and vectors to score them by."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.live import corpus
+
+from qbe.errors import UsageError
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense import faiss_candidates
+from qbe.index.dense.ann import FLAT, IVF_PQ, AnnSettings
+from qbe.index.dense.compare import COMPARISONS
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.reader import IndexReader
+
+LISTS = AnnSettings(IVF_PQ, nlist=4, nprobe=4)
+EXACT = AnnSettings(FLAT)
+KINDS = {
+    "float16, flat": ("float16", EXACT, False),
+    "float16, lists": ("float16", LISTS, False),
+    "int8, flat": ("int8", EXACT, False),
+    "int8, lists": ("int8", LISTS, False),
+    "segments, float16, flat": ("float16", EXACT, True),
+    "segments, int8, lists": ("int8", LISTS, True),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def reader(request, tmp_path_factory, papers, tiny_encoder) -> IndexReader:
+    """An index; of several segments with papers deleted and replaced, or of one."""
+    stored, ann, segments = KINDS[request.param]
+    settings = BuildSettings(bm25=False, encoder=str(tiny_encoder), stored=stored, ann=ann)
+    folder = tmp_path_factory.mktemp("index")
+    first = papers[:70] if segments else papers
+    build(folder / "index", corpus(folder, "first", first), settings)
+    if segments:
+        append_papers(folder / "index", corpus(folder, "second", papers[60:]), update=True)
+        delete_papers(folder / "index", ["s003", "s100"])
+    opened = IndexReader(folder / "index")
+    yield opened
+    opened.release()
+
+
+def living(reader: IndexReader) -> dict[str, int]:
+    """Rows of the papers that are not deleted."""
+    return {paper.paper_id: reader.papers.row(paper.paper_id) for paper in reader}
+
+
+def queries(reader: IndexReader) -> list[np.ndarray]:
+    """Sentence vectors of some papers."""
+    rows = list(living(reader).values())[::9]
+    return [reader.vector_store.gather(np.array([row])).vectors.astype(np.float32) for row in rows]
+
+
+def test_candidates_are_rows_ascending_of_living_papers(reader):
+    rows = {*living(reader).values()}
+    for candidates in reader.candidate_source().nearest(queries(reader), 10):
+        assert candidates.dtype == np.int64
+        assert (np.diff(candidates) > 0).all()
+        assert {*candidates.tolist()} <= rows
+
+
+def test_with_all_sentences_looked_up_all_living_papers_are_candidates(reader):
+    for candidates in reader.candidate_source().nearest(queries(reader)[:2], 10**6):
+        assert len(candidates) >= len(reader) - 3  # FAISS drops some codes whose sums are near 0
+
+
+def test_candidates_of_a_query_do_not_depend_on_the_others(reader, monkeypatch):
+    source, many = reader.candidate_source(), queries(reader)
+    together = [rows.tolist() for rows in source.nearest(many, 5)]
+    assert together == [rows.tolist() for query in many for rows in source.nearest([query], 5)]
+    monkeypatch.setattr(faiss_candidates, "MOST_POSITIONS", 20 * len(reader.sentence_vectors))
+    assert together == [rows.tolist() for rows in source.nearest(many, 5)]
+    assert list(source.nearest([], 5)) == []
+
+
+def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):
+    source, counts = reader.candidate_source(), []
+    nearest = source.sentences.nearest
+    monkeypatch.setattr(
+        source.sentences, "nearest", lambda vectors, count: counts.append(count) or nearest(vectors, count)
+    )
+    for k in (1, 1500):
+        list(source.nearest(queries(reader)[:1], k))
+    assert counts == [2000, 3000]
+
+
+def test_gathered_sentences_are_those_of_the_papers_in_order(reader):
+    store, starts = reader.vector_store, reader.layout.starts
+    rows = np.array([*living(reader).values()], np.int64)[[5, 0, 40]]
+    block = store.gather(rows)
+    expected = [sentence for row in rows for sentence in range(starts[row], starts[row + 1])]
+    assert block.rows.tolist() == expected
+    assert block.starts.tolist() == [0, *np.cumsum(np.diff(starts)[rows])[:-1].tolist()]
+    vectors = block.vectors.astype(np.float32)
+    assert vectors.shape == (len(expected), store.dimension)
+    for position, row in enumerate(expected):
+        assert (vectors[position] == reader.sentence_vectors[row].astype(np.float32)).all()
+    assert (store.whole(rows).astype(np.float32) == reader.whole_vectors[rows].astype(np.float32)).all()
+
+
+def test_vectors_are_compared_as_they_are(reader):
+    """A paper's sentences are nearest to themselves, scored by the stored vectors, to the bit."""
+    store = reader.vector_store
+    block = store.gather(np.array([living(reader)["s020"]]))
+    compare = COMPARISONS[store.similarity]
+    query = block.vectors.astype(np.float32)
+    alone = [compare(query, block.vectors[place : place + 1])[:, 0] for place in range(len(query))]
+    assert (compare(query, block.vectors) == np.stack(alone, axis=1)).all()
+
+
+def test_nothing_is_gathered_of_no_papers(reader):
+    none = np.zeros(0, np.int64)
+    assert [len(part) for part in reader.vector_store.gather(none)] == [0, 0, 0]
+    assert len(reader.vector_store.whole(none)) == 0
+
+
+def test_fewer_lists_give_fewer_candidates_and_need_lists(reader):
+    kinds = {segment["ann"]["kind"] for segment in [reader.manifest.dense]}
+    with pytest.raises(UsageError, match="expected `nprobe` of at least 1, found 0"):
+        reader.candidate_source(0)
+    if kinds == {FLAT}:
+        with pytest.raises(UsageError, match=r"`nprobe` goes with an index of kind ivf-sq, .*, found flat"):
+            reader.candidate_source(1)
+        return
+    narrow = reader.candidate_source(1)
+    assert narrow is reader.candidate_source(1)
+    few, all_ = (next(source.nearest(queries(reader), 10)) for source in (narrow, reader.candidate_source()))
+    assert {*few.tolist()} <= {*all_.tolist()}
+
+
+def test_dead_rows_are_skipped_when_papers_are_iterated(reader, papers):
+    ids = [paper.paper_id for paper in reader]
+    assert len(ids) == len(set(ids)) == len(reader)
+    assert {paper.paper_id for paper in papers} >= {*ids}
+    assert ("s003" in reader) == ("s003" in ids)
+    assert "absent" not in reader
+    assert Path(reader.folder).name == "index"
