@@ -25,8 +25,9 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], recipe: Rec
     parts = [
         f"# {metadata.name}",
         f"A sentence encoder ({metadata.dimension} dimensions, {metadata.layers} layers, "
-        f"{metadata.max_tokens} tokens), trained on co-citations with the objective `{recipe.objective}` ({objective.name}; Mysore et al., "
-        "2022). PyTorch weights in the format of Hugging Face, and ONNX models in fp32 and int8.",
+        f"{metadata.max_tokens} tokens), trained on co-citations with the objective `{recipe.objective}` "
+        f"({objective.name}; Mysore et al., 2022). PyTorch weights in the format of Hugging Face, and "
+        "ONNX models in fp32 and int8.",
         "Written by `qbe train encoder`.",
         "## Loss on dev",
         "Mean loss on pairs of sets that are not in the training data, after each epoch, without dropout. "

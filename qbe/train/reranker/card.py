@@ -20,8 +20,8 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         f"# {metadata.name}",
         "A cross-encoder for each facet (background, method, result): one ONNX graph each, over weights "
         f"that they share ({metadata.precision}, {size / 1e6:.1f} MB in all). In the upper layers a "
-        "candidate's tokens attend to the query's tokens; candidates are scored by late interaction between sentences, "
-        "tokens and whole papers.",
+        "candidate's tokens attend to the query's tokens; candidates are scored by late interaction between "
+        "sentences, tokens and whole papers.",
         "Written by `qbe train reranker`.",
         "## Figures on the dev split of facet-judgments",
         "Mean over queries of Spearman's correlation with the grades. Untrained: the late interaction of the "
