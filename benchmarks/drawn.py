@@ -1,4 +1,4 @@
-"""Faceted queries drawn from an index by seed, and what exhaustive search finds for them."""
+"""Faceted queries drawn from an index by seed, and their best papers by exhaustive search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SEED = 1
 _OVER = 5
-"""Papers of the exhaustive scan, in single precision, that are scored exactly, for each that is wanted."""
+"""Papers of the exhaustive scan, in single precision, that are scored exactly, for each of the best."""
 
 
 def drawn(index: Index, count: int) -> DrawnQueries:
@@ -23,7 +23,7 @@ def drawn(index: Index, count: int) -> DrawnQueries:
 
 
 def faceted_queries(index: Index, queries: DrawnQueries) -> list[Query]:
-    """The queries drawn: papers, each with a facet that it has."""
+    """The queries: papers, each with a facet that it has."""
     from qbe.index.papers import FACET_CODES
     from qbe.query import Query
 
@@ -36,29 +36,31 @@ def faceted_queries(index: Index, queries: DrawnQueries) -> list[Query]:
 def best_rows(index: Index, queries: DrawnQueries, hits: int) -> list[list[int]]:
     """Rows of each query's best papers, best first, every paper of the index scored by its stored vectors."""
     from qbe.index.dense.exhaustive import best_papers
-    from qbe.search.dense import DenseSearcher, best_hits
+    from qbe.search.config import SearchConfig
+    from qbe.search.pipeline import Pipeline
 
-    dense, layout = DenseSearcher(index), index.layout
-    scanned = best_papers(index.sentence_vectors, layout.starts, queries, _OVER * hits, index.similarity)
+    dense = Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none"))
+    starts, vectors = index.layout.starts, index.sentence_vectors
+    scanned = best_papers(vectors, starts, queries, _OVER * hits, index.similarity)
     best = []
     for query, rows in zip(faceted_queries(index, queries), scanned, strict=True):
-        places = {index.papers.ids[row]: int(row) for row in rows}
-        ranked = best_hits(list(places), dense.scores(dense.vectors(query), rows), hits)
-        best.append([places[hit.paper_id] for hit in ranked])
+        rows_by_id = {index.papers.ids[row]: int(row) for row in rows if row >= 0}
+        ranked = dense.search(query, hits, list(rows_by_id), matches=False)
+        best.append([rows_by_id[hit.paper_id] for hit in ranked])
     return best
 
 
-def same_places(found: Sequence[Sequence[int]], best: Sequence[Sequence[int]]) -> float:
-    """The share of the places of the best papers that hold the same paper."""
+def same_places(ranked: Sequence[Sequence[int]], best: Sequence[Sequence[int]]) -> float:
+    """The share of the ranks of the best papers that have the same paper in both rankings."""
     same = sum(
-        one == other
-        for ours, exact in zip(found, best, strict=True)
-        for one, other in zip(ours, exact, strict=False)
+        row == best_row
+        for rows, best_rows in zip(ranked, best, strict=True)
+        for row, best_row in zip(rows, best_rows, strict=False)
     )
     return same / sum(map(len, best))
 
 
-def shared_papers(found: Sequence[Sequence[int]], best: Sequence[Sequence[int]]) -> float:
-    """The share of the best papers that are found, in whatever place."""
-    shared = sum(len({*ours} & {*exact}) for ours, exact in zip(found, best, strict=True))
+def shared_papers(ranked: Sequence[Sequence[int]], best: Sequence[Sequence[int]]) -> float:
+    """The share of the best papers that are in the rankings, at any rank."""
+    shared = sum(len({*rows} & {*best_rows}) for rows, best_rows in zip(ranked, best, strict=True))
     return shared / sum(map(len, best))

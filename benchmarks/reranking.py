@@ -57,6 +57,7 @@ def main(argv: list[str]) -> None:
     print(machine(threads, PACKAGES))
 
     from qbe.export.cross_encoder import export_cross_encoder
+    from qbe.parallel import Workers
     from qbe.rerank.open import open_reranker
 
     with tempfile.TemporaryDirectory() as place:
@@ -68,7 +69,7 @@ def main(argv: list[str]) -> None:
         exported = str(folder / "exported")
         export_cross_encoder(folder / "classifier", "MiniLM, random head", "built here", Path(exported))
         encoders: dict[str, Reranker] = {
-            f"qbe {precision}": open_reranker(exported, precision=precision, threads=threads)
+            f"qbe {precision}": open_reranker(exported, precision=precision, workers=Workers(threads))
             for precision in ("int8", "fp32")
         }
         facets = _facet_rerankers(threads)
@@ -82,10 +83,11 @@ def main(argv: list[str]) -> None:
 
 def _facet_rerankers(threads: int) -> dict[str, Reranker]:
     """The rerankers that ship, as they are used; none, with a line that says so, where they are not there."""
+    from qbe.parallel import Workers
     from qbe.rerank.open import open_reranker
 
     try:
-        return {"qbe facet rerankers": open_reranker(threads=threads)}
+        return {"qbe facet rerankers": open_reranker(workers=Workers(threads))}
     except ModelError as error:
         print(f"without the facet rerankers: {error}\n")
         return {}
@@ -93,7 +95,10 @@ def _facet_rerankers(threads: int) -> dict[str, Reranker]:
 
 def _latency(rerankers: Mapping[str, Reranker], chosen: Sequence[Task], rounds: int) -> None:
     stages: list[dict[str, Stage]] = [
-        {name: functools.partial(one.score, task.query, task.papers) for name, one in rerankers.items()}
+        {
+            name: functools.partial(reranker.batch_score, [task.request])
+            for name, reranker in rerankers.items()
+        }
         for task in chosen
     ]
     times = time_stages(stages, rounds)
@@ -150,7 +155,7 @@ def _against_peer(
 
 def _scores(reranker: Reranker, chosen: Sequence[Task]) -> list[list[float]]:
     """Scores by query and candidate."""
-    return [[judged.score for judged in reranker.score(*task)] for task in chosen]
+    return [[entry.score for entry in reranker.batch_score([task.request])[0]] for task in chosen]
 
 
 def _agreement(encoders: Mapping[str, Reranker], chosen: Sequence[Task], expected: Any) -> None:

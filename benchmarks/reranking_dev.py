@@ -1,4 +1,4 @@
-"""What chose the rerankers' constants: weights and token budgets on graded pairs of arXiv papers.
+"""Figures on which the rerankers' weights and token budgets were chosen, on graded pairs of arXiv papers.
 
     QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--pairs FILE] [--index DIR]
 
@@ -18,22 +18,28 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from qbe.search.searcher import FIRST_STAGES, Searcher
 from scipy.stats import spearmanr
 
+from qbe.encode.aspect import EncodedAspect
 from qbe.evaluate.csfcube import ndcg_percent
 from qbe.index.building.build import build as build_index
 from qbe.index.index import Index
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import resolve_reranker
-from qbe.query import Query
+from qbe.parallel import Workers
+from qbe.query import Aspect, Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+from qbe.rerank.reranker import RerankRequest
+from qbe.search.config import FIRST_STAGES, SearchConfig
 from qbe.search.fusion import z_normalize
+from qbe.search.pipeline import Pipeline
 from qbe.train.graded_pairs import read_graded_pairs
 from qbe.types import Facet
 
 Grades = Mapping[str, Mapping[str, Sequence[float]]]
 Scores = Mapping[tuple[str, Facet], np.ndarray]
+Scorer = Callable[[Aspect, Sequence[str]], Sequence[float]]
+"""Gives the scores of a pool of paper ids for an aspect."""
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -56,23 +62,24 @@ def build(data: Path, pairs: Path, folder: Path) -> None:
 
 
 def by_query(scores: Scores, grades: Grades) -> list[dict[str, tuple[float, float]]]:
-    """Of each facet Spearman's correlation and NDCG%20 by query, but for queries of one grade throughout."""
+    """For each facet Spearman's correlation and NDCG%20 by query; queries of equal grades are left out."""
     facets: list[dict[str, tuple[float, float]]] = []
     for number, facet in enumerate(Facet):
-        found = {}
+        figures_by_query = {}
         for query, pool in grades.items():
-            wanted = [row[number] for row in pool.values()]
-            if len(set(wanted)) > 1:
+            query_grades = [row[number] for row in pool.values()]
+            if len(set(query_grades)) > 1:
                 row = scores[query, facet]
-                ranked = [wanted[place] for place in np.argsort(-row, kind="stable")]
-                found[query] = spearmanr(row, wanted).statistic, 100 * ndcg_percent(ranked, wanted)
-        facets.append(found)
+                ranked = [query_grades[place] for place in np.argsort(-row, kind="stable")]
+                ndcg = 100 * ndcg_percent(ranked, query_grades)
+                figures_by_query[query] = spearmanr(row, query_grades).statistic, ndcg
+        facets.append(figures_by_query)
     return facets
 
 
 def figures(scores: Scores, grades: Grades) -> list[float]:
     """Mean over queries of Spearman's correlation by facet, and the mean of the three; NDCG%20 likewise."""
-    means = np.array([np.mean([*found.values()], axis=0) for found in by_query(scores, grades)])
+    means = np.array([np.mean([*facet.values()], axis=0) for facet in by_query(scores, grades)])
     correlations, gains = means.T.tolist()
     return [*correlations, float(np.mean(correlations)), *gains, float(np.mean(gains))]
 
@@ -80,7 +87,7 @@ def figures(scores: Scores, grades: Grades) -> list[float]:
 def gains_by_query(scores: Scores, grades: Grades) -> np.ndarray:
     """NDCG%20 of each query (queries,), mean of the facets whose grades are not all alike."""
     facets = by_query(scores, grades)
-    values = ([found[query][1] for found in facets if query in found] for query in grades)
+    values = ([facet[query][1] for facet in facets if query in facet] for query in grades)
     return np.array([np.mean(each) for each in values if each])
 
 
@@ -97,29 +104,31 @@ def one_standard_error(rows: Mapping[float, np.ndarray]) -> float:
     raise AssertionError("the best lies within any distance of itself")
 
 
-def ranked(index: Index, grades: Grades, score: Callable[[Query, Sequence[str]], Sequence[float]]) -> Scores:
+def pool_scores(index: Index, grades: Grades, score: Scorer) -> Scores:
     """Scores of each query's candidates by facet."""
     return {
-        (name, facet): np.array(score(Query(index.paper(name), facet), list(pool)))
+        (name, facet): np.array(score(Aspect(index.paper(name), facet), list(pool)))
         for name, pool in grades.items()
         for facet in Facet
     }
 
 
-def first_stage(index: Index, stage: str) -> Callable[[Query, Sequence[str]], Sequence[float]]:
-    searcher = Searcher(index, stage)
+def first_stage(index: Index, stage: str) -> Scorer:
+    pipeline = Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none"))
 
-    def score(query: Query, pool: Sequence[str]) -> Sequence[float]:
-        hits = searcher.search(query, len(pool), pool, matches=False)
-        found = {hit.paper_id: hit.score for hit in hits}
-        return [found[name] for name in pool]
+    def score(aspect: Aspect, pool: Sequence[str]) -> Sequence[float]:
+        hits = pipeline.search(Query.of(aspect), len(pool), pool, matches=False)
+        scores = {hit.paper_id: hit.score for hit in hits}
+        return [scores[name] for name in pool]
 
     return score
 
 
-def reranked(index: Index, reranker: FacetCrossEncoder) -> Callable[[Query, Sequence[str]], Sequence[float]]:
-    def score(query: Query, pool: Sequence[str]) -> Sequence[float]:
-        return [judged.score for judged in reranker.score(query, [index.paper(name) for name in pool])]
+def reranked(index: Index, reranker: FacetCrossEncoder) -> Scorer:
+    def score(aspect: Aspect, pool: Sequence[str]) -> Sequence[float]:
+        papers = [index.paper(name) for name in pool]
+        (scores,) = reranker.batch_score([RerankRequest(EncodedAspect.of(aspect), papers)])
+        return [entry.score for entry in scores]
 
     return score
 
@@ -162,15 +171,16 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
     files = resolve_reranker(options.reranker, options.precision)
 
     def at(query_tokens: int, candidate_tokens: int) -> Scores:
-        reranker = FacetCrossEncoder(files, options.threads, query_tokens, candidate_tokens)
-        return ranked(index, grades, reranked(index, reranker))
+        with Workers(options.threads) as workers:
+            reranker = FacetCrossEncoder(files, workers, query_tokens, candidate_tokens)
+            return pool_scores(index, grades, reranked(index, reranker))
 
     facets = " | ".join([*map(str, Facet), "mean"])
     print(f"| scores | Spearman: {facets} | NDCG%20: {facets} |")
     second = at(384, 384)
     show("reranker alone", figures(second, grades))
     for stage in FIRST_STAGES:
-        first = ranked(index, grades, first_stage(index, stage))
+        first = pool_scores(index, grades, first_stage(index, stage))
         rows = {}
         for weight in WEIGHTS:
             both = mixed(first, second, weight)

@@ -1,4 +1,4 @@
-"""What the rerankers are timed on: queries with candidates, and a classifier as large as the encoder."""
+"""Inputs of the rerankers' timings: queries with candidates, and a classifier as large as the encoder."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.query import Query
+from qbe.encode.aspect import EncodedAspect
+from qbe.query import Aspect
 from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS, candidate_room, closed, query_room
+from qbe.rerank.reranker import RerankRequest
 from qbe.types import Paper, Sentence
 
 
 class Task(NamedTuple):
-    """A query and the candidates to rerank for it."""
+    """An aspect of a query and the candidates to rerank for it."""
 
-    query: Query
+    aspect: Aspect
     papers: list[Paper]
 
-    def texts(self) -> list[tuple[str, str]]:
-        """The pairs as texts, laid out as `qbe.rerank.cross_encoder` lays out their tokens."""
-        from qbe.encode.selection import selected_positions
+    @property
+    def request(self) -> RerankRequest:
+        """The task as rerankers take it."""
+        return RerankRequest(EncodedAspect.of(self.aspect), self.papers)
 
-        asked = self.query.paper
-        chosen = (asked.sentences[position] for position in sorted(selected_positions(self.query)))
-        query = _text(asked.title, chosen)
+    def texts(self) -> list[tuple[str, str]]:
+        """The pairs as texts, in the layout of the tokens in `qbe.rerank.cross_encoder`."""
+        query = _text(self.aspect.paper.title, _selected(self.aspect))
         return [(query, _text(paper.title, paper.sentences)) for paper in self.papers]
 
 
 def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     """A name and queries with at most ``each`` candidates, ``pairs`` pairs in all where there are enough.
 
-    Queries lie evenly over the topics of CSFCube below QBE_DATA, or of the embedded sample. Candidates are
-    the query's pool, then other papers of the collection. ``folder`` takes the converted collection.
+    Queries are spaced evenly over the topics of CSFCube below QBE_DATA, or of the embedded sample. Candidates
+    are the query's pool, then other papers of the collection. The collection is converted into ``folder``.
     """
     from qbe.corpus import read_jsonl
     from qbe.datasets.csfcube import convert
@@ -51,29 +54,26 @@ def tasks(folder: Path, pairs: int, each: int) -> tuple[str, list[Task]]:
     papers = {paper.paper_id: paper for paper in read_jsonl(folder / "corpus.jsonl")}
     topics, pools = read_topics(folder / "topics.tsv"), read_pools(folder / "pools.tsv")
     count = min(math.ceil(pairs / each), len(topics))
-    found: list[Task] = []
+    chosen: list[Task] = []
     for topic in (topics[i * len(topics) // count] for i in range(count)):
         others = dict.fromkeys([*pools[topic.query_id], *papers])
         del others[topic.paper_id]
-        size = min(each, pairs - each * len(found))
+        size = min(each, pairs - each * len(chosen))
         candidates = [papers[paper_id] for paper_id in list(others)[:size]]
-        found.append(Task(Query(papers[topic.paper_id], topic.facet), candidates))
-    return name, found
+        chosen.append(Task(Aspect(papers[topic.paper_id], topic.facet), candidates))
+    return name, chosen
 
 
 def fitted(task: Task, tokenizer: Any) -> Task:
     """The task with texts cut, between words, to the default token budgets, so that no reader cuts more.
 
-    Of the query's paper the sentences that it is about are left, and no others.
+    Of the query's paper only the sentences of the aspect are left.
     """
-    from qbe.encode.selection import selected_positions
-
-    asked = task.query.paper
-    chosen = [asked.sentences[position] for position in sorted(selected_positions(task.query))]
-    query = _fitted(dataclasses.replace(asked, sentences=tuple(chosen)), tokenizer, query_room(QUERY_TOKENS))
+    paper = dataclasses.replace(task.aspect.paper, sentences=tuple(_selected(task.aspect)))
+    query = _fitted(paper, tokenizer, query_room(QUERY_TOKENS))
     room = candidate_room(CANDIDATE_TOKENS)
     return Task(
-        dataclasses.replace(task.query, paper=query),
+        dataclasses.replace(task.aspect, paper=query),
         [_fitted(paper, tokenizer, room) for paper in task.papers],
     )
 
@@ -97,6 +97,10 @@ def write_classifier(folder: Path) -> None:
         shutil.copyfile(source / name, folder / name)
 
 
+def _selected(aspect: Aspect) -> Iterator[Sentence]:
+    return (aspect.paper.sentences[position] for position in sorted(aspect.selected_positions()))
+
+
 def _text(title: str, sentences: Iterable[Sentence]) -> str:
     return " ".join([closed(title), *(sentence.text for sentence in sentences)])
 
@@ -108,7 +112,7 @@ def _fitted(paper: Paper, tokenizer: Any, room: int) -> Paper:
 
 
 def _cut(sentences: Iterable[Sentence], tokenizer: Any, room: int) -> Iterator[Sentence]:
-    """Sentences as long as they fit into so many tokens, the last one cut at a space."""
+    """The sentences that fit into so many tokens, the last one cut at a space."""
     for sentence in sentences:
         encoding = tokenizer.encode(sentence.text, add_special_tokens=False)
         if len(encoding.ids) <= room:

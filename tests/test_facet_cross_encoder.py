@@ -10,7 +10,7 @@ import torch
 from scipy.stats import spearmanr
 from support.damage import truncate, vouch
 from support.rerankers import score
-from support.tiny_reranker import MAX_TOKENS, readings, stirred
+from support.tiny_reranker import MAX_TOKENS, stirred, tokenized
 from transformers import BertModel
 
 from qbe.encode.tokenizer import PaperTokenizer
@@ -53,7 +53,7 @@ def scores(reranker: FacetCrossEncoder, query: Query, papers: list[Paper]) -> li
 
 def test_scores_are_those_of_the_network(exact, tiny_reranker_weights, papers):
     network = stirred(tiny_reranker_weights)
-    read = list(readings(tiny_reranker_weights, papers[:12]).values())
+    read = list(tokenized(tiny_reranker_weights, papers[:12]).values())
     bert = BertModel.from_pretrained(tiny_reranker_weights, add_pooling_layer=False).eval()
     with torch.inference_mode():
         # The states below are kept in half precision where the network trains.

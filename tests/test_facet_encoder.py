@@ -7,39 +7,40 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.tiny_reranker import graded_lists, network, readings, stirred, write_lists
+from support.tiny_reranker import graded_lists, network, stirred, tokenized, write_lists
 from transformers import BertModel
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.models.encoder_files import resolve_encoder
+from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import Figures, measure, significance
 from qbe.train.facet_encoder.training import Sources, make_facet_encoder
-from qbe.train.facet_encoder.trunk import encoder_weights
 from qbe.train.graded_pairs import GradedPair
-from qbe.train.weights import copied
+from qbe.train.weights import copied, trainable
+from qbe.train.work_folder import Folders, RunOptions
 
 SEEDS = (0, 1)
 
 
 def learned(folder, seed):
     """Weights as a training of that seed might leave them, gates as good as shut."""
-    found = stirred(folder)
+    model = stirred(folder)
     random = torch.Generator().manual_seed(seed)
-    for name, part in found.learned.items():
+    for name, part in trainable(model).items():
         if name.endswith("gate"):
             part.data = torch.full_like(part, -1e4)
         elif name.startswith("upper."):
             part.data += 0.05 * torch.randn(part.shape, generator=random)
-    return found
+    return model
 
 
 def test_share_0_is_the_base_and_the_whole_of_what_never_learned_too(tiny_reranker_weights):
     base = load_file(tiny_reranker_weights / "model.safetensors")
     for share, weights in ((0.0, learned(tiny_reranker_weights, 3)), (1.0, network(tiny_reranker_weights))):
-        found = encoder_weights(base, copied(weights), share)
-        assert found.keys() == base.keys()
-        assert all(torch.equal(found[name], base[name]) for name in base)
+        actual = interpolated_encoder(base, copied(weights), share)
+        assert actual.keys() == base.keys()
+        assert all(torch.equal(actual[name], base[name]) for name in base)
 
 
 def test_the_whole_share_reads_as_the_rerankers_trunk_does(tiny_reranker_weights, papers, tmp_path):
@@ -47,14 +48,14 @@ def test_the_whole_share_reads_as_the_rerankers_trunk_does(tiny_reranker_weights
     trained = learned(tiny_reranker_weights, 4)
     shutil.copytree(tiny_reranker_weights, tmp_path, dirs_exist_ok=True)
     base = load_file(tiny_reranker_weights / "model.safetensors")
-    mixed = encoder_weights(base, copied(trained), 1.0)
+    mixed = interpolated_encoder(base, copied(trained), 1.0)
     save_file(mixed, tmp_path / "model.safetensors", {"format": "pt"})
     bert = BertModel.from_pretrained(tmp_path, add_pooling_layer=False, attn_implementation="eager").eval()
-    some = list(readings(tiny_reranker_weights, papers[:4]).values())
+    some = list(tokenized(tiny_reranker_weights, papers[:4]).values())
     with torch.inference_mode():
-        ours = trained.read_above(trained.read_below(some))
-        for reading, states in zip(some, ours, strict=True):
-            expected = bert(reading.ids[None]).last_hidden_state[0]
+        ours = trained.encode_upper(trained.encode_lower(some))
+        for paper, states in zip(some, ours, strict=True):
+            expected = bert(paper.ids[None]).last_hidden_state[0]
             # The lower layers' states are kept in bfloat16 between the two.
             assert torch.cosine_similarity(states[: len(expected)], expected).min() > 0.999
 
@@ -62,19 +63,19 @@ def test_the_whole_share_reads_as_the_rerankers_trunk_does(tiny_reranker_weights
 def test_half_the_share_is_half_way(tiny_reranker_weights):
     base = load_file(tiny_reranker_weights / "model.safetensors")
     weights = copied(learned(tiny_reranker_weights, 5))
-    found = encoder_weights(base, weights, 0.5)
+    actual = interpolated_encoder(base, weights, 0.5)
     key = "encoder.layer.2.attention.self.key.weight"  # the last of three layers; two of them learn
     size = len(base[key])
     expected = (base[key] + weights["upper.1.heads_weight"][size : 2 * size]) / 2
-    torch.testing.assert_close(found[key], expected)
-    assert torch.equal(found["encoder.layer.0.output.dense.bias"], base["encoder.layer.0.output.dense.bias"])
+    torch.testing.assert_close(actual[key], expected)
+    assert torch.equal(actual["encoder.layer.0.output.dense.bias"], base["encoder.layer.0.output.dense.bias"])
 
 
 def test_rerankers_of_another_encoder_are_refused(tiny_reranker_weights):
     base = load_file(tiny_reranker_weights / "model.safetensors")
     wider = {name: torch.cat([part, part]) for name, part in base.items()}
     with pytest.raises(ModelError, match="expected rerankers trained from this encoder"):
-        encoder_weights(wider, copied(network(tiny_reranker_weights)), 0.5)
+        interpolated_encoder(wider, copied(network(tiny_reranker_weights)), 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,8 @@ def made(tiny_reranker_weights, sample, tmp_path_factory):
     dev = write_lists(work / "dev.tsv", graded_lists(8))
     output = tmp_path_factory.mktemp("made") / "facet-encoder"
     sources = Sources(dev, sample / "corpus.jsonl")
-    return make_facet_encoder(sources, tiny_reranker_weights, work, output, SEEDS, 2), output, sources, work
+    result = make_facet_encoder(sources, tiny_reranker_weights, Folders(output, work), RunOptions(SEEDS, 2))
+    return result, output, sources, work
 
 
 def test_the_folder_is_an_encoder_in_int8_alone(made, papers):
@@ -100,8 +102,8 @@ def test_the_folder_is_an_encoder_in_int8_alone(made, papers):
     ]
     vectors = Encoder.open(str(output)).encode_paper(papers[0]).sentences
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
-    assert result.card == resolve_encoder(str(output)).metadata
-    with pytest.raises(ModelError, match="in fp32, found it in int8 alone; give another --precision"):
+    assert result.metadata == resolve_encoder(str(output)).metadata
+    with pytest.raises(ModelError, match="in fp32, found it only in int8; give another `precision`"):
         resolve_encoder(str(output), "fp32")
 
 
@@ -120,7 +122,8 @@ def test_the_readme_has_every_matching_seed_and_source(made):
 def test_rerankers_that_are_not_there(made, tiny_reranker_weights, tmp_path):
     _, _, sources, work = made
     with pytest.raises(ModelError, match=r"seed-7.pt: expected a checkpoint"):
-        make_facet_encoder(sources, tiny_reranker_weights, work, tmp_path / "out", (0, 7), 1)
+        folders = Folders(tmp_path / "out", work)
+        make_facet_encoder(sources, tiny_reranker_weights, folders, RunOptions((0, 7), 1))
     assert not (tmp_path / "out").exists()
 
 
@@ -134,10 +137,10 @@ def test_figures_of_vectors_that_know_the_answer(papers):
     query, *others = some
     pairs = [GradedPair(name, (grade, -grade, 1)) for name, grade in zip(others, (3, 2, 1), strict=True)]
     pairs[0] = pairs[0]._replace(grades=(3, -3, 2))
-    found = measure(vectors, some, {query: pairs})
-    for row in found.means.values():
+    actual = measure(vectors, some, {query: pairs})
+    for row in actual.means.values():
         assert row == pytest.approx([1, -1, 0.8660254])  # ranks 3 2 1 against 3 1.5 1.5
-    assert found.queries == pytest.approx([0.8660254 / 3])
+    assert actual.queries == pytest.approx([0.8660254 / 3])
 
 
 def test_significance_by_hand():

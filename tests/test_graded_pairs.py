@@ -1,4 +1,4 @@
-"""Graded pairs: their files, what is refused, and the pairs that ship."""
+"""Graded pairs: their files, errors, and the pairs of the repository."""
 
 from pathlib import Path
 
@@ -6,7 +6,14 @@ import pytest
 from support.tiny_reranker import graded_lists, write_lists
 
 from qbe.errors import CorpusError
-from qbe.train.graded_pairs import MORE_PAIRS, GradedPair, papers_of, read_graded_pairs, without
+from qbe.train.graded_pairs import (
+    PAIRS_FOLDER,
+    GradedPair,
+    pair_files,
+    papers_of,
+    read_graded_pairs,
+    without,
+)
 
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
 
@@ -19,12 +26,12 @@ def write(path: Path, text: str) -> Path:
 def test_pairs_are_read_by_query_in_order(tmp_path):
     text = "note\tresult\tpaper_id\tmethod\tbackground\tquery_id\n"
     text += "x\t0.5\tp2\t1\t2\tq1\n\t0\tp1\t0\t3\tq2\nz\t3\tp1\t2.5\t0\tq1\n"
-    found = read_graded_pairs(write(tmp_path / "pairs.tsv", text))
-    assert found == {
+    actual = read_graded_pairs(write(tmp_path / "pairs.tsv", text))
+    assert actual == {
         "q1": [GradedPair("p2", (2, 1, 0.5)), GradedPair("p1", (0, 2.5, 3))],
         "q2": [GradedPair("p1", (3, 0, 0))],
     }
-    assert list(found) == ["q1", "q2"]
+    assert list(actual) == ["q1", "q2"]
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -33,7 +40,7 @@ def test_what_is_written_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "reason"),
     [
         (HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n", r"found KeyError\('method'\)"),
         (HEADER.replace("query_id", "query") + "q\tp\t1\t2\t3\n", r"found KeyError\('query_id'\)"),
@@ -45,10 +52,10 @@ def test_what_is_written_is_read(tmp_path):
         (HEADER + "q\tp\tinf\t2\t3\n", "found ValueError.*inf"),
     ],
 )
-def test_broken_files(tmp_path, text, found):
+def test_broken_files(tmp_path, text, reason):
     path = write(tmp_path / "pairs.tsv", text)
     message = (
-        f"pairs.tsv: expected tab-separated columns query_id, paper_id, background, method, result, {found}"
+        f"pairs.tsv: expected tab-separated columns query_id, paper_id, background, method, result, {reason}"
     )
     with pytest.raises(CorpusError, match=message) as caught:
         read_graded_pairs(path)
@@ -76,19 +83,19 @@ def test_leaving_papers_out():
     assert papers_of(lists, {"q9": [c]}) == {"q1", "q2", "q3", "q9", "a", "b", "c"}
 
 
-def test_the_pairs_that_ship():
-    parts = list(map(read_graded_pairs, MORE_PAIRS))
+def test_the_pairs_of_the_repository():
+    parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
     assert list(map(len, parts)) == [640, 264, 1700, 960, 960]
     lists = {query: pairs for part in parts for query, pairs in part.items()}
-    pairs = [(query, pair.paper_id) for query, found in lists.items() for pair in found]
+    pairs = [(query, pair.paper_id) for query, candidates in lists.items() for pair in candidates]
     assert (len(lists), len(pairs), len(set(pairs))) == (4524, 81_169, 81_169)
-    grades = {grade for found in lists.values() for pair in found for grade in pair.grades}
+    grades = {grade for candidates in lists.values() for pair in candidates for grade in pair.grades}
     assert grades == {0, 0.5, 1, 1.5, 2, 2.5, 3}
     assert not any(query == candidate for query, candidate in pairs)
 
 
-def test_the_pairs_that_ship_keep_clear_of_those_they_extend(qbe_data):
-    parts = list(map(read_graded_pairs, MORE_PAIRS))
+def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend(qbe_data):
+    parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     train, dev = (
         read_graded_pairs(qbe_data / "facet-judgments" / f"{part}.tsv") for part in ("train", "dev")
@@ -96,7 +103,7 @@ def test_the_pairs_that_ship_keep_clear_of_those_they_extend(qbe_data):
     assert (len(train), len(dev)) == (442, 46)
     assert not lists.keys() & (train.keys() | dev.keys())
     assert not papers_of(lists) & dev.keys()
-    dev_2 = read_graded_pairs(MORE_PAIRS[0].with_name("dev-2.tsv"))
+    dev_2 = read_graded_pairs(PAIRS_FOLDER / "dev-2.tsv")
     assert {len(pairs) for pairs in dev_2.values()} == {60}
     assert len(dev_2) == 48
     assert not dev_2.keys() & (lists.keys() | train.keys() | dev.keys())

@@ -27,10 +27,10 @@ def sigmoid(value: float) -> float:
 
 
 def value_and_gradient(name: str, scores: list[float], grades: list[float]) -> tuple[float, list[float]]:
-    found = torch.tensor(scores, requires_grad=True)
-    loss = LOSSES[name](found, torch.tensor(grades))
+    variables = torch.tensor(scores, requires_grad=True)
+    loss = LOSSES[name](variables, torch.tensor(grades))
     loss.backward()
-    return loss.item(), found.grad.tolist()
+    return loss.item(), variables.grad.tolist()
 
 
 BY_HAND = {
@@ -68,9 +68,9 @@ GRADIENTS = {
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients(name):
-    found = value_and_gradient(name, SCORES, GRADES)[1]
-    assert found == pytest.approx(GRADIENTS[name], rel=1e-5)
-    assert found[0] < 0 < found[2]  # the best candidate rises, the worst falls
+    actual = value_and_gradient(name, SCORES, GRADES)[1]
+    assert actual == pytest.approx(GRADIENTS[name], rel=1e-5)
+    assert actual[0] < 0 < actual[2]  # the best candidate rises, the worst falls
 
 
 @pytest.mark.parametrize("name", ["logistic", "margin"])
@@ -114,6 +114,6 @@ def test_the_teachers_differences_cost_nothing(pairs, constant):
     scores, grades = torch.tensor(pairs).T
     assert margin_mse(grades + constant, grades).item() == pytest.approx(0, abs=1e-9)
     errors = (scores - grades).tolist()
-    expected = sum((one - other) ** 2 for one in errors for other in errors) / len(errors) ** 2
+    expected = sum((first - second) ** 2 for first in errors for second in errors) / len(errors) ** 2
     assert margin_mse(scores, grades).item() == pytest.approx(expected, rel=1e-5, abs=1e-9)
     assert (margin_mse(scores, grades).item() > 1e-9) is (len(set(errors)) > 1)

@@ -53,21 +53,21 @@ def test_a_tagger_is_admitted_to_an_encoder_near_its_own(
     encoder = Encoder.open(str(near_encoder))
     assert not Tagger.open(str(folder)).supports(encoder)
     for _ in range(2):  # the second time it takes the place of the first
-        found = admit(folder, str(near_encoder), csabstruct, 1)
+        actual = admit(folder, str(near_encoder), csabstruct, 1)
     tagger = Tagger.open(str(folder))
     assert tagger.supports(encoder)
     assert tagger.supports(Encoder.open(str(tiny_encoder)))
     (noted,) = tagger.metadata.also_reads
-    assert noted["measured"] == found
-    assert found["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures
+    assert noted["measured"] == actual
+    assert actual["test"] == measure(encoder, tagger, read_csabstruct(csabstruct)["test"]).figures
 
 
 def test_a_tagger_is_not_admitted_to_another_encoder(tiny_tagger, csabstruct, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(tiny_tagger, tmp_path / "tagger"))
     before = (folder / TAGGER_CARD).read_text()
-    with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another --enc"):
+    with pytest.raises(ModelError, match=r"of 16 dimensions, found facet-encoder of 384; give another `enc"):
         admit(folder, "facet-encoder", csabstruct, 1)
-    monkeypatch.setattr(tagger_measure, "MOST_LOST", -100)
+    monkeypatch.setattr(tagger_measure, "MAX_LOSS", -100)
     with pytest.raises(ModelError, match=r"expected a loss of at most -100 points.*found 0.00 on"):
         admit(folder, Tagger.open(str(folder)).metadata.trunk["name"], csabstruct, 1)
     assert (folder / TAGGER_CARD).read_text() == before

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from qbe.search.searcher import Searcher
 from safetensors.torch import load_file
 from support import killed_encoder_fit
 from support.builds import Job, build_job
@@ -26,6 +25,7 @@ from support.cocitations import (
     write_bert,
 )
 from support.killed_encoder_fit import KEPT_AT, small_fit
+from support.searching import first_stage
 from torch import Tensor
 
 from qbe.corpus import write_jsonl
@@ -34,23 +34,27 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.files import sha256
 from qbe.index.index import Index
+from qbe.models import encoder_format
 from qbe.models.encoder_files import resolve_encoder
 from qbe.models.encoder_format import EncoderFormat
+from qbe.models.registry import BASE_ENCODER
 from qbe.query import Query
 from qbe.rerank.entropic_transport import entropic_transport
-from qbe.train.__main__ import main, parser
+from qbe.train import options as train_options
+from qbe.train.__main__ import _encoder_recipe, main
 from qbe.train.encoder import loss as encoder_loss
 from qbe.train.encoder import recipe as encoder_recipe
-from qbe.train.encoder.alignment import aligned
-from qbe.train.encoder.batches import Pair, Reader, draw_negatives
+from qbe.train.encoder.alignment import align
+from qbe.train.encoder.batches import Pair, WindowTokenizer, draw_negatives
 from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
 from qbe.train.encoder.data import hold_out
 from qbe.train.encoder.fit import Fit
 from qbe.train.encoder.loss import OBJECTIVES, Triplets, Vectors
 from qbe.train.encoder.network import EncoderNetwork
-from qbe.train.encoder.options import recipe
 from qbe.train.encoder.recipe import Recipe, Schedule, Settings
 from qbe.train.encoder.transport import transport
+from qbe.train.fitting import Checkpoints
+from qbe.train.options import parser
 from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import copied
 from qbe.types import Paper, Sentence
@@ -89,12 +93,12 @@ def read(path: Path, evaluated: TitleIndex = NONE, **options) -> list[Cocitation
 def test_reading_cocitations(tmp_path):
     third = {"TITLE": "Third", "ABSTRACT": ["Four.", " ", "Five."], "citing_contexts": ["Here."]}
     lines = [LINE, changed(query=third | {"cc_align": 1}, pos_context=third | {"cc_align": [2, 2]})]
-    found, other = read(write(tmp_path / "x.jsonl", lines), contexts=True)
+    actual, other = read(write(tmp_path / "x.jsonl", lines), contexts=True)
     first = Paper("", "First", (Sentence("One."), Sentence("Two.")))
     cited = frozenset("123")
     contexts = ("Both (First; Second).", "Again [1, 2].")
     second = Paper("", "Second", (Sentence("Three."),))
-    assert found == Cocitation(cited, first, second, contexts, (1, 0), (0, 0))
+    assert actual == Cocitation(cited, first, second, contexts, (1, 0), (0, 0))
     # A sentence of nothing is dropped, and with it positions that count it; equal papers are one.
     assert other.by_contexts is other.by_abstracts is None
     assert [sentence.text for sentence in other.query.sentences] == ["Four.", "Five."]
@@ -109,8 +113,8 @@ def test_papers_that_are_evaluated_on_are_dropped(tmp_path):
         {"TITLE": title, "ABSTRACT": ["x", "y"]} for title in ("THE HEART: a model of it", "A model")
     )
     lines = [changed(pos_context=other, query=query) for query in (it, heart) for other in (it, heart)]
-    (found,) = read(write(tmp_path / "x.jsonl", lines), TitleIndex(["A Model of the Heart."]))
-    assert found.query.title == found.positive.title == "A model"
+    (actual,) = read(write(tmp_path / "x.jsonl", lines), TitleIndex(["A Model of the Heart."]))
+    assert actual.query.title == actual.positive.title == "A model"
 
 
 def test_reading_sentences_that_cite_the_same_papers(tmp_path):
@@ -118,11 +122,11 @@ def test_reading_sentences_that_cite_the_same_papers(tmp_path):
     evaluated = changed(query={"TITLE": "Evaluated", "ABSTRACT": ["x", "y"]})
     three = changed(citing_contexts=["A b.", "C d.", "E f."])
     path = write(tmp_path / "x.jsonl", [evaluated, three, LINE, strings])
-    found = list(read_citing_sentences(path, TitleIndex(["Evaluated"])))
-    texts = [(pair.query.abstract, pair.positive.abstract) for pair in found]
+    actual = list(read_citing_sentences(path, TitleIndex(["Evaluated"])))
+    texts = [(pair.query.abstract, pair.positive.abstract) for pair in actual]
     assert texts == [("A b.", "C d."), ("A b.", "E f."), ("C d.", "E f."), ("One.", "Two.")]
-    assert {pair.query.title for pair in found} == {""}
-    assert [pair.cited for pair in found] == [frozenset("123")] * 3 + [frozenset("89")]
+    assert {pair.query.title for pair in actual} == {""}
+    assert [pair.cited for pair in actual] == [frozenset("123")] * 3 + [frozenset("89")]
 
 
 POSITIVE = LINE["pos_context"]
@@ -183,16 +187,16 @@ def test_sentences_are_aligned_by_those_that_cite_the_papers(bert, tmp_path):
     """MiniLM never saw these words, but knows them again."""
     lines = list(planted(16, 3))
     pairs = read(write(tmp_path / "x.jsonl", [line for line, _ in lines]))
-    encoder, kept = Encoder.open(), tmp_path / "kept.npy"
-    told = np.array([told for _, told in lines])
-    found = aligned(pairs, "contexts", encoder, lambda _: SENTENCES, kept=kept)
-    assert np.mean(np.array(found) == told) >= 0.9  # found: 0.98; chance 0.33
-    assert aligned(pairs, "contexts", None, None, kept=kept) == found
-    with pytest.raises(ModelError, match=r"kept\.npy: expected the alignments of this training's 15 pairs"):
-        aligned(pairs[1:], "contexts", None, None, kept=kept)
+    encoder, cache = Encoder.open(), tmp_path / "cache.npy"
+    planted_alignments = np.array([alignment for _, alignment in lines])
+    actual = align(pairs, "contexts", encoder, lambda _: SENTENCES, cache=cache)
+    assert np.mean(np.array(actual) == planted_alignments) >= 0.9  # found: 0.98; chance 0.33
+    assert align(pairs, "contexts", None, None, cache=cache) == actual
+    with pytest.raises(ModelError, match=r"cache\.npy: expected the alignments of this training's 15 pairs"):
+        align(pairs[1:], "contexts", None, None, cache=cache)
     # By the abstracts alone it is found where both sentences have words of the same half.
-    direct = aligned(pairs, "abstracts", encoder, lambda _: SENTENCES)
-    assert np.mean(np.all(np.array(direct) == told, 1)) >= 0.4  # found: 0.53; chance 0.11
+    direct = align(pairs, "abstracts", encoder, lambda _: SENTENCES)
+    assert np.mean(np.all(np.array(direct) == planted_alignments, 1)) >= 0.4  # found: 0.53; chance 0.11
 
 
 def test_alignments_that_came_along_are_taken_where_they_lie_within(tmp_path):
@@ -200,11 +204,11 @@ def test_alignments_that_came_along_are_taken_where_they_lie_within(tmp_path):
     line["pos_context"] |= {"cc_align": [0, 2], "abs_align": [2, 0]}
     pairs = read(write(tmp_path / "x.jsonl", [line]))
     encoder = Encoder.open()
-    assert aligned(pairs, "contexts", encoder, lambda _: 3) == [(0, 2)]
-    assert aligned(pairs, "abstracts", encoder, lambda _: 3) == [(2, 0)]
-    assert aligned(pairs, "contexts", encoder, lambda _: 1) == [(0, 0)]
+    assert align(pairs, "contexts", encoder, lambda _: 3) == [(0, 2)]
+    assert align(pairs, "abstracts", encoder, lambda _: 3) == [(2, 0)]
+    assert align(pairs, "contexts", encoder, lambda _: 1) == [(0, 0)]
     pairs[0] = pairs[0]._replace(contexts=(pairs[0].query.sentences[1].text,))
-    assert aligned(pairs, "contexts", encoder, lambda _: 3, given=False)[0][0] == 1
+    assert align(pairs, "contexts", encoder, lambda _: 3, use_given=False)[0][0] == 1
 
 
 # Transport.
@@ -212,9 +216,9 @@ def test_alignments_that_came_along_are_taken_where_they_lie_within(tmp_path):
 
 def problem(pairs: int, rows: int, columns: int, extent: float) -> tuple[Tensor, Tensor, Tensor]:
     """Costs and logarithms of masses in double precision, the last pair with padding."""
-    ranks = torch.Generator().manual_seed(pairs)
-    costs = extent * torch.rand(pairs, rows, columns, generator=ranks, dtype=torch.float64)
-    masses = [torch.randn(pairs, size, generator=ranks, dtype=torch.float64) for size in (rows, columns)]
+    rng = torch.Generator().manual_seed(pairs)
+    costs = extent * torch.rand(pairs, rows, columns, generator=rng, dtype=torch.float64)
+    masses = [torch.randn(pairs, size, generator=rng, dtype=torch.float64) for size in (rows, columns)]
     for part in masses:
         part[-1, -1] = -math.inf
     return costs, *(torch.log_softmax(part, 1) for part in masses)
@@ -304,26 +308,26 @@ BY_HAND = {
 
 def test_objectives_are_margins_of_distances_worked_by_hand():
     settings = Settings(margin=1.5)
-    found = {name: OBJECTIVES[name](TRIPLETS, settings).tolist() for name in OBJECTIVES}
-    for name, (one, two) in BY_HAND.items():
+    actual = {name: OBJECTIVES[name](TRIPLETS, settings).tolist() for name in OBJECTIVES}
+    for name, (near, far) in BY_HAND.items():
         # With a tau of 5000 masses are nearly halves.
-        assert found[name] == pytest.approx([max(0, 1.5 + one - two), max(0, 1.5 + two - one)], abs=1e-3)
-    assert found["ts+ot"] == pytest.approx(np.add(found["ts"], found["ot"]))
-    assert found.keys() == {*BY_HAND, "ts+ot"} == encoder_recipe.OBJECTIVES.keys()
+        assert actual[name] == pytest.approx([max(0, 1.5 + near - far), max(0, 1.5 + far - near)], abs=1e-3)
+    assert actual["ts+ot"] == pytest.approx(np.add(actual["ts"], actual["ot"]))
+    assert actual.keys() == {*BY_HAND, "ts+ot"} == encoder_recipe.OBJECTIVES.keys()
 
 
 def test_a_low_temperature_moves_mass_to_what_is_near():
     """Of 0, 0 and 4, 0 against 0, 4 and 4, 2 all goes from 4, 0 to 4, 2."""
     query, other = vectors(QUERY), vectors(TWO)
-    assert encoder_loss.transported(query, other, Settings(temperature=0.05)).item() == pytest.approx(2)
+    assert encoder_loss.transport_cost(query, other, Settings(temperature=0.05)).item() == pytest.approx(2)
 
 
 def test_equal_papers_leave_gradients_finite():
     ours, theirs = (torch.tensor([QUERY, QUERY]).requires_grad_() for _ in range(2))
-    present, told = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
+    present, alignment = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
     for name, objective in OBJECTIVES.items():
         query, positive = (Vectors(part, present, part.mean(1)) for part in (ours, theirs))
-        lost = objective(Triplets(query, positive, query, told, told[:, 0]), Settings())
+        lost = objective(Triplets(query, positive, query, alignment, alignment[:, 0]), Settings())
         gradients = torch.autograd.grad(lost.sum(), [ours, theirs])
         assert all(part.isfinite().all() for part in gradients), name
 
@@ -355,20 +359,22 @@ LEARNS = {
 
 
 @torch.no_grad()
-def recovered(network: EncoderNetwork, reader: Reader, pairs: list[Pair], objective: str) -> float:
+def recovered(
+    network: EncoderNetwork, tokenizer: WindowTokenizer, pairs: list[Pair], objective: str
+) -> float:
     """The share of pairs whose closest sentences are those that are planted to belong together.
 
     Of a bi-encoder, which has no sentences, the share of other papers farther than that cited beside.
     """
     network.eval()
     papers = [each for pair in pairs for each in pair[1:3]]
-    found = network([reader.window(paper) for paper in papers])
+    actual = network([tokenizer.window(paper) for paper in papers])
     if objective == "bi-encoder":
-        distances = torch.cdist(found.whole[::2], found.whole[1::2])
+        distances = torch.cdist(actual.whole[::2], actual.whole[1::2])
         return float((distances > distances.diag()[:, None]).sum() / (len(pairs) * (len(pairs) - 1)))
-    distances = torch.cdist(found.sentences[::2], found.sentences[1::2]).flatten(1)
+    distances = torch.cdist(actual.sentences[::2], actual.sentences[1::2]).flatten(1)
     best = [divmod(int(row.argmin()), SENTENCES) for row in distances]
-    return float(np.mean([place == pair.told for place, pair in zip(best, pairs, strict=True)]))
+    return float(np.mean([place == pair.alignment for place, pair in zip(best, pairs, strict=True)]))
 
 
 @pytest.fixture(scope="module")
@@ -384,15 +390,15 @@ def sets(tmp_path_factory) -> tuple[dict[bool, list[Pair]], ...]:
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_each_objective_learns_which_sentences_belong_together(bert, sets, tmp_path, name):
-    reader, (train, dev) = Reader(PaperTokenizer(bert / "tokenizer.json"), 128), sets
+    tokenizer, (train, dev) = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128), sets
     sentences = encoder_recipe.OBJECTIVES[name].sentences
     (epochs, gain), others = LEARNS[name], planted_pairs(200, 3)
     schedule = Schedule(epochs=epochs, batch=32, accumulate=1, learning_rate=3e-2)
     network = EncoderNetwork(bert)
-    fit = Fit(network, reader, Recipe(name, schedule=schedule))
-    before, untrained = fit.loss(dev[sentences]), recovered(network, reader, others, name)
-    progress = fit.run(train[sentences], dev[sentences], 0, tmp_path / "checkpoint.pt")
-    after, trained = fit.loss(dev[sentences]), recovered(network, reader, others, name)
+    fit = Fit(network, tokenizer, Recipe(name, schedule=schedule))
+    before, untrained = fit.loss(dev[sentences]), recovered(network, tokenizer, others, name)
+    progress = fit.run(train[sentences], dev[sentences], 0, Checkpoints(tmp_path / "checkpoint.pt"))
+    after, trained = fit.loss(dev[sentences]), recovered(network, tokenizer, others, name)
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
     assert trained >= untrained + gain
@@ -408,13 +414,15 @@ def uninterrupted(request, bert, tmp_path_factory):
     return *small_fit(bert, checkpoint, request.param), checkpoint, request.param
 
 
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(part, other[name]) for name, part in one.items())
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        torch.equal(part, second[name]) for name, part in first.items()
+    )
 
 
-def alike(one: Path, other: Path) -> bool:
+def alike(first: Path, second: Path) -> bool:
     """Whether two checkpoints hold the same numbers to the last bit."""
-    ours, theirs = (torch.load(path, weights_only=True) for path in (one, other))
+    ours, theirs = (torch.load(path, weights_only=True) for path in (first, second))
     parts = [same(ours[kind], theirs[kind]) for kind in ("network", "best")]
     parts += [
         same(state, theirs["optimizer"]["state"][number])
@@ -428,11 +436,11 @@ def test_an_interrupted_fit_ends_in_the_same_weights(bert, uninterrupted, tmp_pa
     assert progress.step == KEPT_AT[-1]
     checkpoint = tmp_path / "checkpoint.pt"
     for steps, more in ((1, 1), (6, 5)):  # within the first epoch; at the end of the second
-        _, found = small_fit(bert, checkpoint, kind, stop_after=more)
-        assert found.step == steps
+        _, actual = small_fit(bert, checkpoint, kind, stop_after=more)
+        assert actual.step == steps
         assert not alike(checkpoint, whole)
-    again, found = small_fit(bert, checkpoint, kind)
-    assert found == progress
+    again, actual = small_fit(bert, checkpoint, kind)
+    assert actual == progress
     assert same(copied(again), copied(network))
     assert alike(checkpoint, whole)
 
@@ -445,8 +453,8 @@ def test_a_killed_fit_ends_in_the_same_weights(bert, tmp_path):
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert torch.load(checkpoint, weights_only=True)["step"] == 4
     assert checkpoint.with_suffix(".partial").exists()
-    again, found = small_fit(bert, checkpoint)
-    assert found == progress
+    again, actual = small_fit(bert, checkpoint)
+    assert actual == progress
     assert same(copied(again), copied(network))
     assert alike(checkpoint, whole)
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint.pt", "whole.pt"}
@@ -459,15 +467,15 @@ def test_a_finished_fit_is_not_done_again(bert, uninterrupted, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
-    again, found = small_fit(bert, checkpoint, kind)
-    assert found == progress
+    again, actual = small_fit(bert, checkpoint, kind)
+    assert actual == progress
     assert same(copied(again), copied(network))
 
 
 def test_what_is_random_in_a_fit_follows_from_its_seed(bert):
-    """That a fit can be told to end alike is no trifle: dropout drops other numbers each time."""
-    reader, (pair,) = Reader(PaperTokenizer(bert / "tokenizer.json"), 128), planted_pairs(1, 0)
-    network, windows = EncoderNetwork(bert).train(), [reader.window(pair.query)]
+    """The tests above mean something: without the seed dropout differs from call to call."""
+    tokenizer, (pair,) = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128), planted_pairs(1, 0)
+    network, windows = EncoderNetwork(bert).train(), [tokenizer.window(pair.query)]
     torch.manual_seed(1)
     first, second = network(windows).whole, network(windows).whole
     assert not torch.equal(first, second)
@@ -477,13 +485,13 @@ def test_what_is_random_in_a_fit_follows_from_its_seed(bert):
 
 def test_a_loss_that_is_no_number_ends_it(bert, tmp_path):
     pairs = planted_pairs(8, 0)
-    settings = Settings(margin=math.inf)
-    reader = Reader(PaperTokenizer(bert / "tokenizer.json"), 128)
-    fit = Fit(EncoderNetwork(bert), reader, Recipe("max", settings=settings))
+    settings = Settings(margin=3e38)  # the sum over a batch overflows
+    tokenizer = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128)
+    fit = Fit(EncoderNetwork(bert), tokenizer, Recipe("max", settings=settings))
     with pytest.raises(
         ModelError, match=r"seed 0, step 1: expected a loss that is a number, found inf; lower"
     ):
-        fit.run(pairs, pairs, 0, tmp_path / "checkpoint.pt")
+        fit.run(pairs, pairs, 0, Checkpoints(tmp_path / "checkpoint.pt"))
     assert not any(tmp_path.iterdir())
 
 
@@ -505,8 +513,8 @@ def arguments(folder: Path, bert: Path, **other: object) -> list[str]:
         "seeds": "0,1",
         "threads": 1,
     } | {name.replace("_", "-"): value for name, value in other.items()}
-    found = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
-    return ["encoder", *(part for option in found for part in option)]
+    pairs = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
+    return ["encoder", *(part for option in pairs for part in option)]
 
 
 @pytest.fixture(scope="module")
@@ -518,8 +526,8 @@ def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     for name, count, seed in (("train", 60, 1), ("dev", 20, 2)):
         lines = [
-            line | {"pos_context": line["pos_context"] | {"cc_align": told}}
-            for line, told in planted(count, seed)
+            line | {"pos_context": line["pos_context"] | {"cc_align": alignment}}
+            for line, alignment in planted(count, seed)
         ]
         del lines[0]["pos_context"]["cc_align"]
         for number, line in enumerate(lines[:4]):
@@ -561,17 +569,17 @@ def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files
     assert (trained / "tokenizer.json").read_bytes() == (bert / "tokenizer.json").read_bytes()
     kept = [torch.load(files / "work" / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
     text = " ".join((trained / "README.md").read_text().split())
-    published = text.partition("Published: ")[2].partition(", the least")[0]
+    published = text.partition("Published: ")[2].partition(", the lowest")[0]
     weights = {name: (part + kept[1]["best"][name]) / 2 for name, part in kept[0]["best"].items()}
     weights = {"seed 0": kept[0]["best"], "seed 1": kept[1]["best"], "mean": weights}[published]
-    found = load_file(trained / "model.safetensors")
+    actual = load_file(trained / "model.safetensors")
     for name, part in weights.items():
-        torch.testing.assert_close(found[name.removeprefix("bert.")], part, rtol=0, atol=0)
+        torch.testing.assert_close(actual[name.removeprefix("bert.")], part, rtol=0, atol=0)
     for number in (0, 1):
         assert f"| seed {number} | {-kept[number]['dev'][0]:.4f} |" in text
     for path in ("train.jsonl", "dev.jsonl", "evaluated.jsonl"):
         assert f"{files.name}/{path}: SHA-256 {sha256(files / path)}" in text
-    assert "56 pairs to learn from, 16 to choose on" in text
+    assert "56 pairs in training, 16 in dev" in text
     assert "`ts+ot` (TS+OTASPIRE" in text
     assert f"int8 | {card.parity['int8']['max_abs_difference']:.2g} |" in text
     printed = (files / "printed").read_text()
@@ -586,14 +594,14 @@ def test_the_network_reads_as_the_library_does(trained):
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
         for count, pair in enumerate(planted_pairs(6, 9), 1)
     ]
-    reader = Reader(encoder.tokenizer, 128, encoder.files.metadata.encoder_format.layout)
+    tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.metadata.encoder_format.layout)
     with torch.no_grad():
-        found = EncoderNetwork(trained).eval()([reader.window(paper) for paper in papers])
-    assert found.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
+        actual = EncoderNetwork(trained).eval()([tokenizer.window(paper) for paper in papers])
+    assert actual.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
     for number, expected in enumerate(encoder.encode(papers)):
-        ours = found.sentences[number][found.present[number]]
+        ours = actual.sentences[number][actual.present[number]]
         np.testing.assert_allclose(ours, expected.sentences, atol=2e-3)  # those are of half precision
-        np.testing.assert_allclose(found.whole[number], expected.whole, atol=2e-3)
+        np.testing.assert_allclose(actual.whole[number], expected.whole, atol=2e-3)
 
 
 def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
@@ -601,7 +609,7 @@ def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
     manifest = build_job(tmp_path / "index", settings)
     assert manifest.corpus["papers"] == 128
     with Index(tmp_path / "index") as index:
-        hits = Searcher(index, first_stage="dense").search(Query(index.paper("s036")), hits=5)
+        hits = first_stage(index, "dense").search(Query(index.paper("s036")), 5)
         assert len(hits) == 5
 
 
@@ -613,21 +621,24 @@ def test_a_work_folder_serves_one_training(trained, files, bert, tmp_path):
 
 
 USAGE = [
-    ({"epochs": 0}, "expected --epochs of at least 1, found 0"),
-    ({"batch": 1}, "expected --batch of at least 2, found 1"),
-    ({"accumulate": 0}, "expected --accumulate of at least 1, found 0"),
-    ({"learning_rate": 0}, "expected --learning-rate above 0, found 0"),
-    ({"margin": "nan"}, "expected --margin above 0, found nan"),
-    ({"temperature": -1}, "expected --temperature above 0, found -1"),
-    ({"warm_up": 1}, "expected --warm-up of at least 0 and below 1, found 1"),
-    ({"objective": "max", "temperature": 5}, "expected no --temperature with --objective max, which has no"),
-    ({"objective": "ts", "regularization": 5}, "expected no --regularization with --objective ts, which has"),
+    ({"epochs": 0}, "expected `epochs` of at least 1, found 0"),
+    ({"batch": 1}, "expected `batch` of at least 2, found 1"),
+    ({"accumulate": 0}, "expected `accumulate` of at least 1, found 0"),
+    ({"learning_rate": 0}, "expected `learning_rate` above 0, found 0"),
+    ({"margin": "nan"}, "expected `margin` above 0, found nan"),
+    ({"temperature": -1}, "expected `temperature` above 0, found -1"),
+    ({"warm_up": 1}, "expected `warm_up` of at least 0 and below 1, found 1"),
+    ({"objective": "max", "temperature": 5}, "expected no `temperature` with `objective` max, which does"),
+    (
+        {"objective": "ts", "regularization": 5},
+        "expected no `regularization` with `objective` ts, which does",
+    ),
     (
         {"objective": "cosent", "layout": "title-abstract"},
-        "expected no --layout with --objective cosent, which",
+        "expected no `layout` with `objective` cosent, which",
     ),
-    ({"objective": "ot", "aligner": "x"}, "expected no --aligner with --objective ot, which has no use"),
-    ({"leave_out": None}, "expected --leave-out, or QBE_DATA set to a folder that holds csfcube/"),
+    ({"objective": "ot", "aligner": "x"}, "expected no `aligner` with `objective` ot, which does not use"),
+    ({"leave_out": None}, "expected `leave_out`, or QBE_DATA set to a folder that holds csfcube/"),
 ]
 
 
@@ -669,13 +680,53 @@ def test_data_and_models_that_are_unfit(files, bert, tmp_path):
         shutil.rmtree(tmp_path / "work", ignore_errors=True)
     assert not (tmp_path / "out").exists()
     if not torch.cuda.is_available():
-        with pytest.raises(UsageError, match="expected a GPU that torch sees for --device cuda, found none"):
+        with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
             main(arguments(files, bert, device="cuda"))
 
 
-def test_every_objective_is_offered_and_told_apart():
+def test_recipes_of_the_command():
     options = parser().parse_args(arguments(Path(), Path(), objective="att", learning_rate=None))
-    assert recipe(options) == Recipe("att", schedule=Schedule(batch=8, accumulate=2, learning_rate=2e-5))
-    options = parser().parse_args(["encoder", "--cocitations", "a", "b", "--output", "c", "--work", "d"])
-    assert recipe(options) == Recipe(schedule=Schedule(learning_rate=3e-5))
-    assert options.cocitations == [Path("a"), Path("b")]
+    schedule = Schedule(batch=8, accumulate=2, learning_rate=2e-5)
+    assert _encoder_recipe(options) == Recipe("att", schedule=schedule)
+    line = ["encoder", "--cocitations", "a", "b", "--output", "c", "--work", "d"]
+    options = parser().parse_args(line)
+    assert _encoder_recipe(options) == Recipe(schedule=Schedule(learning_rate=3e-5))
+    assert options.cocitations == ["a", "b"]
+    options = parser().parse_args(
+        [*line, "--layout=title-abstract", "--temperature=5", "--regularization=2", "--similarity=cosine"]
+    )
+    settings = Settings(temperature=5, regularization=2, similarity="cosine")
+    assert _encoder_recipe(options).settings == settings
+    assert _encoder_recipe(options).layout == "title-abstract"
+
+
+def test_choices_and_defaults_of_the_command_are_those_of_its_modules():
+    """They are written out in the options, which may not load the modules for the help."""
+    line = ["encoder", "--cocitations", "a", "--output", "c", "--work", "d"]
+    options, recipe = parser().parse_args(line), Recipe()
+    assert options.encoder == BASE_ENCODER
+    assert options.objective == recipe.objective
+    assert {name: getattr(options, name) for name in ("margin", "similarity")} == {
+        "margin": recipe.settings.margin,
+        "similarity": recipe.settings.similarity,
+    }
+    for name in ("batch", "accumulate", "epochs", "warm_up"):
+        assert getattr(options, name) == getattr(recipe.schedule, name)
+    assert tuple(encoder_recipe.OBJECTIVES) == train_options.OBJECTIVES
+    assert encoder_recipe.LAYOUTS == train_options.LAYOUTS
+    assert encoder_format.SIMILARITIES == train_options.SIMILARITIES
+    text = " ".join(command_help("encoder").split())
+    assert all(objective.name in text for objective in encoder_recipe.OBJECTIVES.values())
+    assert f"(ot, ts+ot; default: {recipe.settings.temperature:g})" in text
+    assert f"(ot, ts+ot; default: {recipe.settings.regularization:g})" in text
+    assert f"(default: {recipe.layout})" in text
+    rates = {name: objective.rate for name, objective in encoder_recipe.OBJECTIVES.items()}
+    assert {name for name, rate in rates.items() if rate == 3e-5} == {"ot", "abs", "max"}
+    assert "default: 2e-5; 3e-5 for ot, abs and max" in text
+    assert set(rates.values()) == {2e-5, 3e-5}
+
+
+def command_help(name: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
+        parser().parse_args([name, "--help"])
+    return printed.getvalue()

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from support import killed_fit
 from support.killed_fit import EVERY, LISTS, SCHEDULE, small_fit
 from support.rerankers import score
-from support.tiny_reranker import MAX_TOKENS, graded_lists, network, readings, stirred, write_lists
+from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized, write_lists
 from torch import Tensor
 from transformers import BertModel
 
@@ -30,22 +30,27 @@ from qbe.query import Query
 from qbe.rerank import late_interaction
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
-from qbe.train.__main__ import main, parser
+from qbe.train import options as train_options
+from qbe.train.__main__ import main
+from qbe.train.fitting import Checkpoints, lr_factor
 from qbe.train.graded_pairs import GradedPair, papers_of
-from qbe.train.pace import lr_factor
+from qbe.train.options import parser
+from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.fit import (
-    Papers,
-    Schedule,
-    correlation,
+    CandidateScorer,
+    GradedSplits,
     fit,
-    spearman,
-    thinned,
-    with_weights,
+    mean_spearman,
+    sample_unrelated,
 )
 from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.reading import Reading, collect, read
-from qbe.train.reranker.training import Recipe, Sources, train_rerankers
+from qbe.train.reranker.papers import collect_papers
+from qbe.train.reranker.recipe import Recipe, Schedule
+from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
+from qbe.train.reranker.training import Sources, Start, train_rerankers
+from qbe.train.weights import trainable, with_weights
+from qbe.train.work_folder import Folders, RunOptions
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -67,35 +72,32 @@ LONG = Paper(
 
 
 def test_reading_a_paper(tiny_reranker_weights):
-    """[CLS] a title | one two three . | four . | five six . | [SEP], and no room for more."""
+    """[CLS] a title | first two three . | four . | five six . | [SEP], and no room for more."""
     tokenizer = PaperTokenizer(tiny_reranker_weights / TOKENIZER)
-    found = read(LONG, tokenizer, 14)
+    actual = tokenize(LONG, tokenizer, 14)
     words = ["a title", "one two three.", "four.", "five six."]
     ids = [number for text in words for number in tokenizer.ids(text)]
-    assert found.ids.tolist() == [tokenizer.special.cls, *ids, tokenizer.special.sep]
-    assert found.sentences == 3
-    assert [chosen.tolist() for chosen in found.facets] == [[1], [0, 2], [0, 1, 2]]
-    one, four, five = [0] * 3 + [1] * 4 + [0] * 6, [0] * 7 + [1] * 2 + [0] * 4, [0] * 9 + [1] * 3 + [0]
-    method, every = np.add(one, five), np.add(np.add(one, four), five)  # no result was read: all stand in
-    rows = [one, four, five, four, method, every, [1] * 13]
-    np.testing.assert_allclose(found.pooling.numpy(), [np.divide(row, sum(row)) for row in rows], atol=1e-6)
+    assert actual.ids.tolist() == [tokenizer.special.cls, *ids, tokenizer.special.sep]
+    assert actual.sentences == 3
+    assert [chosen.tolist() for chosen in actual.facets] == [[1], [0, 2], [0, 1, 2]]
+    first, four, five = [0] * 3 + [1] * 4 + [0] * 6, [0] * 7 + [1] * 2 + [0] * 4, [0] * 9 + [1] * 3 + [0]
+    method, every = np.add(first, five), np.add(np.add(first, four), five)  # no result was read: all stand in
+    rows = [first, four, five, four, method, every, [1] * 13]
+    np.testing.assert_allclose(actual.pooling.numpy(), [np.divide(row, sum(row)) for row in rows], atol=1e-6)
     for number, row in enumerate((four, method, every)):
-        assert found.tokens_of(number).tolist() == [bool(value) for value in row]
+        assert actual.facet_tokens(number).tolist() == [bool(value) for value in row]
 
 
 def test_papers_are_collected_with_their_facets_predicted(papers, sample):
     encoder, tagger = Encoder.open(), Tagger.open()
     wanted = {papers[3].paper_id, papers[0].paper_id}
-    found = collect(sample / "corpus.jsonl", wanted, encoder, tagger, 64)
-    assert found.keys() == wanted
-    paper, reading = found[papers[3].paper_id]
+    actual = collect_papers(sample / "corpus.jsonl", wanted, encoder, tagger)
+    assert actual.keys() == wanted
+    paper = actual[papers[3].paper_id]
     assert paper.predicted
     assert paper.abstract == papers[3].abstract
-    expected = read(paper, encoder.tokenizer, 64)
-    assert torch.equal(reading.pooling, expected.pooling)
-    assert torch.equal(reading.ids, expected.ids)
     with pytest.raises(CorpusError, match=r"found none of 2, such as absent; give the corpus that the pairs"):
-        collect(sample / "corpus.jsonl", {"s001", "nosuch", "absent"}, encoder, tagger, 64)
+        collect_papers(sample / "corpus.jsonl", {"s001", "nosuch", "absent"}, encoder, tagger)
 
 
 # The network against transformers. Heads are stirred, so that no facet is like another.
@@ -117,8 +119,8 @@ class Reference:
         """States (tokens, dimension) of a paper read alone, of the embeddings and behind each layer."""
         ids = self.tokenizer.first_window(paper, MAX_TOKENS).ids
         with torch.inference_mode():
-            found = self.bert(torch.tensor([ids]), output_hidden_states=True)
-        return tuple(states[0] for states in found.hidden_states)
+            output = self.bert(torch.tensor([ids]), output_hidden_states=True)
+        return tuple(states[0] for states in output.hidden_states)
 
     def below(self, paper: Paper) -> Tensor:
         return self.states(paper)[len(self.network.lower)]
@@ -133,8 +135,8 @@ class Reference:
                 mask = torch.zeros(1, len(ours.gate), both.shape[1], both.shape[1])
                 mask[:, :, :begin, begin:] = -1e9
                 mask[:, :, begin:, :begin] = ours.gate
-                found = layer(both, attention_mask=mask)
-                both = found[0] if isinstance(found, tuple) else found
+                output = layer(both, attention_mask=mask)
+                both = output[0] if isinstance(output, tuple) else output
         return both[0, begin:]
 
     def vectors(self, paper: Paper, states: Tensor, facet: Facet) -> late_interaction.Vectors:
@@ -178,9 +180,9 @@ def test_scores_are_those_of_transformers(tiny_reranker_weights, papers, attenti
         expected.append([reference.score(query, paper, states, facet) for facet in FACETS])
     below = [reference.below(paper) for paper in papers[:COUNT]]
     with torch.inference_mode():
-        found = model(list(readings(tiny_reranker_weights, papers[:COUNT]).values()), below)
+        actual = model(list(tokenized(tiny_reranker_weights, papers[:COUNT]).values()), below)
     assert np.std(expected, axis=0).min() > 0.05
-    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=1e-4)
 
 
 def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker_weights, papers):
@@ -191,10 +193,10 @@ def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker
         layer.gate.data.fill_(-1e9)
     reference = Reference(tiny_reranker_weights, model)
     query, *candidates = papers[:3]
-    read_ = list(readings(tiny_reranker_weights, papers[:3]).values())
+    three = list(tokenized(tiny_reranker_weights, papers[:3]).values())
     with torch.inference_mode():
-        found = model(read_, [reference.below(paper) for paper in papers[:3]])
-    for row, paper in zip(found.tolist(), candidates, strict=True):
+        actual = model(three, [reference.below(paper) for paper in papers[:3]])
+    for row, paper in zip(actual.tolist(), candidates, strict=True):
         for value, facet in zip(row, FACETS, strict=True):
             pair = [reference.vectors(each, reference.states(each)[-1], facet) for each in (query, paper)]
             assert np.ptp(pair[0].shares[pair[0].shares > 0]) < 1e-9
@@ -204,23 +206,22 @@ def test_an_untrained_network_is_the_encoders_own_late_interaction(tiny_reranker
 def test_the_lower_layers_are_read_once_in_half_precision(tiny_reranker_weights, papers):
     model = network(tiny_reranker_weights)
     reference = Reference(tiny_reranker_weights, model)
-    read_ = readings(tiny_reranker_weights, papers[:20])
-    kept = Papers(model, read_)
+    scorer = CandidateScorer(model, tokenized(tiny_reranker_weights, papers[:20]))
     for paper in papers[:20]:
-        states = kept.below(paper.paper_id)
+        states = scorer.frozen_states(paper.paper_id)
         assert states.dtype is torch.bfloat16
-        assert kept.below(paper.paper_id) is states
+        assert scorer.frozen_states(paper.paper_id) is states
         expected = reference.below(paper).numpy()
         # Eight bits, and what single precision may round to the other side.
         np.testing.assert_allclose(states.float().numpy(), expected, rtol=2**-8, atol=1e-5)
 
 
 def test_what_learns_and_what_does_not(tiny_reranker_weights):
-    names = set(network(tiny_reranker_weights, joint=1).learned)
+    names = set(trainable(network(tiny_reranker_weights, joint=1)))
     assert {name.split(".")[0] for name in names} == {"upper", "weights", "projections", "token_weights"}
     assert {name.split(".")[1] for name in names if name.startswith("upper")} == {"0"}
     assert "upper.0.gate" in names
-    both = set(network(tiny_reranker_weights, joint=2).learned)
+    both = set(trainable(network(tiny_reranker_weights, joint=2)))
     assert both - names == {name.replace(".0.", ".1.") for name in names if name.startswith("upper")}
 
 
@@ -235,42 +236,42 @@ def test_the_learning_rate_goes_up_and_down():
     assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
 
 
-def test_lists_are_thinned_of_what_is_unrelated():
+def test_unrelated_candidates_are_sampled():
     related = [GradedPair("a", (0, 1, 0)), GradedPair("b", (3, 0, 0))]
     none = [GradedPair(f"n{number}", (0.5, 0, 0.5)) for number in range(6)]
     pairs = [none[0], related[0], *none[1:4], related[1], *none[4:]]
-    assert thinned(pairs, 6, random.Random(1)) == pairs
-    assert thinned(pairs, 0, random.Random(1)) == related
-    drawn = [thinned(pairs, 2, random.Random(seed)) for seed in range(40)]
-    assert all(len(found) == 4 and found == [pair for pair in pairs if pair in found] for found in drawn)
+    assert sample_unrelated(pairs, 6, random.Random(1)) == pairs
+    assert sample_unrelated(pairs, 0, random.Random(1)) == related
+    drawn = [sample_unrelated(pairs, 2, random.Random(seed)) for seed in range(40)]
+    assert all(len(kept) == 4 and kept == [pair for pair in pairs if pair in kept] for kept in drawn)
     assert set().union(*drawn) == set(pairs)
-    assert thinned(pairs, 2, random.Random(7)) == thinned(pairs, 2, random.Random(7))
+    assert sample_unrelated(pairs, 2, random.Random(7)) == sample_unrelated(pairs, 2, random.Random(7))
 
 
 def test_correlations():
-    assert correlation([0.1, 0.3, 0.2], [1, 3, 2]) == pytest.approx([1])
-    assert correlation([3, 2, 1], [0, 0, 2]) == pytest.approx([-np.sqrt(3) / 2])
-    assert correlation([1, 1, 1], [0, 1, 2]) == [0]
-    assert correlation([1, 2, 3], [1, 1, 1]) == []
+    assert spearman([0.1, 0.3, 0.2], [1, 3, 2]) == pytest.approx(1)
+    assert spearman([3, 2, 1], [0, 0, 2]) == pytest.approx(-np.sqrt(3) / 2)
+    assert spearman([1, 1, 1], [0, 1, 2]) == 0
+    assert spearman([1, 2, 3], [1, 1, 1]) is None
 
 
-class Told(Papers):
-    """Papers whose scores are told."""
+class FixedScorer(CandidateScorer):
+    """A scorer with given scores."""
 
     def __init__(self, scores: dict[str, list[list[float]]]) -> None:
-        self._told = scores
+        self._scores = scores
 
-    def scores(self, network, query, pairs):
-        return torch.tensor(self._told[query])
+    def scores(self, query, pairs):
+        return torch.tensor(self._scores[query])
 
 
 def test_a_mean_passes_over_queries_of_one_grade():
     pairs = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 1, 2))]
-    told = Told({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
+    scorer = FixedScorer({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
     other = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 0, 2))]
-    found = spearman(None, told, {"q1": pairs, "q2": other})
-    assert found[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
-    assert np.isnan(found[2])
+    actual = mean_spearman(scorer, {"q1": pairs, "q2": other})
+    assert actual[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
+    assert np.isnan(actual[2])
 
 
 def test_weights_are_lent_and_given_back(tiny_reranker_weights):
@@ -287,8 +288,8 @@ def test_weights_are_lent_and_given_back(tiny_reranker_weights):
 
 
 @pytest.fixture(scope="module")
-def read_sample(tiny_reranker_weights, papers) -> dict[str, Reading]:
-    return readings(tiny_reranker_weights, papers)
+def tokenized_sample(tiny_reranker_weights, papers) -> dict[str, TokenizedPaper]:
+    return tokenized(tiny_reranker_weights, papers)
 
 
 @pytest.fixture(scope="module")
@@ -296,48 +297,49 @@ def lists() -> dict[str, list[GradedPair]]:
     return dict(list(graded_lists(8).items())[:5])
 
 
-LEARNING = Schedule(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, memory=0.5, patience=6)
+LEARNING = Schedule(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5, patience=6)
 
 
 def copied(model: Network) -> dict[str, Tensor]:
     return {name: part.detach().clone() for name, part in model.named_parameters()}
 
 
-def test_what_can_be_learned_is_learned(tiny_reranker_weights, read_sample, lists, tmp_path):
+def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     model = network(tiny_reranker_weights)
-    papers, before = Papers(model, read_sample), copied(model)
-    untrained = spearman(model, papers, lists)
-    progress = fit(model, papers, lists, lists, LEARNING, 0, tmp_path / "checkpoint.pt")
-    trained = spearman(model, papers, lists)
+    scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
+    untrained = mean_spearman(scorer, lists)
+    progress = fit(scorer, GradedSplits(lists, lists), LEARNING, 0, Checkpoints(tmp_path / "checkpoint.pt"))
+    trained = mean_spearman(scorer, lists)
     assert progress.step == 6 * len(lists)
     assert len(progress.dev) == 6
     assert np.mean(trained) == pytest.approx(max(progress.dev))
     for now, then in zip(trained, untrained, strict=True):
         assert now > max(then, 0) + 0.2
     changed = {name for name, part in copied(model).items() if not torch.equal(part, before[name])}
-    assert changed == set(model.learned)
+    assert changed == set(trainable(model))
 
 
-def test_one_facet_alone_is_learned(tiny_reranker_weights, read_sample, lists, tmp_path):
+def test_one_facet_alone_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     model = network(tiny_reranker_weights)
-    papers, before = Papers(model, read_sample), copied(model)
-    schedule = LEARNING._replace(epochs=2)
-    checkpoint = tmp_path / "checkpoint.pt"
-    progress = fit(model, papers, lists, lists, schedule, 0, checkpoint, facets=[Facet.METHOD])
+    scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
+    schedule = replace(LEARNING, epochs=2)
+    checkpoints, splits = Checkpoints(tmp_path / "checkpoint.pt"), GradedSplits(lists, lists)
+    progress = fit(scorer, splits, schedule, 0, checkpoints, facets=[Facet.METHOD])
     for name in ("weights", "projections", "token_weights"):
         moved = (copied(model)[name] - before[name]).abs().flatten(1).max(1).values
         assert moved[1] > 1e-3
         assert max(moved[0], moved[2]) < 1e-5  # the running mean rounds
-    assert spearman(model, papers, lists)[1] == pytest.approx(max(progress.dev))
+    assert mean_spearman(scorer, lists)[1] == pytest.approx(max(progress.dev))
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_each_loss_can_be_fitted(tiny_reranker_weights, read_sample, lists, tmp_path, loss):
+def test_each_loss_can_be_fitted(tiny_reranker_weights, tokenized_sample, lists, tmp_path, loss):
     two = {query: pairs[:4] for query, pairs in list(lists.items())[:2]}
     model = network(tiny_reranker_weights)
-    papers, before = Papers(model, {name: read_sample[name] for name in papers_of(two)}), copied(model)
-    schedule = LEARNING._replace(epochs=1, loss=loss)
-    assert fit(model, papers, two, two, schedule, 0, tmp_path / "checkpoint.pt").step == 2
+    scorer = CandidateScorer(model, {name: tokenized_sample[name] for name in papers_of(two)})
+    before, schedule = copied(model), replace(LEARNING, epochs=1, loss=loss)
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    assert fit(scorer, GradedSplits(two, two), schedule, 0, checkpoints).step == 2
     after = copied(model)
     assert all(torch.isfinite(part).all() for part in after.values())
     assert not torch.equal(after["weights"], before["weights"])
@@ -351,23 +353,26 @@ def turned(lists: dict[str, list[GradedPair]]) -> dict[str, list[GradedPair]]:
     }
 
 
-def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, read_sample, lists, tmp_path):
+def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     """Learning the lists can but harm the same lists turned round; the best epoch's weights are kept."""
-    schedule = LEARNING._replace(epochs=9, patience=2)
+    schedule = replace(LEARNING, epochs=9, patience=2)
     model = network(tiny_reranker_weights)
-    papers = Papers(model, read_sample)
-    progress = fit(model, papers, lists, turned(lists), schedule, 0, tmp_path / "checkpoint.pt")
+    scorer = CandidateScorer(model, tokenized_sample)
+    splits = GradedSplits(lists, turned(lists))
+    progress = fit(scorer, splits, schedule, 0, Checkpoints(tmp_path / "checkpoint.pt"))
     best = progress.dev.index(max(progress.dev))
     assert len(progress.dev) == best + 3 < 9
     assert progress.step == len(progress.dev) * len(lists)
-    assert np.mean(spearman(model, papers, turned(lists))) == pytest.approx(max(progress.dev))
+    assert np.mean(mean_spearman(scorer, turned(lists))) == pytest.approx(max(progress.dev))
 
 
-def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, read_sample, lists, tmp_path):
-    still = LEARNING._replace(learning_rate=0.0, head_rate=0.0, weight_rate=0.0, patience=2)
+def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
+    still = replace(LEARNING, learning_rate=0.0, head_rate=0.0, weight_rate=0.0, patience=2)
     two = {query: pairs[:3] for query, pairs in list(lists.items())[:2]}
     model = network(tiny_reranker_weights)
-    progress = fit(model, Papers(model, read_sample), two, lists, still, 0, tmp_path / "checkpoint.pt")
+    scorer = CandidateScorer(model, tokenized_sample)
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    progress = fit(scorer, GradedSplits(two, lists), still, 0, checkpoints)
     assert len(progress.dev) == 3
     assert len(set(progress.dev)) == 1
 
@@ -382,14 +387,14 @@ def uninterrupted(tiny_reranker_weights, tmp_path_factory):
     return *small_fit(tiny_reranker_weights, checkpoint), checkpoint
 
 
-def same(one: Network, other: Network) -> bool:
-    ours, theirs = copied(one), copied(other)
+def same(first: Network, second: Network) -> bool:
+    ours, theirs = copied(first), copied(second)
     return all(torch.equal(part, theirs[name]) for name, part in ours.items())
 
 
-def alike(one: Path, other: Path) -> bool:
+def alike(first: Path, second: Path) -> bool:
     """Whether two checkpoints hold the same numbers to the last bit."""
-    ours, theirs = (torch.load(path, weights_only=True) for path in (one, other))
+    ours, theirs = (torch.load(path, weights_only=True) for path in (first, second))
     parts = [
         torch.equal(part, theirs[kind][name])
         for kind in ("network", "mean", "best")
@@ -408,11 +413,11 @@ def test_an_interrupted_fit_ends_in_the_same_weights(tiny_reranker_weights, unin
     assert progress.step == SCHEDULE.epochs * LISTS == 9
     checkpoint = tmp_path / "checkpoint.pt"
     for steps, more in ((2, 2), (6, 4)):  # within the first epoch; at the end of the second
-        _, found = small_fit(tiny_reranker_weights, checkpoint, stop_after=more)
-        assert found.step == steps
+        _, actual = small_fit(tiny_reranker_weights, checkpoint, stop_after=more)
+        assert actual.step == steps
         assert not alike(checkpoint, whole)
-    again, found = small_fit(tiny_reranker_weights, checkpoint)
-    assert found == progress
+    again, actual = small_fit(tiny_reranker_weights, checkpoint)
+    assert actual == progress
     assert same(again, model)
     assert alike(checkpoint, whole)
 
@@ -425,8 +430,8 @@ def test_a_killed_fit_ends_in_the_same_weights(tiny_reranker_weights, uninterrup
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert torch.load(checkpoint, weights_only=True)["step"] == EVERY
     assert checkpoint.with_suffix(".partial").exists()
-    again, found = small_fit(tiny_reranker_weights, checkpoint)
-    assert found == progress
+    again, actual = small_fit(tiny_reranker_weights, checkpoint)
+    assert actual == progress
     assert same(again, model)
     assert alike(checkpoint, whole)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
@@ -440,8 +445,8 @@ def test_a_finished_fit_is_not_done_again(tiny_reranker_weights, uninterrupted, 
 
     monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
     before = sha256(checkpoint)
-    again, found = small_fit(tiny_reranker_weights, checkpoint)
-    assert found == progress
+    again, actual = small_fit(tiny_reranker_weights, checkpoint)
+    assert actual == progress
     assert same(again, model)
     assert sha256(checkpoint) == before
 
@@ -458,7 +463,7 @@ def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, t
         torch.save(state, checkpoint)
     else:
         checkpoint.write_bytes({"cut": content[:2000], "empty": b"", "no checkpoint": b"not one"}[harm])
-    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another wor"
+    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another `wo"
     with pytest.raises(ModelError, match=message) as caught:
         small_fit(tiny_reranker_weights, checkpoint)
     assert "\n" not in str(caught.value)
@@ -466,7 +471,7 @@ def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, t
 
 # The whole of it.
 
-TINY = Recipe(joint=2, max_tokens=128, schedule=LEARNING._replace(epochs=2))
+TINY = Recipe(joint=2, max_tokens=128, schedule=replace(LEARNING, epochs=2))
 ONNX = {f"{facet}.onnx" for facet in Facet}
 
 
@@ -492,8 +497,10 @@ def sources(tmp_path_factory, sample, papers) -> Sources:
     )
 
 
-def train(sources: Sources, weights: Path, output: Path, work: Path, **options):
-    return train_rerankers(sources, weights, output, work, (0, 1), 1, **{"recipe": TINY, **options})
+def train(sources: Sources, weights: Path, output: Path, work: Path, earlier: Path | None = None, **options):
+    start = Start(weights, earlier=earlier)
+    run = RunOptions((0, 1), 1)
+    return train_rerankers(sources, start, Folders(output, work), run, **{"recipe": TINY, **options})
 
 
 @pytest.fixture(scope="module")
@@ -518,9 +525,9 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     assert read_reranker_card(folder) == read_card(card)
     assert (card.precision, read_reranker_card(folder / "fp32").precision) == ("int8", "fp32")
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
-        found = resolve_reranker(str(each), precision)
-        found.verify()
-        assert found.metadata.max_tokens == TINY.max_tokens
+        actual = resolve_reranker(str(each), precision)
+        actual.verify()
+        assert actual.metadata.max_tokens == TINY.max_tokens
     sizes = [(each / TRUNK).stat().st_size for each in (folder, folder / "fp32")]
     assert sizes[0] < 0.5 * sizes[1]
 
@@ -554,22 +561,24 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
     folder, card, work = trained
     lists = graded_lists(8)
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
-    found = collect(
-        sources.corpus, papers_of(dev), Encoder.open(BASE_ENCODER), Tagger.open(), TINY.max_tokens
-    )
+    encoder = Encoder.open(BASE_ENCODER)
+    collected = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
     budget = {"query_tokens": TINY.max_tokens, "candidate_tokens": TINY.max_tokens}
     model = network(tiny_reranker_weights, TINY.joint)
     model.load_state_dict(shipped(card, work), strict=False)
-    papers = Papers(model, {name: reading for name, (_, reading) in found.items()})
+    scorer = CandidateScorer(
+        model,
+        {name: tokenize(paper, encoder.tokenizer, TINY.max_tokens) for name, paper in collected.items()},
+    )
     with torch.inference_mode():
-        expected = {query: papers.scores(model, query, pairs).numpy() for query, pairs in dev.items()}
+        expected = {query: scorer.scores(query, pairs).numpy() for query, pairs in dev.items()}
     for precision, place in (("fp32", folder / "fp32"), ("int8", folder)):
         reranker = open_reranker(str(place), precision=precision, **budget)
         for number, facet in enumerate(Facet):
             figures = []
             for query, pairs in dev.items():
-                candidates = [found[pair.paper_id][0] for pair in pairs]
-                scores = [each.score for each in score(reranker, Query(found[query][0], facet), candidates)]
+                candidates = [collected[pair.paper_id] for pair in pairs]
+                scores = [each.score for each in score(reranker, Query(collected[query], facet), candidates)]
                 figures.append(spearmanr(scores, [pair.grades[number] for pair in pairs]).statistic)
                 if precision == "fp32":  # in training the lower layers' states are of half precision
                     np.testing.assert_allclose(scores, expected[query][:, number], rtol=0, atol=0.05)
@@ -579,7 +588,7 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
 
 def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
     _, card, _ = trained
-    found = card.training
+    training = card.training
     # Of 4 lists of 8 and a pair with a query of dev: that pair goes, and those with the evaluated paper.
     lists = graded_lists(8)
     queries = sorted(lists)
@@ -592,26 +601,26 @@ def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
     ]
     assert len(kept) < 32
     assert evaluated not in queries[:4]
-    assert found["pairs"] == {"train": len(kept), "dev": 16}
-    assert found["queries"] == {"train": 4, "dev": 2}
+    assert training["pairs"] == {"train": len(kept), "dev": 16}
+    assert training["queries"] == {"train": 4, "dev": 2}
     files = (*sources.train, sources.dev, sources.corpus)
-    assert found["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
+    assert training["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
 
 
 def test_the_readme_has_the_cards_figures(trained):
     folder, card, _ = trained
     text = " ".join((folder / "README.md").read_text().split())
-    found = card.training
-    for name, row in (found["dev"] | found["exported"]).items():
+    training = card.training
+    for name, row in (training["dev"] | training["exported"]).items():
         cells = [*row, sum(row) / 3]
         assert f"| {name} | " + " | ".join(f"{value:.3f}" for value in cells) + " |" in text
     for facet, row in card.heads.items():
         assert f"| {facet} | " + " | ".join(f"{value:.2f}" for value in row) + " |" in text
-    assert all(f"{name}: SHA-256 {digest}" in text for name, digest in found["data"].items())
+    assert all(f"{name}: SHA-256 {digest}" in text for name, digest in training["data"].items())
     size = sum((folder / name).stat().st_size for name in card.files)
     assert f"(int8, {size / 1e6:.1f} MB in all)" in text
-    assert f"Published: {found['shipped']}, the best on dev." in text
-    assert f"4 graded lists ({found['pairs']['train']} pairs)" in text
+    assert f"Published: {training['shipped']}, the best on dev." in text
+    assert f"4 graded lists ({training['pairs']['train']} pairs)" in text
     assert "at most 2 epochs" in text
 
 
@@ -629,8 +638,8 @@ def test_finished_seeds_are_not_trained_again_and_end_in_the_same_files(
 
 def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights, tmp_path):
     _, _, work = trained
-    slower = TINY._replace(schedule=TINY.schedule._replace(learning_rate=1e-3))
-    fewer = sources._replace(train=sources.train[:1])
+    slower = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e-3))
+    fewer = replace(sources, train=sources.train[:1])
     for data, options in (
         (sources, {"recipe": slower}),
         (fewer, {}),
@@ -644,8 +653,8 @@ def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights
 def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights, tmp_path):
     """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
     earlier = trained[2]
-    still = TINY.schedule._replace(epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
-    options = {"recipe": TINY._replace(schedule=still), "start": earlier}
+    still = replace(TINY.schedule, epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
+    options = {"recipe": replace(TINY, schedule=still), "earlier": earlier}
     card = train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
     for name in ("seed-0.pt", "seed-1.pt"):
         began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
@@ -656,7 +665,7 @@ def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights
     }
     assert card.training["start"] == json.loads((earlier / "made-from.json").read_text())
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-        options["start"] = None
+        options["earlier"] = None
         train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
 
 
@@ -664,7 +673,7 @@ def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights
     (tmp_path / "start").mkdir()
     (tmp_path / "work").mkdir()
     with pytest.raises(ModelError, match=r"start: expected the work folder of a training, found no made-fro"):
-        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", start=tmp_path / "start")
+        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", tmp_path / "start")
     assert not any((tmp_path / "work").iterdir())
 
 
@@ -686,14 +695,14 @@ def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weigh
 @pytest.fixture
 def calls(monkeypatch, trained):
     """What the command asks of the training, which is not done."""
-    found = []
+    recorded = []
 
     def called(*arguments, **options):
-        found.append((arguments, options))
+        recorded.append((arguments, options))
         return trained[1]
 
     monkeypatch.setattr("qbe.train.reranker.training.train_rerankers", called)
-    return found
+    return recorded
 
 
 ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
@@ -702,34 +711,42 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
     from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.models.sources import packaged_weights
-    from qbe.train.graded_pairs import MORE_PAIRS
+    from qbe.train.graded_pairs import PAIRS_FOLDER
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     main(ARGUMENTS)
-    own_data = "--pairs a.tsv b.tsv --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
+    copy = tmp_path / "pairs"
+    copy.mkdir()
+    for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
+        (copy / name).touch()
+    files = f"--pairs a.tsv {copy} --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
     others = "--facet result --loss margin --epochs 3 --seeds 4 --device cuda --start f"
-    main([*ARGUMENTS, *own_data.split(), *others.split()])
-    judged = tmp_path / "facet-judgments"
+    main([*ARGUMENTS, *files.split(), *others.split()])
+    judgments = tmp_path / "facet-judgments"
+    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv")
     default = Sources(
-        (judged / "train.tsv", *MORE_PAIRS),
-        judged / "dev.tsv",
+        (judgments / "train.tsv", *(PAIRS_FOLDER / name for name in names)),
+        judgments / "dev.tsv",
         tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz",
         tmp_path / "csfcube" / "abstracts-csfcube-preds.jsonl",
     )
-    own = Sources((Path("a.tsv"), Path("b.tsv")), Path("c.tsv"), Path("d.jsonl"), Path("e.jsonl"))
-    weights = packaged_weights(ENCODERS[BASE_ENCODER])
+    given = Sources(
+        (Path("a.tsv"), copy / "train.tsv", copy / "train-2.tsv"),
+        Path("c.tsv"),
+        Path("d.jsonl"),
+        Path("e.jsonl"),
+    )
+    weights, folders = packaged_weights(ENCODERS[BASE_ENCODER]), Folders(Path("out"), Path("work"))
     assert calls == [
         (
-            (default, weights, Path("out"), Path("work"), (0, 1, 2), 2),
-            {"recipe": Recipe(), "facets": list(Facet), "device": "cpu", "start": None},
+            (default, Start(weights), folders, RunOptions((0, 1, 2), 2)),
+            {"recipe": Recipe(), "facets": list(Facet)},
         ),
         (
-            (own, weights, Path("out"), Path("work"), (4,), 2),
+            (given, Start(weights, earlier=Path("f")), folders, RunOptions((4,), 2, "cuda")),
             {
                 "recipe": Recipe(schedule=Schedule(epochs=3, loss="margin")),
                 "facets": [Facet.RESULT],
-                "device": "cuda",
-                "start": Path("f"),
             },
         ),
     ]
@@ -741,23 +758,37 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
 def test_usage_errors_of_the_command(monkeypatch, calls):
     monkeypatch.delenv("QBE_DATA", raising=False)
     for wrong, message in (
-        (["--epochs", "0"], "expected --epochs of at least 1, found 0"),
-        (["--seeds", "1,x"], "expected seeds such as 0,1,2, found '1,x'; check --seeds"),
-        ([], "expected --dev, or QBE_DATA set to a folder that holds facet-judgments/dev.tsv, found neither"),
-        (["--dev", "x", "--corpus", "y", "--leave-out", "z"], "expected --pairs, or QBE_DATA set to"),
+        (["--epochs", "0"], "expected `epochs` of at least 1, found 0"),
+        (["--seeds", "1,x"], "expected seeds such as 0,1,2, found '1,x'; check `seeds`"),
+        ([], "expected `dev`, or QBE_DATA set to a folder that holds facet-judgments/dev.tsv, found neither"),
+        (["--dev", "x", "--corpus", "y", "--leave-out", "z"], "expected `pairs`, or QBE_DATA set to"),
     ):
         with pytest.raises(UsageError, match=message):
             main([*ARGUMENTS, *wrong])
     assert not calls
 
 
-def test_the_command_offers_every_loss():
-    for loss in LOSSES:
-        assert parser().parse_args([*ARGUMENTS, "--loss", loss]).loss == loss
-    with pytest.raises(SystemExit):
-        parser().parse_args([*ARGUMENTS, "--loss", "hinge"])
+def test_an_installation_has_no_graded_pairs(tmp_path, monkeypatch, calls):
+    monkeypatch.setattr("qbe.train.graded_pairs.PAIRS_FOLDER", tmp_path / "none")
+    monkeypatch.setenv("QBE_DATA", str(tmp_path))
+    with pytest.raises(
+        UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such fo"
+    ):
+        main(ARGUMENTS)
+    with pytest.raises(UsageError, match=r"expected train\*\.tsv in the folder, found none; check `pairs`"):
+        main([*ARGUMENTS, "--pairs", str(tmp_path)])
+    assert not calls
+
+
+def test_choices_and_defaults_of_the_command_are_those_of_its_modules():
+    """They are written out in the options, which may not load the modules for the help."""
+    assert tuple(LOSSES) == train_options.LOSSES
+    assert tuple(map(str, Facet)) == train_options.FACETS
     options = parser().parse_args(ARGUMENTS)
     assert (options.loss, options.epochs) == (Schedule().loss, Schedule().epochs)
+    assert options.seeds == ",".join(map(str, RunOptions().seeds))
+    with pytest.raises(SystemExit):
+        parser().parse_args([*ARGUMENTS, "--loss", "hinge"])
 
 
 def test_training_without_torch_names_the_packages(monkeypatch):

@@ -29,12 +29,13 @@ from qbe.train.tagger import training
 from qbe.train.tagger.csabstruct import LABELS, LabelledAbstract, read_csabstruct
 from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot, predict
 from qbe.train.tagger.network import Chain, Head
-from qbe.train.tagger.publish import train_tagger
+from qbe.train.tagger.publish import Sources, train_tagger
 from qbe.train.tagger.scores import score
-from qbe.train.tagger.states import Tokens, record
+from qbe.train.tagger.states import Tokens, record_states
 from qbe.train.tagger.teacher import Teacher
 from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import MAX_JACCARD, TitleIndex, sample_papers, title_words
+from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 from qbe.types import Paper, Sentence
 
 # CSAbstruct's files.
@@ -53,10 +54,10 @@ def test_reading_csabstruct(tmp_path):
     for split in ("train", "dev"):
         write(tmp_path / f"{split}.jsonl", ABSTRACT, ABSTRACT)
     write(tmp_path / "test.jsonl", {"sentences": ["So."], "labels": ["result"]})
-    found = read_csabstruct(tmp_path)
-    assert list(found) == ["train", "dev", "test"]
-    assert found["dev"] == [LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
-    assert found["test"] == [LabelledAbstract(("So.",), (3,), (1.0,))]
+    actual = read_csabstruct(tmp_path)
+    assert list(actual) == ["train", "dev", "test"]
+    assert actual["dev"] == [LabelledAbstract(("Why.", "How."), (0, 2), (1.0, 0.5))] * 2
+    assert actual["test"] == [LabelledAbstract(("So.",), (3,), (1.0,))]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_reading_csabstruct(tmp_path):
         ({**ABSTRACT, "labels": ["aim", "method"]}, r"line 2: .*, found KeyError\('aim'\); give the folder"),
         ({**ABSTRACT, "labels": None}, "line 2: .*found TypeError"),
         ({**ABSTRACT, "confs": ["sure", 1]}, "line 2: .*found ValueError.*sure"),
-        ({**ABSTRACT, "labels": ["method"]}, r"line 2: expected one label .* found \[2, 1, 2\]; mend"),
+        ({**ABSTRACT, "labels": ["method"]}, r"line 2: expected one label .* found \[2, 1, 2\]; correct"),
         ({**ABSTRACT, "confs": [1]}, r"line 2: expected one label .* found \[2, 2, 1\]"),
         ({"sentences": [], "labels": []}, r"line 2: expected one label .* found \[0, 0, 0\]"),
         ([1], "line 2: expected a JSON object, found an array"),
@@ -134,12 +135,12 @@ def unlabelled(tmp_path_factory) -> Path:
 
 
 def test_samples(unlabelled):
-    evaluated = ["Another", "Evaluated title of words"]
+    evaluated = TitleIndex(["Another", "Evaluated title of words"])
     everything = sample_papers(unlabelled, evaluated, 40, 0)
     assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
     assert [paper.paper_id for paper in everything[:3]] != ["p0", "p1", "p2"]
     assert [sentence.text for sentence in everything[0].sentences][1:] == ["It ends.", "So did we.", "Twice."]
-    assert sample_papers(unlabelled, iter(evaluated), 15, 0) == everything[:15]
+    assert sample_papers(unlabelled, evaluated, 15, 0) == everything[:15]
     assert sample_papers(unlabelled, evaluated, 40, 1) != everything
     assert sample_papers(unlabelled, evaluated, 0, 0) == []
     with pytest.raises(CorpusError, match=r"expected 41 abstracts of 3 to 20 sentences .*, found 40; give"):
@@ -156,19 +157,19 @@ def test_scores():
     ]
     first = np.array([[0.6, 0.4, 0, 0, 0], [0.25, 0.25, 0.4, 0.1, 0], [0, 0.3, 0.4, 0.3, 0]])
     second = np.array([[0, 0, 0, 1, 0], [0.2, 0.2, 0, 0.5, 0.1]])  # two sentences did not fit
-    found = score(abstracts, [first, second])
-    assert found.micro_f1 == pytest.approx(100 * 5 / 7)
-    assert found.folded == pytest.approx(100 * 6 / 7)
-    assert found.confident == pytest.approx(100 * 3.75 / 5)
-    assert found.confusion.tolist() == [
+    actual = score(abstracts, [first, second])
+    assert actual.micro_f1 == pytest.approx(100 * 5 / 7)
+    assert actual.folded == pytest.approx(100 * 6 / 7)
+    assert actual.confident == pytest.approx(100 * 3.75 / 5)
+    assert actual.confusion.tolist() == [
         [1, 0, 0, 0, 0],
         [1, 0, 0, 0, 0],  # background and objective together are the most probable
         [0, 0, 1, 0, 0],
         [0, 0, 0, 3, 0],
         [0, 0, 0, 1, 0],
     ]
-    assert str(found) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
-    by_label = found.by_label()
+    assert str(actual) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
+    by_label = actual.by_label()
     assert list(by_label) == list(LABELS)
     assert by_label["background"] == pytest.approx(
         {"precision": 50, "recall": 100, "f1": 200 / 3, "sentences": 1}
@@ -212,24 +213,24 @@ def small_head(seed: int = 0) -> Head:
 
 def scores(head: Head, *papers: Tokens) -> list[np.ndarray]:
     with torch.inference_mode():
-        found = head(*head.collate(papers)).numpy()
-    return [rows[: len(paper.spans)] for rows, paper in zip(found, papers, strict=True)]
+        actual = head(*head.collate(papers)).numpy()
+    return [rows[: len(paper.spans)] for rows, paper in zip(actual, papers, strict=True)]
 
 
 def test_padding_does_not_change_scores():
     head = small_head()
     papers = [made_up(0, [0]), made_up(1, [3, 1, 4, 2, 0, 0, 1]), made_up(2, [2, 2])]
-    for paper, found in zip(papers, scores(head, *papers), strict=True):
-        assert found.shape == (len(paper.spans), 5)
-        np.testing.assert_allclose(found, scores(head, paper)[0], rtol=0, atol=1e-5)
+    for paper, actual in zip(papers, scores(head, *papers), strict=True):
+        assert actual.shape == (len(paper.spans), 5)
+        np.testing.assert_allclose(actual, scores(head, paper)[0], rtol=0, atol=1e-5)
 
 
 def test_the_order_of_sentences_matters():
     head = small_head()
     paper = made_up(3, [1, 2, 3])
-    (found,) = scores(head, paper)
+    (actual,) = scores(head, paper)
     (turned,) = scores(head, paper._replace(spans=paper.spans[::-1]))
-    assert np.abs(found - turned[::-1]).min(axis=1).max() > 1e-4
+    assert np.abs(actual - turned[::-1]).min(axis=1).max() > 1e-4
 
 
 def test_tokens_outside_of_sentences_do_not_matter():
@@ -238,8 +239,10 @@ def test_tokens_outside_of_sentences_do_not_matter():
     paper = made_up(4, [1, 2])
     numbers = paper.numbers.copy()
     numbers[[0, 1, 2, -1]] = 100
-    for one, other in zip(scores(head, paper), scores(head, paper._replace(numbers=numbers)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    for row, other_row in zip(
+        scores(head, paper), scores(head, paper._replace(numbers=numbers)), strict=True
+    ):
+        np.testing.assert_allclose(row, other_row, rtol=0, atol=1e-6)
 
 
 def test_far_sentences_share_a_position():
@@ -262,16 +265,16 @@ def cross_entropy(row: list[float], targets: list[float]) -> float:
 
 def test_the_loss_of_sentences_without_a_chain():
     model = SimpleNamespace(chain=Chain())  # of zeros: sentences do not act on each other
-    one, two, soft = [1.0, 2.0, 0.5, -1.0, 0.0], [0.0, 3.0, 0.0, 0.0, 1.0], [0.5, 0.25, 0.25, 0.0, 0.0]
+    first, second, soft = [1.0, 2.0, 0.5, -1.0, 0.0], [0.0, 3.0, 0.0, 0.0, 1.0], [0.5, 0.25, 0.25, 0.0, 0.0]
     label = one_hot([2])[0].tolist()
     assert label == [0, 0, 1, 0, 0]
-    padded = torch.tensor([[one, two], [two, [9.0] * 5]])
+    padded = torch.tensor([[first, second], [second, [9.0] * 5]])
     present = torch.tensor([[True, True], [True, False]])
     with torch.inference_mode():
         single = loss(model, padded[:1, :1], present[:1, :1], [example([label], [0.25])])
         several = loss(model, padded, present, [example([label, soft], [1.0, 0.5]), example([label], [0.25])])
-    assert single.item() == pytest.approx(cross_entropy(one, label))
-    parts = [cross_entropy(one, label), cross_entropy(two, soft), cross_entropy(two, label)]
+    assert single.item() == pytest.approx(cross_entropy(first, label))
+    parts = [cross_entropy(first, label), cross_entropy(second, soft), cross_entropy(second, label)]
     assert several.item() == pytest.approx((parts[0] + 0.5 * parts[1] + 0.25 * parts[2]) / 1.75)
 
 
@@ -280,14 +283,14 @@ def test_the_loss_of_a_sentence_with_its_chain():
     chain.begin.data, chain.end.data = torch.tensor([0.0, 1, 2, 3, 4]), torch.tensor([5.0, 0, 0, 0, 0])
     row = [1.0, 2.0, 0.5, -1.0, 0.0]
     with torch.inference_mode():
-        found = loss(
+        actual = loss(
             SimpleNamespace(chain=chain),
             torch.tensor([[row]]),
             torch.tensor([[True]]),
             [example([[0, 0, 0, 1, 0]], [1])],
         )
     added = [value + begin for value, begin in zip(row, [5.0, 1, 2, 3, 4], strict=True)]
-    assert found.item() == pytest.approx(cross_entropy(added, [0, 0, 0, 1, 0]))
+    assert actual.item() == pytest.approx(cross_entropy(added, [0, 0, 0, 1, 0]))
 
 
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(1, 9), st.integers(0, 3))
@@ -313,24 +316,24 @@ def planted() -> list[Example]:
 
 
 def fitted(examples: list[Example], seed: int) -> tuple[Head, list[tuple[int, float]]]:
-    head, told = small_head(), []
+    head, epochs = small_head(), []
     schedule = Schedule(epochs=4, learning_rate=2e-2)
-    fit(head, examples, schedule, seed, lambda epoch, value: told.append((epoch, value)))
-    return head, told
+    fit(head, examples, schedule, seed, lambda epoch, value: epochs.append((epoch, value)))
+    return head, epochs
 
 
 def test_a_planted_rule_is_learned_and_a_seed_gives_the_same_weights(planted):
-    head, told = fitted(planted[:80], 3)
+    head, epochs = fitted(planted[:80], 3)
     assert not head.training
-    assert [epoch for epoch, _ in told] == [1, 2, 3, 4]
-    assert told[-1][1] < 0.5 * told[0][1]
+    assert [epoch for epoch, _ in epochs] == [1, 2, 3, 4]
+    assert epochs[-1][1] < 0.5 * epochs[0][1]
     rest = planted[80:]
-    found = list(predict(head, [example.paper for example in rest]))
-    for row, example in zip(found, rest, strict=True):
+    actual = list(predict(head, [example.paper for example in rest]))
+    for row, example in zip(actual, rest, strict=True):
         assert row.shape == example.targets.shape
         np.testing.assert_allclose(row.sum(axis=1), 1, rtol=0, atol=1e-5)
     right = np.concatenate(
-        [row.argmax(1) == example.targets.argmax(1) for row, example in zip(found, rest, strict=True)]
+        [row.argmax(1) == example.targets.argmax(1) for row, example in zip(actual, rest, strict=True)]
     )
     assert right.mean() > 0.95
     again, _ = fitted(planted[:80], 3)
@@ -350,8 +353,8 @@ def test_sentences_of_no_weight_teach_nothing(planted):
             targets[1:] = np.roll(targets[1:], 1, axis=1)
         return Example(example.paper, targets, weights)
 
-    one, other = (fitted([halved(e, turned) for e in planted[:20]], 0)[0] for turned in (False, True))
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    first, second = (fitted([halved(e, turned) for e in planted[:20]], 0)[0] for turned in (False, True))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
 # States as the encoder computes them, and the teacher that computes its own.
@@ -366,16 +369,18 @@ LONG = Paper("long", "Title", tuple(Sentence(f"Sentence number {i}.") for i in r
 
 
 def test_recorded_states(encoder, papers, tiny_model):
-    for paper, tokens in zip([papers[0], LONG], record(encoder, (0, 2), [papers[0], LONG]), strict=True):
+    for paper, tokens in zip(
+        [papers[0], LONG], record_states(encoder, (0, 2), [papers[0], LONG]), strict=True
+    ):
         first = next(encoder.windows(paper))
         assert (tokens.ids.tolist(), list(tokens.spans)) == (first.ids, first.spans)
         assert len(tokens.spans) < len(LONG.sentences)
         assert (tokens.numbers.dtype, tokens.scales.dtype) == (np.int8, np.float16)
         states = layer_states(tiny_model, first.ids)
         expected = np.stack([states[0], states[2]], axis=1)
-        found = tokens.numbers * tokens.scales.astype(np.float64)
-        assert found.shape == expected.shape == (len(first.ids), 2, 16)
-        assert (np.abs(found - expected) <= 0.6 * tokens.scales + 1e-4).all()
+        actual = tokens.numbers * tokens.scales.astype(np.float64)
+        assert actual.shape == expected.shape == (len(first.ids), 2, 16)
+        assert (np.abs(actual - expected) <= 0.6 * tokens.scales + 1e-4).all()
 
 
 def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(encoder, papers, tiny_model):
@@ -383,9 +388,9 @@ def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(
     teacher = Teacher(tiny_model, (0, 1, 2))
     head = Head(3 * 16)
     head.load_state_dict(teacher.head.state_dict())
-    tokens = record(encoder, (0, 1, 2), [*papers[:6], LONG])
-    for one, other in zip(predict(teacher, tokens), predict(head, tokens), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=0.02)
+    tokens = record_states(encoder, (0, 1, 2), [*papers[:6], LONG])
+    for row, other_row in zip(predict(teacher, tokens), predict(head, tokens), strict=True):
+        np.testing.assert_allclose(row, other_row, rtol=0, atol=0.02)
 
 
 def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model):
@@ -394,7 +399,7 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
     before = {name: value.clone() for name, value in teacher.named_parameters()}
     examples = [
         Example(tokens, one_hot([2] * len(tokens.spans)), np.ones(len(tokens.spans), np.float32))
-        for tokens in record(encoder, (0, 1), papers[:4])
+        for tokens in record_states(encoder, (0, 1), papers[:4])
     ]
     fit(teacher, examples, Schedule(epochs=1, papers=2), 0, lambda *_: None)
     changed = {name for name, value in teacher.named_parameters() if not torch.equal(value, before[name])}
@@ -436,7 +441,7 @@ def abstract(chance: random.Random) -> dict:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory, unlabelled) -> tuple[Path, Path, Path]:
+def sources(tmp_path_factory, unlabelled) -> Sources:
     """Data laid out as the command takes them: CSAbstruct, unlabelled papers, evaluated papers."""
     folder, chance = tmp_path_factory.mktemp("data"), random.Random(0)
     for split, count in (("train", 60), ("dev", 25), ("test", 20)):
@@ -445,7 +450,7 @@ def sources(tmp_path_factory, unlabelled) -> tuple[Path, Path, Path]:
         folder / "evaluated.jsonl",
         {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]},
     )
-    return folder / "csabstruct", unlabelled, left_out
+    return Sources(folder / "csabstruct", unlabelled, left_out)
 
 
 @pytest.fixture(scope="module")
@@ -453,7 +458,9 @@ def trained(tmp_path_factory, sources, tiny_encoder, tiny_model):
     """The folder of a tagger, its card, and the work folder; trained with two seeds."""
     folder = tmp_path_factory.mktemp("trained")
     card = train_tagger(
-        *(*sources, folder / "tagger", folder / "work", (0, 1), 1),
+        sources,
+        Folders(folder / "tagger", folder / "work"),
+        RunOptions((0, 1), 1),
         recipe=TINY,
         encoder=str(tiny_encoder),
         weights=tiny_model,
@@ -469,33 +476,35 @@ def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
     assert tagger.layers == TINY.layers
     assert tagger.metadata.training == json.loads(json.dumps(card.training))
     tagging = TaggingEncoder(encoder, tagger, "predicted")
-    abstracts = read_csabstruct(sources[0])["test"]
+    abstracts = read_csabstruct(sources.csabstruct)["test"]
     tagged = [
-        tagging.encode_paper(Paper("x", "", tuple(map(Sentence, one.sentences))))[0] for one in abstracts
+        tagging.encode_paper(Paper("x", "", tuple(map(Sentence, abstract_.sentences))))[0]
+        for abstract_ in abstracts
     ]
-    found = score(
-        abstracts, [np.array([sentence.probabilities for sentence in one.sentences]) for one in tagged]
+    actual = score(
+        abstracts,
+        [np.array([sentence.probabilities for sentence in abstract_.sentences]) for abstract_ in tagged],
     )
     figures = card.training["test"]
-    assert figures == {name: round(getattr(found, name), 2) for name in ("micro_f1", "folded", "confident")}
+    assert figures == {name: round(getattr(actual, name), 2) for name in ("micro_f1", "folded", "confident")}
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
 
 
 def test_the_card_states_how_it_came_about(trained, sources):
     _, card, _ = trained
-    found = card.training
-    best = max(found["seeds"], key=lambda seed: found["seeds"][seed]["dev"]["confident"])
-    assert found["seed"] == best
-    assert list(found["seeds"]) == [0, 1]
-    assert found["recipe"]["layers"] == TINY.layers
-    assert found["recipe"]["gold"] == TINY.gold._asdict()
-    tests = [found["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
-    assert found["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
-    assert found["parity"]["fp32_max_abs_difference"] < 1e-3
-    assert found["parity"]["int8_same_label"] >= 0.98
-    csabstruct, unlabelled, _ = sources
+    record = card.training
+    best = max(record["seeds"], key=lambda seed: record["seeds"][seed]["dev"]["confident"])
+    assert record["seed"] == best
+    assert list(record["seeds"]) == [0, 1]
+    assert record["recipe"]["layers"] == TINY.layers
+    assert record["recipe"]["gold"] == as_record(TINY.gold)
+    tests = [record["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
+    assert record["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
+    assert record["parity"]["fp32_max_abs_difference"] < 1e-3
+    assert record["parity"]["int8_same_label"] >= 0.98
+    csabstruct, unlabelled = sources.csabstruct, sources.unlabelled
     files = {f"CSAbstruct {split}.jsonl": csabstruct / f"{split}.jsonl" for split in ("train", "dev", "test")}
-    assert found["data"] == {
+    assert record["data"] == {
         name: sha256(path) for name, path in {**files, unlabelled.name: unlabelled}.items()
     }
 
@@ -503,31 +512,31 @@ def test_the_card_states_how_it_came_about(trained, sources):
 def test_the_readme_has_the_cards_figures(trained, sources):
     folder, card, _ = trained
     text = " ".join((folder / "README.md").read_text().split())
-    found = card.training
-    figures = found["test"]
+    record = card.training
+    figures = record["test"]
     assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
-    for seed, by_split in found["seeds"].items():
+    for seed, by_split in record["seeds"].items():
         dev, test = by_split["dev"], by_split["test"]
         row = (dev["micro_f1"], dev["confident"], test["micro_f1"], test["folded"])
         assert f"| {seed} | " + " | ".join(f"{figure:.2f}" for figure in row) + " |" in text
-    spread = found["spread"]
+    spread = record["spread"]
     assert f"micro-F1 {spread['micro_f1']:.2f}, folded {spread['folded']:.2f}" in text
-    assert f"Seed {found['seed']} ships" in text
+    assert f"Seed {record['seed']} ships" in text
     assert card.files[HEAD] in text
-    assert all(digest in text for digest in found["data"].values())
+    assert all(digest in text for digest in record["data"].values())
     # The confusion matrix counts each sentence once, and its diagonal is micro-F1.
     rows = [re.search(rf"\| {label} \|((?: \d+ \|){{5}})", text)[1] for label in LABELS]
     confusion = np.array([[int(cell) for cell in row.split("|")[:-1]] for row in rows])
-    abstracts = read_csabstruct(sources[0])["test"]
-    true = [label for one in abstracts for label in one.labels]
+    abstracts = read_csabstruct(sources.csabstruct)["test"]
+    true = [label for abstract_ in abstracts for label in abstract_.labels]
     assert confusion.sum(axis=1).tolist() == np.bincount(true, minlength=5).tolist()
     assert 100 * np.trace(confusion) / confusion.sum() == pytest.approx(figures["micro_f1"], abs=0.005)
 
 
 @pytest.fixture(scope="module")
 def data(sources, tiny_encoder) -> Data:
-    papers = sample_papers(sources[1], ["Paper 3"], TINY.unlabelled, TINY.sample_seed)
-    return Data(Encoder.open(str(tiny_encoder)), TINY, read_csabstruct(sources[0]), papers)
+    papers = sample_papers(sources.unlabelled, TitleIndex(["Paper 3"]), TINY.unlabelled, TINY.sample_seed)
+    return Data(Encoder.open(str(tiny_encoder)), TINY, read_csabstruct(sources.csabstruct), papers)
 
 
 def refuse(*_):
@@ -552,7 +561,9 @@ def test_finished_parts_are_not_trained_again(trained, data, tiny_model, monkeyp
 def test_the_same_call_gives_the_same_tagger(trained, sources, tmp_path, tiny_encoder, tiny_model):
     _, card, _ = trained
     again = train_tagger(
-        *(*sources, tmp_path / "tagger", tmp_path / "work", (0, 1), 1),
+        sources,
+        Folders(tmp_path / "tagger", tmp_path / "work"),
+        RunOptions((0, 1), 1),
         recipe=TINY,
         encoder=str(tiny_encoder),
         weights=tiny_model,
@@ -579,7 +590,7 @@ def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
         student.write_bytes(b"no model")
     else:
         torch.save(small_head().state_dict(), student)
-    message = "student-0.pt: expected a model of this recipe, found .*; give another --work"
+    message = "student-0.pt: expected a model of this recipe, found .*; give another `work`"
     with pytest.raises(ModelError, match=message) as caught:
         train_students(data, tiny_model, TINY, (0,), work)
     assert "\n" not in str(caught.value)
@@ -587,7 +598,7 @@ def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
 
 def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
     np.save(tmp_path / "soft-20.npy", np.load(trained[2] / "soft-20.npy")[:-1])
-    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another --w"):
+    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another `w"):
         train_students(data, tiny_model, TINY, (0,), tmp_path)
 
 
@@ -595,12 +606,12 @@ def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
 
 
 def readings(count: int, papers: list[Example]) -> list[HeadInputs]:
-    found = []
+    inputs = []
     for example in papers[:count]:
         batch = Head.collate([example.paper])
         states = (example.paper.numbers * example.paper.scales.astype(np.float32)).swapaxes(0, 1)
-        found.append(HeadInputs(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
-    return found
+        inputs.append(HeadInputs(np.ascontiguousarray(states, np.float32), batch.spans.numpy()))
+    return inputs
 
 
 def test_an_exported_head_gives_the_same_scores(planted, tmp_path):
@@ -644,8 +655,8 @@ def test_a_head_that_does_not_survive_the_export_is_refused(planted, tmp_path, h
         ModelError, match=r"parity check: expected fp32 within .* and int8 .*, found "
     ) as caught:
         export_head(head, readings(20, planted), tmp_path / HEAD)
-    found = str(caught.value).partition("found ")[2]
-    exact = float(re.search(r"fp32_max_abs_difference': ([\d.e-]+)", found)[1])
+    actual = str(caught.value).partition("found ")[2]
+    exact = float(re.search(r"fp32_max_abs_difference': ([\d.e-]+)", actual)[1])
     assert (exact > 0.5) is isinstance(head, Changing)
 
 
@@ -674,21 +685,25 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     main([*arguments, "--seeds", "3,1,3", "--leave-out", "mine.jsonl"])
     csabstruct, unlabelled = tmp_path / "csabstruct", tmp_path / "arxiv-cs" / "arxiv-cs.jsonl.xz"
     assert calls == [
-        (csabstruct, unlabelled, Path("mine.jsonl"), Path("out"), Path("work"), (3, 1), 2),
+        (
+            Sources(csabstruct, unlabelled, Path("mine.jsonl")),
+            Folders(Path("out"), Path("work")),
+            RunOptions((3, 1), 2),
+        )
     ]
     figures = trained[1].training["test"]
-    found = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
-    assert capsys.readouterr().out == f"out: {found} on CSAbstruct's test split\n"
+    shown = f"micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}"
+    assert capsys.readouterr().out == f"out: {shown} on CSAbstruct's test split\n"
 
 
 def test_usage_errors_of_the_command(monkeypatch):
     monkeypatch.delenv("QBE_DATA", raising=False)
     arguments = ["tagger", "--output", "out", "--work", "work"]
     for wrong, message in (
-        (["--seeds", "one"], "expected seeds such as 0,1,2, found 'one'; check --seeds"),
-        (["--threads", "0"], "expected --threads of at least 1, found 0"),
-        ([], "expected --csabstruct, or QBE_DATA set to a folder that holds csabstruct, found neither"),
-        (["--csabstruct", "x", "--unlabelled", "y"], "expected --leave-out, or QBE_DATA set to"),
+        (["--seeds", "one"], "expected seeds such as 0,1,2, found 'one'; check `seeds`"),
+        (["--threads", "0"], "expected `threads` of at least 1, found 0"),
+        ([], "expected `csabstruct`, or QBE_DATA set to a folder that holds csabstruct, found neither"),
+        (["--csabstruct", "x", "--unlabelled", "y"], "expected `leave_out`, or QBE_DATA set to"),
     ):
         with pytest.raises(UsageError, match=message):
             main([*arguments, *wrong])
@@ -696,13 +711,13 @@ def test_usage_errors_of_the_command(monkeypatch):
 
 def test_training_without_torch_names_the_packages():
     program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
-    program += "from qbe.train.__main__ import main; _cli.run('qbe.train', main)"
+    program += "from qbe.train.__main__ import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
     line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
     line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "qbe.train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
+        "qbe train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
     )
 
 
@@ -711,9 +726,7 @@ def test_the_recipe_that_ships_is_the_default():
 
 
 def test_a_work_folder_serves_one_recipe(tmp_path):
-    from qbe.train.work import claim
-
     for _ in range(2):
-        claim(tmp_path / "work", {"recipe": {"teachers": 2}})
+        check_provenance(tmp_path / "work", {"recipe": {"teachers": 2}})
     with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        claim(tmp_path / "work", {"recipe": {"teachers": 3}})
+        check_provenance(tmp_path / "work", {"recipe": {"teachers": 3}})

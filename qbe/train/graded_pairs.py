@@ -1,23 +1,22 @@
-"""Graded pairs of papers: how like its query paper a candidate is, in background, method and result."""
+"""Graded pairs of papers: how similar a candidate is to its query paper in background, method and result."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.errors import CorpusError
+from qbe.errors import CorpusError, UsageError
 from qbe.types import Facet
 
-_FOLDER = Path(__file__).parent / "graded-pairs"
-MORE_PAIRS = tuple(_FOLDER / f"{name}.tsv" for name in ("train", "train-2", "train-3", "train-4", "train-5"))
-"""The pairs graded for qbe beside those of ``facet-judgments``; the README beside them says how."""
+PAIRS_FOLDER = Path(__file__).parents[2] / "data" / "graded-pairs"
+"""In a checkout of the repository, pairs that extend ``facet-judgments``; the README there describes them."""
 
 
 class GradedPair(NamedTuple):
-    """A candidate and its grades, from 0 (unrelated) to 3 (near identical), one a facet in their order."""
+    """A candidate and its grades, from 0 (unrelated) to 3 (nearly identical), by facet in their order."""
 
     paper_id: str
     grades: tuple[float, ...]
@@ -27,10 +26,34 @@ GradedLists = Mapping[str, Sequence[GradedPair]]
 """Candidates by query paper, in the order of the file."""
 
 
+def default_pairs() -> Path:
+    """`PAIRS_FOLDER`; raises UsageError in an installation, which does not have it."""
+    if not PAIRS_FOLDER.is_dir():
+        raise UsageError(
+            "expected the graded pairs in data/graded-pairs of a checkout of qbe's repository, found no such "
+            "folder; give a copy of it, or files of pairs, as `pairs`"
+        )
+    return PAIRS_FOLDER
+
+
+def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Files of pairs to train on: other than files, folders stand for their ``train*.tsv``, in order.
+
+    Raises UsageError for a folder without such files.
+    """
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("train*.tsv"), key=lambda file: file.stem) if path.is_dir() else [path]
+        files += inside
+        if not inside:
+            raise UsageError(f"{path}: expected train*.tsv in the folder, found none; check `pairs`")
+    return tuple(files)
+
+
 def read_graded_pairs(path: Path) -> dict[str, list[GradedPair]]:
     """Read a tab-separated file with the columns query_id, paper_id, background, method, result.
 
-    Other columns are passed over. Raises CorpusError for a file that is absent or of another form.
+    Other columns are ignored. Raises CorpusError for a file that is absent or has another format.
     """
     lists: dict[str, list[GradedPair]] = {}
     try:
@@ -50,21 +73,21 @@ def read_graded_pairs(path: Path) -> dict[str, list[GradedPair]]:
     return lists
 
 
-def without(lists: GradedLists, left_out: frozenset[str]) -> dict[str, list[GradedPair]]:
-    """The pairs in which no paper of ``left_out`` takes part."""
+def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[GradedPair]]:
+    """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped."""
     kept = {
-        query: [pair for pair in pairs if pair.paper_id not in left_out]
+        query: [pair for pair in pairs if pair.paper_id not in excluded]
         for query, pairs in lists.items()
-        if query not in left_out
+        if query not in excluded
     }
     return {query: pairs for query, pairs in kept.items() if pairs}
 
 
 def papers_of(*sets: GradedLists) -> set[str]:
-    """The ids of all papers that take part, as query or as candidate."""
+    """The ids of all queries and candidates."""
     return {
-        identity
+        paper_id
         for lists in sets
         for query, pairs in lists.items()
-        for identity in (query, *(pair.paper_id for pair in pairs))
+        for paper_id in (query, *(pair.paper_id for pair in pairs))
     }

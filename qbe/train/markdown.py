@@ -1,19 +1,37 @@
-"""Model cards' text."""
+"""Markdown for model cards."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 
-def joined(parts: Iterable[str]) -> str:
+def document(parts: Iterable[str]) -> str:
     """Markdown out of its parts: paragraphs are wrapped, tables, headings and lists stay as they are."""
     return "\n\n".join(map(_wrapped, parts)) + "\n"
 
 
-def sources(digests: Mapping[str, str]) -> str:
+def file_list(digests: Mapping[str, str]) -> str:
     """A list of files with their SHA-256."""
     return "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in digests.items())
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], labels: int = 1) -> str:
+    """A table whose first ``labels`` columns are aligned to the left, the others to the right.
+
+    >>> print(table(["seed", "F1"], [["0", "81.8"]]))
+    | seed | F1 |
+    |---|---:|
+    | 0 | 81.8 |
+    """
+    rule = "|" + "---|" * labels + "---:|" * (len(header) - labels)
+    cells = (" | ".join(row) for row in rows)
+    return "\n".join([f"| {' | '.join(header)} |", rule, *(f"| {row} |" for row in cells)])
+
+
+def decimals(values: Iterable[float], places: int) -> list[str]:
+    """Numbers as cells of a table, with so many places behind the point."""
+    return [f"{value:.{places}f}" for value in values]
 
 
 def _wrapped(part: str) -> str:

@@ -1,4 +1,4 @@
-"""Abstracts without labels to learn from, none of them of a paper that is evaluated on."""
+"""Papers that models are evaluated on, by title, and a sample of other abstracts without labels."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
 MAX_JACCARD = 0.7
-"""Titles that share a larger part of their words are taken for one paper."""
+"""Titles of a higher Jaccard similarity (words in both / words in either) count as the same paper's."""
 
 MIN_SENTENCES, MAX_SENTENCES = 3, 20
-"""Shorter abstracts show no structure; longer ones are mostly not abstracts."""
+"""Shorter abstracts have no structure to learn; longer texts are mostly not abstracts."""
 
 
-def sample_papers(source: str | Path, evaluated: Iterable[str], count: int, seed: int) -> list[Paper]:
-    """Papers of a corpus chosen at random, without those whose title is like one of ``evaluated``.
+def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: int) -> list[Paper]:
+    """Papers of a corpus chosen at random, without those that have the title of an ``evaluated`` one.
 
     The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
     CorpusError where the corpus has fewer of them.
     """
-    ranks = random.Random(seed)
-    seen = TitleIndex(evaluated)
-    chosen = sorted(
-        (ranks.random(), i, paper) for i, paper in enumerate(read_jsonl(source, lambda text: [text]))
+    rng = random.Random(seed)
+    shuffled = sorted(
+        (rng.random(), i, paper) for i, paper in enumerate(read_jsonl(source, lambda text: [text]))
     )
-    papers = list(_suitable((paper for _, _, paper in chosen), seen, count))
+    papers = list(_suitable((paper for _, _, paper in shuffled), evaluated, count))
     if len(papers) < count:
         raise CorpusError(
             f"{source}: expected {count:,} abstracts of {MIN_SENTENCES} to {MAX_SENTENCES} sentences beside "
@@ -40,12 +39,12 @@ def sample_papers(source: str | Path, evaluated: Iterable[str], count: int, seed
     return papers
 
 
-def _suitable(papers: Iterable[Paper], seen: TitleIndex, count: int) -> Iterator[Paper]:
+def _suitable(papers: Iterable[Paper], evaluated: TitleIndex, count: int) -> Iterator[Paper]:
     for paper in papers:
         if count <= 0:
             return
         sentences = tuple(map(Sentence, split_sentences(paper.abstract)))
-        if MIN_SENTENCES <= len(sentences) <= MAX_SENTENCES and not seen.holds(paper.title):
+        if MIN_SENTENCES <= len(sentences) <= MAX_SENTENCES and not evaluated.holds(paper.title):
             yield Paper(paper.paper_id, paper.title, sentences)
             count -= 1
 
@@ -56,19 +55,28 @@ def title_words(title: str) -> frozenset[str]:
 
 
 class TitleIndex:
-    """Titles, to ask whether another is the same but for a few words (unigram Jaccard over MAX_JACCARD)."""
+    """A set of titles that also finds near duplicates (Jaccard similarity of the words above MAX_JACCARD).
+
+    >>> TitleIndex(["A Model of the Heart."]).holds("THE HEART: a model of it")
+    True
+    """
 
     def __init__(self, titles: Iterable[str]) -> None:
         self._titles = list({words for title in titles if (words := title_words(title))})
-        self._holding: dict[str, list[int]] = defaultdict(list)
+        self._titles_by_word: dict[str, list[int]] = defaultdict(list)
         for number, words in enumerate(self._titles):
             for word in words:
-                self._holding[word].append(number)
+                self._titles_by_word[word].append(number)
+
+    @classmethod
+    def of_corpus(cls, source: Path) -> TitleIndex:
+        """The titles of a corpus in JSON lines; raises CorpusError where it cannot be read."""
+        return cls(paper.title for paper in read_jsonl(source, lambda text: [text]))
 
     def holds(self, title: str) -> bool:
-        """Whether a title is one of these, or nearly."""
+        """Whether the set has this title or a near duplicate of it."""
         words = title_words(title)
-        shared = Counter(number for word in words for number in self._holding.get(word, ()))
+        shared = Counter(number for word in words for number in self._titles_by_word.get(word, ()))
         return any(
             common / len(words | self._titles[number]) > MAX_JACCARD for number, common in shared.items()
         )

@@ -1,37 +1,114 @@
-"""The weights of a network that learns: which they are, copies and means of them, others lent to it."""
+"""The trainable weights of a network: copies and means of them, and checkpoints that hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from qbe.errors import ModelError
 
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
 
 
-def learned(network: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that learn, by name."""
+class Progress(NamedTuple):
+    """The number of steps that a fit has done, and its scores on dev by epoch (higher is better)."""
+
+    step: int
+    dev: tuple[float, ...]
+
+
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that have gradients, by name."""
     return {name: part for name, part in network.named_parameters() if part.requires_grad}
 
 
 def copied(network: nn.Module) -> dict[str, Tensor]:
-    """What the parameters that learn hold now."""
-    return {name: part.detach().clone() for name, part in learned(network).items()}
+    """A copy of the trainable parameters."""
+    return {name: part.detach().clone() for name, part in trainable(network).items()}
+
+
+def cloned(weights: Weights) -> dict[str, Tensor]:
+    """A copy of weights."""
+    return {name: part.clone() for name, part in weights.items()}
 
 
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
-    """The mean of several sets of weights (a "soup"; Wortsman et al., 2022)."""
+    """The mean of several sets of weights (a "soup"; Wortsman et al., *Model soups*, ICML 2022)."""
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
 
 
-def with_weights(network: nn.Module, weights: Weights, call: Callable[[], T]) -> T:
-    """What a call gives while the network has other weights."""
-    own = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
+def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
+    """The result of a function that is called while the network has other weights."""
+    before = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
     network.load_state_dict(dict(weights), strict=False)
     try:
-        return call()
+        return function()
     finally:
-        network.load_state_dict(own, strict=False)
+        network.load_state_dict(before, strict=False)
+
+
+def save_checkpoint(
+    path: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    copies: Mapping[str, Weights],
+) -> None:
+    """Write the state of a fit, and ``copies`` of weights (such as the best) by their names, to a file.
+
+    The file is replaced in one step: after an interruption it is the old one or the new one.
+    """
+    state = {
+        "network": {name: part.detach() for name, part in trainable(network).items()},
+        "optimizer": optimizer.state_dict(),
+        **{name: dict(weights) for name, weights in copies.items()},
+        "step": progress.step,
+        "dev": list(progress.dev),
+    }
+    partial = path.with_suffix(".partial")
+    torch.save(state, partial)
+    partial.replace(path)
+
+
+def load_checkpoint(
+    path: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    copies: Mapping[str, dict[str, Tensor]],
+) -> Progress:
+    """Restore the state of a fit from a file, and the weights in ``copies``, which are changed in place.
+
+    Raises ModelError for a checkpoint that cannot be read.
+    """
+    with _checked(path):
+        state = torch.load(path, weights_only=True)
+        network.load_state_dict(state["network"], strict=False)
+        optimizer.load_state_dict(state["optimizer"])
+        for name, weights in copies.items():
+            weights.update(state[name])
+        return Progress(state["step"], tuple(state["dev"]))
+
+
+def best_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """The best weights in the checkpoint of a fit; raises ModelError where there are none."""
+    with _checked(checkpoint):
+        best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
+        return best
+
+
+@contextlib.contextmanager
+def _checked(checkpoint: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
+        raise ModelError(
+            f"{checkpoint}: expected a checkpoint of this training, found: {reason}; delete it, or give "
+            "another `work`"
+        ) from error

@@ -1,9 +1,8 @@
-"""A toy collection of co-citations, in which it is known which sentences belong together.
+"""A toy collection of co-citations, in which it is known which sentences are aligned.
 
 There are aspects, each with words of its own. A paper has a sentence about each of a few of them; two papers
 that are cited together share exactly one, which the sentence that cites them names. An aspect's words come
-in two halves, so that two sentences about it need not share a word: that they belong together has to be
-learned.
+in two halves, so that two sentences about it need not share a word: their alignment has to be learned.
 """
 
 import json
@@ -26,11 +25,11 @@ _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"
 
 
 def _words() -> list[str]:
-    ranks = random.Random(1)
-    found: dict[str, None] = {}
-    while len(found) < ASPECTS * 2 * HALF + FILLERS:
-        found["".join(ranks.sample(_SYLLABLES, 3))] = None
-    return list(found)
+    rng = random.Random(1)
+    words: dict[str, None] = {}
+    while len(words) < ASPECTS * 2 * HALF + FILLERS:
+        words["".join(rng.sample(_SYLLABLES, 3))] = None
+    return list(words)
 
 
 WORDS = _words()
@@ -40,54 +39,54 @@ class Planted(NamedTuple):
     """A line of a file of co-citations, and the positions of the two sentences about the shared aspect."""
 
     line: dict[str, Any]
-    told: tuple[int, int]
+    alignment: tuple[int, int]
 
 
 def aspect(number: int) -> list[str]:
     return WORDS[number * 2 * HALF : (number + 1) * 2 * HALF]
 
 
-def sentence(number: int, ranks: random.Random) -> str:
+def sentence(number: int, rng: random.Random) -> str:
     """Three words of one half of an aspect."""
-    first = HALF * ranks.randrange(2)
-    return " ".join(ranks.choices(aspect(number)[first : first + HALF], k=3)).capitalize() + "."
+    first = HALF * rng.randrange(2)
+    return " ".join(rng.choices(aspect(number)[first : first + HALF], k=3)).capitalize() + "."
 
 
-def paper(shared: int, others: list[int], ranks: random.Random) -> tuple[dict[str, Any], int]:
+def paper(shared: int, others: list[int], rng: random.Random) -> tuple[dict[str, Any], int]:
     """A paper of the form of the files, and where its sentence about the shared aspect stands."""
     order = [shared, *others]
-    ranks.shuffle(order)
-    title = ranks.choice(WORDS[-FILLERS:]).capitalize()
-    return {"TITLE": title, "ABSTRACT": [sentence(each, ranks) for each in order]}, order.index(shared)
+    rng.shuffle(order)
+    title = rng.choice(WORDS[-FILLERS:]).capitalize()
+    return {"TITLE": title, "ABSTRACT": [sentence(each, rng) for each in order]}, order.index(shared)
 
 
 def planted(count: int, seed: int) -> Iterator[Planted]:
     """So many pairs, each of two papers that are in no other."""
-    ranks = random.Random(seed)
+    rng = random.Random(seed)
     for number in range(count):
-        shared = ranks.randrange(CITED_FOR)
-        others = ranks.sample(range(CITED_FOR, ASPECTS), 2 * SENTENCES - 2)
-        query, first = paper(shared, others[: SENTENCES - 1], ranks)
-        positive, second = paper(shared, others[SENTENCES - 1 :], ranks)
+        shared = rng.randrange(CITED_FOR)
+        others = rng.sample(range(CITED_FOR, ASPECTS), 2 * SENTENCES - 2)
+        query, first = paper(shared, others[: SENTENCES - 1], rng)
+        positive, second = paper(shared, others[SENTENCES - 1 :], rng)
         line = {
             "citing_pids": [f"c{number}", f"d{number}"],
             "cited_pids": [f"{seed}-{number}a", f"{seed}-{number}b"],
             "query": query,
             "pos_context": positive,
-            "citing_contexts": [" ".join(aspect(shared)).capitalize() + ".", sentence(shared, ranks)],
+            "citing_contexts": [" ".join(aspect(shared)).capitalize() + ".", sentence(shared, rng)],
         }
         yield Planted(line, (first, second))
 
 
 def planted_pairs(count: int, seed: int) -> list[Pair]:
-    """The same, as they are learned from."""
+    """The same as training pairs."""
 
     def as_paper(record: dict[str, Any]) -> Paper:
         return Paper("", record["TITLE"], tuple(map(Sentence, record["ABSTRACT"])))
 
     return [
-        Pair(frozenset(line["cited_pids"]), as_paper(line["query"]), as_paper(line["pos_context"]), told)
-        for line, told in planted(count, seed)
+        Pair(frozenset(line["cited_pids"]), as_paper(line["query"]), as_paper(line["pos_context"]), alignment)
+        for line, alignment in planted(count, seed)
     ]
 
 

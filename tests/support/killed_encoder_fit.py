@@ -9,27 +9,28 @@ from pathlib import Path
 import torch
 
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.train.checkpoint import Progress
-from qbe.train.encoder.batches import Reader
+from qbe.train.encoder.batches import WindowTokenizer
 from qbe.train.encoder.fit import Fit
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe, Schedule
+from qbe.train.fitting import Checkpoints
+from qbe.train.weights import Progress
 
 EVERY, KEPT_AT = 2, (2, 3, 4, 6, 8, 9)
 RECIPE = Recipe("ts+ot", schedule=Schedule(epochs=3, batch=3, accumulate=2, learning_rate=3e-3, patience=3))
 
 
 def small_fit(
-    model: Path, checkpoint: Path, kind: torch.dtype = torch.float32, stop_after: int | None = None
+    model: Path, checkpoint: Path, dtype: torch.dtype = torch.float32, stop_after: int | None = None
 ) -> tuple[EncoderNetwork, Progress]:
     """Fit to a few pairs for 9 steps, with a checkpoint after each 2 and each epoch of 3."""
     from support.cocitations import planted_pairs
 
     torch.set_num_threads(1)
     pairs = planted_pairs(26, 5)
-    network = EncoderNetwork(model, kind)
-    fit = Fit(network, Reader(PaperTokenizer(model / "tokenizer.json"), 128), RECIPE)
-    progress = fit.run(pairs[:20], pairs[20:], 1, checkpoint, every=EVERY, stop_after=stop_after)
+    network = EncoderNetwork(model, dtype)
+    fit = Fit(network, WindowTokenizer(PaperTokenizer(model / "tokenizer.json"), 128), RECIPE)
+    progress = fit.run(pairs[:20], pairs[20:], 1, Checkpoints(checkpoint, EVERY, stop_after))
     return network, progress
 
 

@@ -1,4 +1,4 @@
-"""A tiny network of facet rerankers with fixed random weights, and the sample as it learns from it."""
+"""A tiny network of facet rerankers with fixed random weights, and the sample for training."""
 
 import json
 import shutil
@@ -19,7 +19,8 @@ from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersMetadata, 
 from qbe.models.sources import packaged_weights
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.network import Network
-from qbe.train.reranker.reading import Reading, read
+from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
+from qbe.train.weights import trainable
 from qbe.trec import read_topics
 from qbe.types import Facet, Paper, Sentence
 
@@ -83,28 +84,29 @@ def network(folder: Path, joint: int = 2) -> Network:
 
 
 def stirred(folder: Path, joint: int = 2) -> Network:
-    """A network as training might leave it: gates open, and heads that are not all alike."""
-    found = network(folder, joint)
+    """A network as it might be after training: random gates, and heads that differ from each other."""
+    model = network(folder, joint)
     random = torch.Generator().manual_seed(5)
-    for name, part in found.learned.items():
+    for name, part in trainable(model).items():
         if name.endswith("gate"):
             part.data = torch.randn(part.shape, generator=random)
         elif name in ("weights", "projections", "token_weights"):
             part.data += 0.3 * torch.randn(part.shape, generator=random)
-    return found
+    return model
 
 
-def readings(folder: Path, papers: Iterable[Paper]) -> dict[str, Reading]:
+def tokenized(folder: Path, papers: Iterable[Paper]) -> dict[str, TokenizedPaper]:
     """Papers as the network reads them, by id."""
     tokenizer = PaperTokenizer(folder / TOKENIZER)
-    return {paper.paper_id: read(paper, tokenizer, MAX_TOKENS) for paper in papers}
+    return {paper.paper_id: tokenize(paper, tokenizer, MAX_TOKENS) for paper in papers}
 
 
 def graded_lists(candidates: int = 16) -> dict[str, list[GradedPair]]:
     """The judgements of the sample: for each query paper so many of its pool, graded by all facets."""
     layout = read_layout(SAMPLE / "layout.json")
     lists = {}
-    for _, query, facet in read_topics(SAMPLE / "topics.tsv"):
+    for topic in read_topics(SAMPLE / "topics.tsv"):
+        query, facet = topic.paper_id, topic.facet
         # Spread evenly over the pool, sorted by grade, so that all grades are there.
         members = sorted(pool(layout, query, facet), key=lambda other: -grade(layout, query, other, facet))
         chosen = [members[place * len(members) // candidates] for place in range(candidates)]
@@ -127,15 +129,15 @@ def write_lists(path: Path, lists: dict[str, list[GradedPair]]) -> Path:
     return path
 
 
-def export(found: Network, folder: Path, model: Path, precision: str) -> None:
+def export(model: Network, folder: Path, weights: Path, precision: str) -> None:
     """Write a folder of facet rerankers: the network in ONNX, its tokenizer, and its card."""
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(model / TOKENIZER, folder / TOKENIZER)
+    shutil.copyfile(weights / TOKENIZER, folder / TOKENIZER)
     paper = Paper("", "A title", (Sentence("Two sentences."), Sentence("For tracing.")), labelled=True)
-    example = read(paper, PaperTokenizer(model / TOKENIZER), MAX_TOKENS)
-    shape = (found.joint, HEADS, HIDDEN // HEADS)
+    example = tokenize(paper, PaperTokenizer(weights / TOKENIZER), MAX_TOKENS)
+    shape = (model.joint, HEADS, HIDDEN // HEADS)
     export_facets(
-        found, folder, TRUNK, example_inputs(example.ids.numpy(), example.pooling.numpy(), shape), precision
+        model, folder, TRUNK, example_inputs(example.ids.numpy(), example.pooling.numpy(), shape), precision
     )
     names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in Facet)]
     card = FacetRerankersMetadata(
@@ -143,7 +145,7 @@ def export(found: Network, folder: Path, model: Path, precision: str) -> None:
         precision=precision,
         max_tokens=MAX_TOKENS,
         files={name: sha256(folder / name) for name in names},
-        heads={facet.value: found.weights[number].tolist() for number, facet in enumerate(Facet)},
+        heads={facet.value: model.weights[number].tolist() for number, facet in enumerate(Facet)},
         training={},
     )
     write_reranker_card(folder, card)

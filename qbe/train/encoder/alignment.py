@@ -1,4 +1,4 @@
-"""Which sentences of two co-cited papers belong together, found by a sentence encoder that stays as it is."""
+"""Alignment of one sentence of each of two co-cited papers, by an encoder that is not trained."""
 
 from __future__ import annotations
 
@@ -17,60 +17,58 @@ from qbe.train.encoder.cocitations import Alignment, Cocitation
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
-Vector = Mapping[str, Floats]
 _CHUNK = 2048
-"""Pairs whose sentences are encoded together, each sentence once."""
+"""Pairs whose sentences are encoded together; a sentence that several pairs have is encoded once."""
 
 
-def aligned(
+def align(
     pairs: Sequence[Cocitation],
     by: str,
     encoder: Encoder,
-    room: Callable[[Paper], int],
+    max_sentences: Callable[[Paper], int],
     *,
-    given: bool = True,
-    kept: Path | None = None,
+    use_given: bool = True,
+    cache: Path | None = None,
 ) -> list[Alignment]:
-    """For each pair the positions of two sentences that belong together.
+    """For each pair the positions of two aligned sentences.
 
     ``by`` "contexts": of each paper the sentence nearest to any of the sentences that cite both (TSASPIRE,
-    Mysore et al., 2022); "abstracts": the two nearest to each other. Each sentence is encoded by itself, as
-    the mean of all its tokens, and compared by cosine. ``room`` says how many sentences of a paper are
-    read; others are not considered. With ``given``, alignments that came along are taken where they lie
-    within. What is found stands in the file ``kept`` for the next call. Raises ModelError where that cannot
-    be read.
+    Mysore et al., 2022); "abstracts": the two sentences nearest to each other. Each sentence is encoded
+    separately, as the mean of all its tokens, and compared by cosine. ``max_sentences`` returns how many
+    sentences of a paper fit into its window; others are not considered. With ``use_given``, alignments in the
+    data are used where both positions fit. The result is written to the file ``cache`` and read from there in
+    the next call. Raises ModelError where that cannot be read.
     """
-    if kept is not None and kept.exists():
-        return _load(kept, len(pairs))
-    rooms: dict[int, int] = {}
+    if cache is not None and cache.exists():
+        return _load(cache, len(pairs))
+    window_sizes: dict[int, int] = {}
 
-    def reach(paper: Paper) -> int:
-        if id(paper) not in rooms:
-            rooms[id(paper)] = room(paper)
-        return rooms[id(paper)]
+    def window_size(paper: Paper) -> int:
+        if id(paper) not in window_sizes:
+            window_sizes[id(paper)] = max_sentences(paper)
+        return window_sizes[id(paper)]
 
-    found: list[Alignment] = []
+    alignments: list[Alignment] = []
     for chunk in _chunks(pairs):
-        told = [_told(pair, by) if given else None for pair in chunk]
-        reaches = [(reach(pair.query), reach(pair.positive)) for pair in chunk]
-        told = [
-            place if place and all(map(int.__lt__, place, limits)) else None
-            for place, limits in zip(told, reaches, strict=True)
+        limits = [(window_size(pair.query), window_size(pair.positive)) for pair in chunk]
+        given = [
+            alignment if use_given and alignment and all(map(int.__lt__, alignment, sizes)) else None
+            for alignment, sizes in zip((_given(pair, by) for pair in chunk), limits, strict=True)
         ]
         vectors = _encoded(
-            (pair for pair, place in zip(chunk, told, strict=True) if place is None), by, encoder
+            (pair for pair, alignment in zip(chunk, given, strict=True) if alignment is None), by, encoder
         )
-        found += [
-            place or _nearest(pair, limits, by, vectors)
-            for pair, place, limits in zip(chunk, told, reaches, strict=True)
+        alignments += [
+            alignment or _nearest(pair, sizes, by, vectors)
+            for pair, alignment, sizes in zip(chunk, given, limits, strict=True)
         ]
-        log.info("sentences of %d of %d pairs aligned", len(found), len(pairs))
-    if kept is not None:
-        _save(kept, found)
-    return found
+        log.info("sentences of %d of %d pairs aligned", len(alignments), len(pairs))
+    if cache is not None:
+        _save(cache, alignments)
+    return alignments
 
 
-def _told(pair: Cocitation, by: str) -> Alignment | None:
+def _given(pair: Cocitation, by: str) -> Alignment | None:
     return pair.by_contexts if by == "contexts" else pair.by_abstracts
 
 
@@ -79,8 +77,8 @@ def _chunks(pairs: Sequence[Cocitation]) -> Iterator[Sequence[Cocitation]]:
         yield pairs[begin : begin + _CHUNK]
 
 
-def _encoded(pairs: Iterable[Cocitation], by: str, encoder: Encoder) -> Vector:
-    """Unit vectors of all sentences that are compared."""
+def _encoded(pairs: Iterable[Cocitation], by: str, encoder: Encoder) -> dict[str, Floats]:
+    """Unit vectors of all sentences that are compared, by text."""
     texts = {
         text: None
         for pair in pairs
@@ -89,15 +87,15 @@ def _encoded(pairs: Iterable[Cocitation], by: str, encoder: Encoder) -> Vector:
             pair.contexts if by == "contexts" else (),
         )
     }
-    alone = (Paper("sentence", "", (Sentence(text),)) for text in texts)
-    found = (vectors.whole for vectors in encoder.encode(alone))
-    return {text: whole / np.linalg.norm(whole) for text, whole in zip(texts, found, strict=True)}
+    papers = (Paper("sentence", "", (Sentence(text),)) for text in texts)
+    encoded = (vectors.whole for vectors in encoder.encode(papers))
+    return {text: vector / np.linalg.norm(vector) for text, vector in zip(texts, encoded, strict=True)}
 
 
-def _nearest(pair: Cocitation, limits: tuple[int, int], by: str, vectors: Vector) -> Alignment:
+def _nearest(pair: Cocitation, sizes: tuple[int, int], by: str, vectors: Mapping[str, Floats]) -> Alignment:
     query, positive = (
-        np.stack([vectors[sentence.text] for sentence in paper.sentences[:limit]])
-        for paper, limit in zip((pair.query, pair.positive), limits, strict=True)
+        np.stack([vectors[sentence.text] for sentence in paper.sentences[:size]])
+        for paper, size in zip((pair.query, pair.positive), sizes, strict=True)
     )
     if by == "contexts":
         contexts = np.stack([vectors[text] for text in pair.contexts]).T
@@ -106,19 +104,19 @@ def _nearest(pair: Cocitation, limits: tuple[int, int], by: str, vectors: Vector
     return first, second
 
 
-def _save(path: Path, found: Sequence[Alignment]) -> None:
+def _save(path: Path, alignments: Sequence[Alignment]) -> None:
     partial = path.with_suffix(".partial.npy")
-    np.save(partial, np.array(found, np.int32).reshape(-1, 2))
+    np.save(partial, np.array(alignments, np.int32).reshape(-1, 2))
     partial.replace(path)
 
 
 def _load(path: Path, count: int) -> list[Alignment]:
     try:
-        found: NDArray[np.int32] = np.load(path)
-        if found.shape != (count, 2):
-            raise ValueError(f"an array {found.shape}")
+        positions: NDArray[np.int32] = np.load(path)
+        if positions.shape != (count, 2):
+            raise ValueError(f"an array {positions.shape}")
     except Exception as error:
         raise ModelError(
             f"{path}: expected the alignments of this training's {count} pairs, found: {error}; delete it"
         ) from error
-    return [(first, second) for first, second in found.tolist()]
+    return [(first, second) for first, second in positions.tolist()]

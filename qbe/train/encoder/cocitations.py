@@ -7,8 +7,8 @@ writes them and its batchers read them:
   three lines;
 - ``query`` and ``pos_context``: two of these papers, each ``TITLE`` (a string) and ``ABSTRACT`` (sentences);
 - ``citing_contexts``, beside them or inside ``pos_context``: the sentences that cite the set;
-- inside ``pos_context``, if it is there, ``cc_align`` and ``abs_align``: positions of a sentence of the
-  query and of one of the positive that belong together, found by way of the citing sentences or directly.
+- optionally inside ``pos_context``, ``cc_align`` and ``abs_align``: positions of an aligned sentence of the
+  query and of the positive, found through the citing sentences or directly.
 
 Files for sentence encoders (``coppsent``) have two sentences that cite the same set as ``query`` and
 ``pos_context``. Other fields are ignored, ``neg_context`` too: negatives are drawn within batches.
@@ -35,7 +35,7 @@ Alignment = tuple[int, int]
 class Cocitation(NamedTuple):
     """Two papers that were cited together, and the sentences that cite them.
 
-    ``cited`` are the ids of the whole set. Alignments are there where the file brings them.
+    ``cited`` are the ids of the whole set. Alignments are None where the file has none.
     """
 
     cited: frozenset[str]
@@ -47,39 +47,38 @@ class Cocitation(NamedTuple):
 
 
 def read_cocitations(source: Path, evaluated: TitleIndex, *, contexts: bool = False) -> Iterator[Cocitation]:
-    """Pairs of papers that were cited together, as a stream; what has a title like one evaluated is dropped.
+    """Pairs of papers that were cited together, as a stream, without those of papers in ``evaluated``.
 
-    Equal papers are one object. With ``contexts``, lines without citing sentences are refused. Raises
-    CorpusError with file and line for anything unfit.
+    Equal papers are one object. With ``contexts``, citing sentences are required. Raises CorpusError with
+    file and line for malformed lines.
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
     for where, record in _records(source):
         if isinstance(record.get("query"), str):
             raise CorpusError(
-                f"{where}: expected two papers, found sentences; give a file of abstracts, or train with "
-                "--objective cosent"
+                f"{where}: expected two papers, found sentences; give a file of abstracts, or cosent as "
+                "`objective`"
             )
-        found = _cocitation(record, where)
-        if contexts and not found.contexts:
+        cocitation = _cocitation(record, where)
+        if contexts and not cocitation.contexts:
             raise CorpusError(
                 f"{where}: expected the sentences that cite both papers as citing_contexts, found none; add "
                 "them, or take an objective that needs none"
             )
-        pair = [papers.setdefault((each.title, each.sentences), each) for each in found[1:3]]
+        pair = [papers.setdefault((paper.title, paper.sentences), paper) for paper in cocitation[1:3]]
         for paper in pair:
             if paper.title not in kept:
                 kept[paper.title] = not evaluated.holds(paper.title)
         if all(kept[paper.title] for paper in pair):
-            yield found._replace(query=pair[0], positive=pair[1])
+            yield cocitation._replace(query=pair[0], positive=pair[1])
 
 
 def read_citing_sentences(source: Path, evaluated: TitleIndex) -> Iterator[Cocitation]:
     """Pairs of sentences that cite the same papers, each as a paper of one sentence without a title.
 
-    Of lines with papers each two of the sentences that cite them make a pair, once a set; lines with one
-    evaluated are dropped, as far as they name papers. Raises CorpusError with file and line for anything
-    unfit.
+    Each two of the sentences that cite a set of papers make a pair; sets with a paper in ``evaluated`` are
+    left out where the file has the papers. Raises CorpusError with file and line for malformed lines.
     """
     seen: set[frozenset[str]] = set()
     for where, record in _records(source):
@@ -87,9 +86,9 @@ def read_citing_sentences(source: Path, evaluated: TitleIndex) -> Iterator[Cocit
         if isinstance(record.get("query"), str):
             texts = _two_sentences(record, where)
         else:
-            found = _cocitation(record, where)
-            new = cited not in seen and not any(evaluated.holds(paper.title) for paper in found[1:3])
-            texts = found.contexts if new else ()
+            cocitation = _cocitation(record, where)
+            new = cited not in seen and not any(evaluated.holds(paper.title) for paper in cocitation[1:3])
+            texts = cocitation.contexts if new else ()
             seen |= {cited} if new else set()
         for pair in itertools.combinations([Paper("", "", (Sentence(text),)) for text in texts], 2):
             yield Cocitation(cited, *pair)
@@ -107,15 +106,15 @@ def _records(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _cocitation(record: Mapping[str, Any], where: str) -> Cocitation:
     positive = record.get("pos_context")
     papers = [_paper(record.get(field), f"{where}, {field}") for field in ("query", "pos_context")]
-    assert isinstance(positive, Mapping)  # _paper has seen to it
+    assert isinstance(positive, Mapping)  # checked by _paper
     contexts = record.get("citing_contexts", positive.get("citing_contexts"))
-    # Where empty sentences were dropped, positions no longer tell the same sentences.
-    whole = all(
+    # Where empty sentences were dropped, positions do not refer to the same sentences any more.
+    complete = all(
         len(paper.sentences) == len(record[field]["ABSTRACT"])
         for paper, field in zip(papers, ("query", "pos_context"), strict=True)
     )
     alignments = [
-        _alignment(positive.get(field), papers, f"{where}, {field}") if whole else None
+        _alignment(positive.get(field), papers, f"{where}, {field}") if complete else None
         for field in ("cc_align", "abs_align")
     ]
     return Cocitation(
@@ -129,14 +128,14 @@ def _cocitation(record: Mapping[str, Any], where: str) -> Cocitation:
 
 def _cited(record: Mapping[str, Any], where: str) -> frozenset[str]:
     ids = record.get("cited_pids")
-    sound = isinstance(ids, list) and all(isinstance(each, (str, int)) and each != "" for each in ids)
-    found = frozenset(map(str, ids)) if isinstance(ids, list) and sound else frozenset[str]()
-    if len(found) < 2:
+    valid = isinstance(ids, list) and all(isinstance(each, (str, int)) and each != "" for each in ids)
+    cited = frozenset(map(str, ids)) if isinstance(ids, list) and valid else frozenset[str]()
+    if len(cited) < 2:
         raise CorpusError(
             f"{where}: expected the ids of two papers or more as cited_pids, found {_short(ids)}; say which "
             "papers were cited together"
         )
-    return found
+    return cited
 
 
 def _paper(value: Any, where: str) -> Paper:
@@ -158,8 +157,8 @@ def _sentences(value: Any, where: str, field: str) -> tuple[str, ...]:
         raise CorpusError(f"{where}: expected sentences as {field}, found {_short(value)}; give strings")
     if not any(text.strip() for text in value):
         return ()
-    found = parse_paper({"title": "", "abstract": value}, f"{where}, {field}", default_id="")
-    return tuple(sentence.text for sentence in found.sentences)
+    paper = parse_paper({"title": "", "abstract": value}, f"{where}, {field}", default_id="")
+    return tuple(sentence.text for sentence in paper.sentences)
 
 
 def _two_sentences(record: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -176,8 +175,8 @@ def _alignment(value: Any, papers: list[Paper], where: str) -> Alignment | None:
     if value is None:
         return None
     lengths = [len(paper.sentences) for paper in papers]
-    sound = isinstance(value, list) and len(value) == 2 and all(type(place) is int for place in value)
-    if not sound or not all(0 <= place < length for place, length in zip(value, lengths, strict=True)):
+    valid = isinstance(value, list) and len(value) == 2 and all(type(place) is int for place in value)
+    if not valid or not all(0 <= place < length for place, length in zip(value, lengths, strict=True)):
         raise CorpusError(
             f"{where}: expected the positions of two sentences, below {lengths[0]} and {lengths[1]}, found "
             f"{_short(value)}; mend it or drop the field"

@@ -1,30 +1,32 @@
-"""What an encoder learns from, and what it is chosen on."""
+"""Training and dev pairs of an encoder."""
 
 from __future__ import annotations
 
 import logging
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError
-from qbe.train.encoder.alignment import aligned
-from qbe.train.encoder.batches import Pair, Reader
+from qbe.train.encoder.alignment import align
+from qbe.train.encoder.batches import Pair, WindowTokenizer
 from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
 from qbe.train.encoder.recipe import Objective
 from qbe.train.unlabelled import TitleIndex
 
 log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
-"""The share of the sets that are chosen on, and their most, where no file is given for that."""
+"""The share of the sets that become dev, and the most, where no dev file is given."""
 
 
-class Sources(NamedTuple):
-    """Where the data lie: co-citations to learn from, those to choose on (None: a share of the former), and
-    papers that are evaluated on, which nothing is learned from.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Files of co-citations to train on, of dev (None: a share of the former), and of papers to leave out.
+
+    Papers in ``leave_out`` are those that models are evaluated on.
     """
 
     train: tuple[Path, ...]
@@ -33,25 +35,25 @@ class Sources(NamedTuple):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All of them."""
+        """All files."""
         return (*self.train, *([] if self.dev is None else [self.dev]), self.leave_out)
 
 
 class Parts(NamedTuple):
-    """Pairs to learn from and pairs to choose on, of no common set."""
+    """Pairs to train on and pairs of dev; no set of cited papers is in both."""
 
     train: list[Cocitation]
     dev: list[Cocitation]
 
 
 def read_parts(sources: Sources, objective: Objective) -> Parts:
-    """The pairs that an objective learns from; raises CorpusError where they are unfit or too few."""
-    evaluated = TitleIndex(paper.title for paper in read_jsonl(sources.leave_out, lambda text: [text]))
+    """The pairs for an objective; raises CorpusError where they are malformed or too few."""
+    evaluated = TitleIndex.of_corpus(sources.leave_out)
 
     def read(path: Path) -> list[Cocitation]:
         if objective.sentences:
             return list(read_citing_sentences(path, evaluated))
-        return list(read_cocitations(path, evaluated, contexts=objective.aligned == "contexts"))
+        return list(read_cocitations(path, evaluated, contexts=objective.alignment == "contexts"))
 
     train = [pair for path in sources.train for pair in read(path)]
     if sources.dev is None:
@@ -65,44 +67,45 @@ def read_parts(sources: Sources, objective: Objective) -> Parts:
         shared = frozenset[str]().union(*(pair.cited for pair in pairs))
         if not any(pair.cited.isdisjoint(pairs[0].cited) for pair in pairs):
             raise CorpusError(
-                f"{names}: expected co-citations of papers that are not all related, to learn from and to "
-                f"choose on, found {len(pairs):,} pairs of {len(shared):,} papers; give more of them"
+                f"{names}: expected co-citations of papers that are not all related, to train on and as "
+                f"dev, found {len(pairs):,} pairs of {len(shared):,} papers; give more of them"
             )
-    log.info("%d pairs to learn from, %d to choose on", len(parts.train), len(parts.dev))
+    log.info("%d pairs to train on, %d of dev", len(parts.train), len(parts.dev))
     return parts
 
 
 def hold_out(pairs: Sequence[Cocitation]) -> Parts:
-    """The pairs of some sets, drawn at random but always alike, and the others."""
+    """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else."""
     sets = sorted({pair.cited for pair in pairs}, key=sorted)
     count = min(max(2, round(HELD_OUT * len(sets))), MOST_HELD_OUT, len(sets))
-    chosen = set(random.Random("held out").sample(sets, count))
+    dev_sets = set(random.Random("held out").sample(sets, count))
     return Parts(
-        [pair for pair in pairs if pair.cited not in chosen], [pair for pair in pairs if pair.cited in chosen]
+        [pair for pair in pairs if pair.cited not in dev_sets],
+        [pair for pair in pairs if pair.cited in dev_sets],
     )
 
 
-def told_pairs(
+def aligned_pairs(
     cocitations: Sequence[Cocitation],
     by: str | None,
-    reader: Reader,
+    tokenizer: WindowTokenizer,
     aligner: Encoder | None,
-    kept: Path,
+    cache: Path,
     *,
-    given: bool,
+    use_given: bool,
 ) -> list[Pair]:
-    """Pairs with the sentences that belong together, found as `qbe.train.encoder.alignment.aligned` has it.
+    """Pairs with the positions of aligned sentences (see `qbe.train.encoder.alignment.align`).
 
-    Without ``by`` none are told.
+    With ``by`` None no sentences are aligned.
     """
     if by is None or aligner is None:
         return [Pair(*pair[:3]) for pair in cocitations]
-    told = aligned(
+    alignments = align(
         cocitations,
         by,
         aligner,
-        lambda paper: len(reader.window(paper).spans),
-        given=given,
-        kept=kept,
+        lambda paper: len(tokenizer.window(paper).spans),
+        use_given=use_given,
+        cache=cache,
     )
-    return [Pair(*pair[:3], place) for pair, place in zip(cocitations, told, strict=True)]
+    return [Pair(*pair[:3], alignment) for pair, alignment in zip(cocitations, alignments, strict=True)]

@@ -1,4 +1,4 @@
-"""Fitting an encoder to co-cited pairs, with checkpoints that resume exactly."""
+"""Fitting an encoder to co-cited pairs."""
 
 from __future__ import annotations
 
@@ -6,131 +6,107 @@ import logging
 import math
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
-from qbe.errors import ModelError
-from qbe.train.checkpoint import Progress, load, save
-from qbe.train.encoder.batches import Pair, Reader, read_triplets
+from qbe.train import fitting
+from qbe.train.encoder.batches import Pair, WindowTokenizer, read_triplets
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.encoder.network import EncoderNetwork
-from qbe.train.encoder.recipe import Recipe, Schedule
-from qbe.train.pace import lr_factor, should_stop
-from qbe.train.weights import copied, learned
+from qbe.train.encoder.recipe import Recipe
+from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
+from qbe.train.weights import Progress, trainable
 
 log = logging.getLogger(__name__)
 
 
 class Fit:
-    """A network that learns from pairs by a recipe."""
+    """An encoder network and the recipe by which it is trained."""
 
-    def __init__(self, network: EncoderNetwork, reader: Reader, recipe: Recipe) -> None:
+    def __init__(self, network: EncoderNetwork, tokenizer: WindowTokenizer, recipe: Recipe) -> None:
         self.network, self.recipe = network, recipe
-        self._reader = reader
+        self._tokenizer = tokenizer
 
     def run(
-        self,
-        pairs: Sequence[Pair],
-        dev: Sequence[Pair],
-        seed: int,
-        checkpoint: Path,
-        *,
-        every: int = 500,
-        stop_after: int | None = None,
+        self, pairs: Sequence[Pair], dev: Sequence[Pair], seed: int, checkpoints: Checkpoints
     ) -> Progress:
-        """Fit the network, and leave the weights of the epoch in it that lose least on dev.
+        """Train on pairs by `qbe.train.fitting.fit`; scores on dev are minus the losses there.
 
-        The state after each ``every`` steps is kept in ``checkpoint``; the same call goes on from there,
-        and ends in the same weights as one that was never interrupted (on a CPU, one machine, as many
-        threads): the order of the pairs, their negatives and what dropout drops follow from the seed and
-        the step. ``stop_after`` ends after so many steps of this call, as an interruption would. The
-        figures on dev are minus its losses. Raises ModelError for a checkpoint that cannot be read, and
-        where the loss is no number any more.
+        The order of the pairs, their negatives and dropout follow from the seed and the number of the step.
         """
         schedule = self.recipe.schedule
-        size = min(schedule.batch * schedule.accumulate, len(pairs))
-        per_epoch = len(pairs) // size
-        total = schedule.epochs * per_epoch
-        optimizer = _optimizer(self.network, schedule)
-        best, progress = copied(self.network), Progress(0, ())
-        if checkpoint.exists():
-            progress = load(checkpoint, self.network, optimizer, best=best)
-            log.info("seed %d goes on after step %d of %d", seed, progress.step, total)
-        last = None if stop_after is None else progress.step + stop_after
-        order: list[int] = []
-        losses: list[float] = []
-        while progress.step < total and not should_stop(progress.dev, schedule.patience):
-            epoch, place = divmod(progress.step, per_epoch)
-            if place == 0 or not order:
-                order = random.Random(f"{seed}-{epoch}").sample(range(len(pairs)), len(pairs))
-            for group in optimizer.param_groups:
-                group["lr"] = schedule.learning_rate * lr_factor(progress.step, total, schedule.warm_up)
-            chosen = [pairs[number] for number in order[place * size : (place + 1) * size]]
-            losses.append(self._step(chosen, optimizer, random.Random(f"{seed}-{progress.step}")))
-            if not math.isfinite(losses[-1]):
-                raise ModelError(
-                    f"seed {seed}, step {progress.step + 1}: expected a loss that is a number, found "
-                    f"{losses[-1]}; lower --learning-rate"
-                )
-            progress = progress._replace(step=progress.step + 1)
-            if progress.step % per_epoch == 0:
-                figure = -self.loss(dev)
-                if not progress.dev or figure > max(progress.dev):
-                    best = copied(self.network)
-                progress = progress._replace(dev=(*progress.dev, figure))
-                log.info("seed %d, epoch %d: loss on dev %.4f", seed, len(progress.dev), -figure)
-            if progress.step % every == 0 or progress.step % per_epoch == 0 or progress.step == last:
-                log.info("seed %d, step %d of %d: loss %.4f", seed, progress.step, total, np.mean(losses))
-                losses.clear()
-                save(checkpoint, self.network, optimizer, progress, best=best)
-            if progress.step == last:
-                break
-        self.network.load_state_dict(best, strict=False)
-        return progress
+        settings = LoopSettings(schedule.epochs, schedule.clip, schedule.patience, schedule.warm_up)
+        return fitting.fit(_Learner(self, pairs, dev, seed), settings, seed, checkpoints)
 
-    def _step(self, pairs: Sequence[Pair], optimizer: torch.optim.Optimizer, ranks: random.Random) -> float:
-        """One step of the optimizer on some batches; their mean loss before it."""
-        torch.manual_seed(ranks.getrandbits(63))  # for dropout
+    def backward(self, pairs: Sequence[Pair], rng: random.Random) -> float:
+        """Compute the gradients of the mean loss of pairs, batch by batch, and return that loss."""
+        torch.manual_seed(rng.getrandbits(63))  # for dropout
         self.network.train()
-        summed = 0.0
+        total = 0.0
         for batch in self._batches(pairs):
-            triplets = read_triplets(self.network, self._reader, batch, ranks)
+            triplets = read_triplets(self.network, self._tokenizer, batch, rng)
             if triplets is None:
                 continue
-            lost = OBJECTIVES[self.recipe.objective](triplets, self.recipe.settings)
-            (lost.sum() / len(pairs)).backward()  # type: ignore[no-untyped-call]
-            summed += lost.sum().item()
-        nn.utils.clip_grad_norm_(list(learned(self.network).values()), self.recipe.schedule.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return summed / len(pairs)
+            losses = OBJECTIVES[self.recipe.objective](triplets, self.recipe.settings)
+            (losses.sum() / len(pairs)).backward()  # type: ignore[no-untyped-call]
+            total += losses.sum().item()
+        return total / len(pairs)
 
     @torch.no_grad()
     def loss(self, pairs: Sequence[Pair]) -> float:
-        """The mean loss of pairs, without dropout, against negatives that are always the same ones."""
+        """The mean loss of pairs, without dropout, against negatives that are the same in every call."""
         self.network.eval()
-        ranks = random.Random("dev")
-        order = ranks.sample(list(pairs), len(pairs))
-        lost = []
+        rng = random.Random("dev")
+        order = rng.sample(list(pairs), len(pairs))
+        losses = []
         for batch in self._batches(order):
-            triplets = read_triplets(self.network, self._reader, batch, ranks)
+            triplets = read_triplets(self.network, self._tokenizer, batch, rng)
             if triplets is not None:
-                lost += OBJECTIVES[self.recipe.objective](triplets, self.recipe.settings).tolist()
-        return float(np.mean(lost)) if lost else math.nan
+                losses += OBJECTIVES[self.recipe.objective](triplets, self.recipe.settings).tolist()
+        return float(np.mean(losses)) if losses else math.nan
 
     def _batches(self, pairs: Sequence[Pair]) -> list[Sequence[Pair]]:
         size = self.recipe.schedule.batch
         return [pairs[begin : begin + size] for begin in range(0, len(pairs), size)]
 
 
-def _optimizer(network: EncoderNetwork, schedule: Schedule) -> torch.optim.AdamW:
-    parts = learned(network).values()
-    return torch.optim.AdamW(
-        [
-            {"params": [part for part in parts if part.dim() > 1], "weight_decay": schedule.weight_decay},
-            {"params": [part for part in parts if part.dim() <= 1], "weight_decay": 0.0},
-        ]
-    )
+class _Learner:
+    """A fit to some pairs, for `qbe.train.fitting.fit`."""
+
+    def __init__(self, fit: Fit, pairs: Sequence[Pair], dev: Sequence[Pair], seed: int) -> None:
+        schedule = fit.recipe.schedule
+        self.network: torch.nn.Module = fit.network
+        self._fit, self._pairs, self._dev, self._seed = fit, pairs, dev, seed
+        self._pairs_per_step = min(schedule.batch * schedule.accumulate, len(pairs))
+        self.steps_per_epoch = len(pairs) // self._pairs_per_step
+        self._epoch, self._order = -1, list[int]()
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW; biases and normalizations do not decay."""
+        parts, schedule = trainable(self.network).values(), self._fit.recipe.schedule
+        return torch.optim.AdamW(
+            [
+                {"params": [part for part in parts if part.dim() > 1], "weight_decay": schedule.weight_decay},
+                {"params": [part for part in parts if part.dim() <= 1], "weight_decay": 0.0},
+            ],
+            lr=schedule.learning_rate,
+        )
+
+    def backward(self, step: int) -> Sequence[float]:
+        """Compute the gradients of a step; its mean loss."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
+            count = len(self._pairs)
+            self._epoch, self._order = (
+                epoch,
+                random.Random(f"{self._seed}-{epoch}").sample(range(count), count),
+            )
+        begin = place * self._pairs_per_step
+        pairs = [self._pairs[number] for number in self._order[begin : begin + self._pairs_per_step]]
+        return [self._fit.backward(pairs, random.Random(f"{self._seed}-{step}"))]
+
+    def score(self) -> DevScore:
+        """Minus the loss on dev."""
+        loss = self._fit.loss(self._dev)
+        return DevScore(-loss, f"loss on dev {loss:.4f}")

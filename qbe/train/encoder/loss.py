@@ -1,4 +1,9 @@
-"""The objectives of ASPIRE: a paper is to be nearer to one cited beside it than to another, by a margin."""
+"""The objectives of ASPIRE: triplet margin losses over co-cited papers.
+
+Mysore, Cohan and Hope, *Multi-Vector Models with Textual Guidance for Fine-Grained Scientific Document
+Similarity* (NAACL 2022). Each loss is max(0, margin + distance(query, positive) - distance(query, negative));
+the objectives differ in the distance.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,9 @@ from qbe.train.encoder.transport import transport
 
 
 class Vectors(NamedTuple):
-    """Vectors of papers: ``sentences`` (papers, most sentences, dimension), ``whole`` (papers, dimension).
+    """Vectors of papers: ``sentences`` (papers, sentences, dimension), ``whole`` (papers, dimension).
 
-    ``present`` (papers, most sentences) bool is False where a paper has no such sentence.
+    Papers are padded to the most sentences; ``present`` (papers, sentences) bool is False for padding.
     """
 
     sentences: Tensor
@@ -25,23 +30,23 @@ class Vectors(NamedTuple):
     whole: Tensor
 
     def at(self, rows: Tensor) -> Vectors:
-        """Those of some papers, by their numbers (int64)."""
+        """The vectors of some papers, by their numbers (int64)."""
         return Vectors(self.sentences[rows], self.present[rows], self.whole[rows])
 
 
 class Triplets(NamedTuple):
-    """Queries, papers that were cited beside them, and others, row by row.
+    """Queries, papers that are co-cited with them, and papers that are not, row by row.
 
-    ``told`` (triplets, 2) int64 are the positions of the sentences of query and positive that belong
-    together, and ``told_negative`` (triplets,) is that of the sentence by which the negative was aligned
-    with its own query.
+    ``alignment`` (triplets, 2) int64 has the positions of the aligned sentences of query and positive, and
+    ``negative_alignment`` (triplets,) the position of the sentence by which the negative was aligned with the
+    query of the pair that it comes from.
     """
 
     query: Vectors
     positive: Vectors
     negative: Vectors
-    told: Tensor
-    told_negative: Tensor
+    alignment: Tensor
+    negative_alignment: Tensor
 
 
 Loss = Callable[[Triplets, Settings], Tensor]
@@ -49,7 +54,7 @@ Loss = Callable[[Triplets, Settings], Tensor]
 
 
 def bi_encoder(triplets: Triplets, settings: Settings) -> Tensor:
-    """SPECTER-CoCite: one vector a paper, L2 distances (CoSentBert: one vector a sentence)."""
+    """SPECTER-CoCite: L2 distance of the vectors of whole papers (CoSentBert: of single sentences)."""
     query, positive, negative = triplets[:3]
     return _margin(
         _length(query.whole - positive.whole), _length(query.whole - negative.whole), settings.margin
@@ -57,36 +62,37 @@ def bi_encoder(triplets: Triplets, settings: Settings) -> Tensor:
 
 
 def single_match(triplets: Triplets, settings: Settings) -> Tensor:
-    """TSASPIRE and absASPIRE: the L2 distance of two sentences that are told.
+    """TSASPIRE and absASPIRE (single match): the L2 distance of two aligned sentences.
 
-    A negative is compared by the query's told sentence and by the one that its own alignment told. (The
-    authors' code takes the query's sentence at the position that the negative's query had.)
+    The distance of the negative is between the query's aligned sentence and the one by which the negative was
+    aligned in its pair. (The authors' code takes the query's sentence at the position that the query of that
+    pair had.)
     """
-    rows = torch.arange(len(triplets.told), device=triplets.told.device)
-    query = triplets.query.sentences[rows, triplets.told[:, 0]]
-    positive = triplets.positive.sentences[rows, triplets.told[:, 1]]
-    negative = triplets.negative.sentences[rows, triplets.told_negative]
+    rows = torch.arange(len(triplets.alignment), device=triplets.alignment.device)
+    query = triplets.query.sentences[rows, triplets.alignment[:, 0]]
+    positive = triplets.positive.sentences[rows, triplets.alignment[:, 1]]
+    negative = triplets.negative.sentences[rows, triplets.negative_alignment]
     return _margin(_length(query - positive), _length(query - negative), settings.margin)
 
 
 def optimal_transport(triplets: Triplets, settings: Settings) -> Tensor:
-    """OTASPIRE: what transport between all sentences costs; see `transported`."""
-    return _compared(triplets, settings, transported)
+    """OTASPIRE: the cost of optimal transport between all sentences; see `transport_cost`."""
+    return _triplet_margin(triplets, settings, transport_cost)
 
 
 def single_match_and_transport(triplets: Triplets, settings: Settings) -> Tensor:
-    """TS+OTASPIRE: the sum of both losses."""
+    """TS+OTASPIRE: the sum of the losses `single_match` and `optimal_transport`."""
     return single_match(triplets, settings) + optimal_transport(triplets, settings)
 
 
 def closest_pair(triplets: Triplets, settings: Settings) -> Tensor:
-    """maxASPIRE: the least L2 distance of any two sentences."""
-    return _compared(triplets, settings, closest)
+    """maxASPIRE: the smallest L2 distance of two sentences."""
+    return _triplet_margin(triplets, settings, smallest_distance)
 
 
 def attention(triplets: Triplets, settings: Settings) -> Tensor:
-    """attASPIRE: all pairs of sentences, weighted by a softmax over their closeness."""
-    return _compared(triplets, settings, attended)
+    """attASPIRE: the mean L2 distance of all pairs of sentences, weighted by softmax(-distance)."""
+    return _triplet_margin(triplets, settings, attention_distance)
 
 
 OBJECTIVES: Mapping[str, Loss] = {
@@ -102,33 +108,33 @@ OBJECTIVES: Mapping[str, Loss] = {
 """By the names of `qbe.train.encoder.recipe`."""
 
 
-def transported(query: Vectors, candidate: Vectors, settings: Settings) -> Tensor:
-    """The cost (pairs,) of transport between the sentences of two papers, which is their distance.
+def transport_cost(query: Vectors, candidate: Vectors, settings: Settings) -> Tensor:
+    """The cost (pairs,) of optimal transport between the sentences of two papers, as their distance.
 
-    Moving a sentence to another costs their L2 distance; a sentence's mass is softmax(-its distance to the
-    nearest of the other side / tau) among those of its side. Gradients flow through the masses too, as in the
-    authors' code.
+    The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
+    softmax(-distance to the nearest sentence of the other paper / tau). Gradients flow through the masses
+    too, as in the authors' code.
     """
     distances, real = _pairwise(query, candidate)
-    apart = distances.masked_fill(~real, math.inf)
-    rows, columns = (torch.log_softmax(-apart.amin(along) / settings.temperature, 1) for along in (2, 1))
+    masked = distances.masked_fill(~real, math.inf)
+    rows, columns = (torch.log_softmax(-masked.amin(axis) / settings.temperature, 1) for axis in (2, 1))
     return transport(distances, rows, columns, settings.regularization)
 
 
-def closest(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
-    """The least L2 distance (pairs,) of a sentence of the one and a sentence of the other."""
+def smallest_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
+    """The smallest L2 distance (pairs,) of a sentence of the query and a sentence of the candidate."""
     distances, real = _pairwise(query, candidate)
     return distances.masked_fill(~real, math.inf).flatten(1).amin(1)
 
 
-def attended(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
+def attention_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
     """L2 distances of all pairs of sentences, weighted by softmax(-distance) over all pairs (pairs,)."""
     distances, real = _pairwise(query, candidate)
     weights = torch.softmax((-distances).masked_fill(~real, -math.inf).flatten(1), 1)
     return (weights * distances.flatten(1)).sum(1)
 
 
-def _compared(
+def _triplet_margin(
     triplets: Triplets, settings: Settings, distance: Callable[[Vectors, Vectors, Settings], Tensor]
 ) -> Tensor:
     query, positive, negative = triplets[:3]
@@ -136,14 +142,14 @@ def _compared(
 
 
 def _pairwise(query: Vectors, candidate: Vectors) -> tuple[Tensor, Tensor]:
-    """L2 distances (pairs, sentences, sentences), and which of them are of two real sentences."""
+    """L2 distances (pairs, sentences, sentences), and a mask that is False for padding."""
     distances = torch.cdist(query.sentences, candidate.sentences, compute_mode="donot_use_mm_for_euclid_dist")
     return distances, query.present.unsqueeze(2) & candidate.present.unsqueeze(1)
 
 
 def _length(differences: Tensor) -> Tensor:
     lengths: Tensor = torch.linalg.vector_norm(differences, dim=1)
-    return lengths  # whose gradient is 0 at 0, where equal texts stand
+    return lengths  # its gradient is 0, not NaN, for the zero differences of equal texts
 
 
 def _margin(positive: Tensor, negative: Tensor, margin: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""The sentence encoder in PyTorch: papers' windows to vectors of their sentences and of the whole."""
+"""The sentence encoder in PyTorch: from windows to vectors of sentences and of whole papers."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from qbe.export.encoder import load_encoder, positions
 from qbe.train.encoder.loss import Vectors
 
 MULTIPLE = 16
-"""What a batch's tokens are padded to a multiple of: oneDNN compiles its products anew for each shape."""
+"""The tokens of a batch are padded to a multiple of this: oneDNN compiles its products for each shape."""
 
 
 class EncoderNetwork(nn.Module):
-    """A BERT-family encoder, all of which learns but for its pooler, which no vector comes from.
+    """A BERT-family encoder; all parameters are trained except its pooler, which no vector uses.
 
-    A sentence's vector is the mean of its tokens' last states, a paper's the mean of all tokens' (as
-    `qbe.encode.encoder` has it). Matrix products run in ``kind``, all else in single precision.
+    A sentence's vector is the mean of its tokens' last hidden states, a paper's the mean of all tokens' (as
+    in `qbe.encode.encoder`). Matrix products run in ``dtype``, everything else in single precision.
     """
 
-    def __init__(self, folder: Path, kind: torch.dtype = torch.float32, *, unit: bool = False) -> None:
-        """Start from the model in ``folder``; ``unit`` scales vectors to length 1, as an index does.
+    def __init__(self, folder: Path, dtype: torch.dtype = torch.float32, *, unit: bool = False) -> None:
+        """Load the model in ``folder``; ``unit`` scales vectors to length 1, as an index does.
 
         Raises ModelError when it cannot be loaded.
         """
         from transformers.utils.logging import disable_progress_bar
 
         super().__init__()
-        disable_progress_bar()  # type: ignore[no-untyped-call]  # of a second's work
-        torch.manual_seed(0)  # for a pooler that the folder lacks
-        self.bert = load_encoder(folder, "--encoder")
-        self.kind, self.unit = kind, unit
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would take a second
+        torch.manual_seed(0)  # for the random weights of a pooler that the folder lacks
+        self.bert = load_encoder(folder, "`encoder`")
+        self.dtype, self.unit = dtype, unit
         for name, part in self.bert.named_parameters():
             part.requires_grad_("pooler" not in name)
 
     @property
     def max_tokens(self) -> int:
-        """The longest window that the model reads."""
+        """The number of positions of the model."""
         return positions(self.bert)
 
     def forward(self, windows: Sequence[Window]) -> Vectors:
@@ -59,7 +59,7 @@ class EncoderNetwork(nn.Module):
         device = next(self.parameters()).device
         pooling = pooling.to(device)
         mask = (pooling[:, count] > 0).long()
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.kind is torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.dtype is torch.bfloat16):
             states: Tensor = self.bert(input_ids=ids.to(device), attention_mask=mask).last_hidden_state
         vectors = pooling @ states.float()
         if self.unit:

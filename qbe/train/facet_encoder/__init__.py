@@ -1,1 +1,1 @@
-"""The facet encoder: what the rerankers' training made of the sentence encoder."""
+"""The facet encoder: a sentence encoder out of the weights of trained facet rerankers."""

@@ -7,66 +7,72 @@ from typing import Any
 
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.registry import BASE_ENCODER
-from qbe.train.markdown import joined, sources
+from qbe.train.markdown import decimals, document, file_list, table
 from qbe.types import Facet
 
 
-def describe(card: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
-    """The card's text; ``training`` is what `qbe.train.facet_encoder.training.make_facet_encoder` found,
-    ``size`` the bytes of the files.
+def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
+    """The card's text.
+
+    ``training`` is collected by `qbe.train.facet_encoder.training.make_facet_encoder`, ``size`` the bytes of
+    the files.
     """
     ps = ", ".join(f"{name} {p:.2g}" for name, p in training["p"].items())
     seeds = ", ".join(map(str, training["seeds"]))
     parts = [
-        f"# {card.name}",
-        f"A sentence encoder for papers ({card.dimension} dimensions, {card.layers} layers, int8, "
-        f"{size / 1e6:.1f} MB): {BASE_ENCODER} after the training of the facet rerankers, half-way back. "
-        "Read as that one is: title and abstract in one pass, a vector is the mean of its sentence's tokens.",
-        "Written by `python -m qbe.train facet-encoder`.",
+        f"# {metadata.name}",
+        f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, int8, "
+        f"{size / 1e6:.1f} MB): {BASE_ENCODER} with the weights of the trained facet rerankers, averaged "
+        f"{_percent(training['share'])} with the original weights. It reads papers as that encoder does: "
+        "title and abstract in one pass, a vector is the mean of its sentence's tokens.",
+        "Written by `qbe train facet-encoder`.",
         "## Figures on the dev split of facet-judgments",
-        f"Mean over {training['queries']} queries of Spearman's correlation with the grades, for each way of "
-        "matching the query's sentences of a facet with all sentences of a candidate. All are int8 ONNX "
-        "models. The seeds are mixtures of one seed's weights each; the mean of the seeds ships.",
+        f"Mean over {training['queries']} queries of Spearman's correlation with the grades, for each "
+        "matching of the query's sentences of a facet with all sentences of a candidate. All are int8 ONNX "
+        "models. The rows of a seed use the weights of that seed alone; the mean of the seeds ships.",
         _figures(training["dev"]),
         f"Difference to {BASE_ENCODER} by mean-max, mean of the facets by query, two-sided p of the paired "
         f"randomization test: {ps}.",
         "## Recipe",
-        f"The weights of the rerankers' trunks (seeds {seeds}), averaged (Wortsman et al., ICML 2022) and "
-        f"mixed with those of {BASE_ENCODER}, share {training['share']:g} (Wortsman et al., CVPR 2022). The "
-        "share is what that paper advises where there is nothing to choose it on; it was not tuned. "
-        "Embeddings and lower layers are those of the beginning.",
+        f"The weights of the rerankers' encoders (seeds {seeds}), averaged (Wortsman et al., ICML 2022) and "
+        f"interpolated with those of {BASE_ENCODER}, with a share of {training['share']:g} (Wortsman et al., "
+        "CVPR 2022). The share is what that paper advises where there is no data to choose it on; it was not "
+        f"tuned. Embeddings and lower layers are those of {BASE_ENCODER}.",
         "## Data",
         "Measured on:",
-        sources(training["data"]),
-        *_learned_from(training["made_from"]),
+        file_list(training["data"]),
+        *_trained_on(training["made_from"]),
         "## Difference from PyTorch",
-        f"Smallest cosine of a mean, over all layers: {card.parity['int8']['min_cosine']:.5f}.",
+        f"Smallest cosine of a mean, over all layers: {metadata.parity['int8']['min_cosine']:.5f}.",
         "## Limits",
-        "English abstracts of computer science; elsewhere untested.",
+        "Trained on English abstracts of computer science; not tested elsewhere.",
     ]
-    return joined(parts)
+    return document(parts)
 
 
-def _learned_from(made_from: Mapping[str, Any]) -> list[str]:
-    """What the rerankers had learned from, the latest first."""
+def _percent(share: float) -> str:
+    return f"{100 * share:g}/{100 - 100 * share:g}"
+
+
+def _trained_on(made_from: Mapping[str, Any]) -> list[str]:
+    """The data that the rerankers were trained on, the latest first."""
     parts: list[str] = []
     step: Mapping[str, Any] | None = made_from
     while step is not None:
-        parts.append("The rerankers learned from:" if not parts else "and before that from:")
-        parts.append(sources(step["data"]))
+        parts.append("The rerankers were trained on:" if not parts else "and before that on:")
+        parts.append(file_list(step["data"]))
         step = step.get("start")
     return parts
 
 
 def _figures(dev: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = [
-        "| matching | weights | " + " | ".join(map(str, Facet)) + " | mean |",
-        "|---|---|" + "---:|" * (len(Facet) + 1),
-    ]
     matchings = next(iter(dev.values()))
-    for matching in matchings:
-        for name, rows in dev.items():
-            cells = [*rows[matching], sum(rows[matching]) / len(rows[matching])]
-            shown = " | ".join(f"{value:.3f}" for value in cells)
-            lines.append(f"| {matching} | {name} | {shown} |")
-    return "\n".join(lines)
+    return table(
+        ["matching", "weights", *map(str, Facet), "mean"],
+        (
+            [matching, name, *decimals([*rows[matching], sum(rows[matching]) / len(rows[matching])], 3)]
+            for matching in matchings
+            for name, rows in dev.items()
+        ),
+        labels=2,
+    )

@@ -1,4 +1,4 @@
-"""How well the vectors of an encoder, matched in each way, order the candidates of graded lists."""
+"""Rank correlation with graded lists of each way to match the sentence vectors of an encoder."""
 
 from __future__ import annotations
 
@@ -13,56 +13,62 @@ from qbe.encode.hooks import Floats
 from qbe.models.encoder_format import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.train.graded_pairs import GradedLists
-from qbe.train.reranker.agreement import agreement
+from qbe.train.reranker.correlation import rank_correlations
 from qbe.types import Paper
 
 FIRST_STAGE = "mean-max"
 """The matching of the dense first stage."""
 
 SAMPLES = 100_000
+"""Random permutations of the significance test."""
 
 
 class Figures(NamedTuple):
     """Spearman's correlations with the grades of dev.
 
     ``means`` has the mean over queries by matching and facet; ``queries`` the mean over facets by query,
-    for the matching that the dense stage uses.
+    for the matching of the dense first stage.
     """
 
     means: Mapping[str, Sequence[float]]
     queries: Sequence[float]
 
 
-def read_vectors(encoder: Encoder, papers: Mapping[str, Paper]) -> dict[str, Floats]:
+def encode_sentences(encoder: Encoder, papers: Mapping[str, Paper]) -> dict[str, Floats]:
     """Vectors (sentences, dimension) float32 of papers by id."""
-    found = zip(papers, encoder.encode(papers.values()), strict=True)
-    return {identity: vectors.sentences for identity, vectors in found}
+    encoded = zip(papers, encoder.encode(papers.values()), strict=True)
+    return {paper_id: vectors.sentences for paper_id, vectors in encoded}
 
 
 def measure(
     vectors: Mapping[str, Floats], papers: Mapping[str, Paper], lists: GradedLists, similarity: str = COSINE
 ) -> Figures:
-    """How well each matching of sentence vectors, compared by ``similarity``, orders the candidates of lists.
+    """Correlations of each matching of sentence vectors, compared by ``similarity``.
 
-    A query whose grades are all alike for a facet does not count there.
+    A query whose grades are all equal for a facet does not count there.
     """
-    found = {
-        name: agreement(
-            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity), papers, lists
+    correlations = {
+        name: rank_correlations(
+            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity),
+            papers,
+            lists,
+            vectors,
         )
         for name in MATCHINGS
     }
     means = {
-        name: [float(np.mean([*values.values()])) for values in facets] for name, facets in found.items()
+        name: [float(np.mean([*by_query.values()])) for by_query in facets]
+        for name, facets in correlations.items()
     }
-    by_query = [[values[query] for values in found[FIRST_STAGE] if query in values] for query in lists]
-    return Figures(means, [float(np.mean(each)) if each else 0.0 for each in by_query])
+    first_stage = correlations[FIRST_STAGE]
+    rows = [[by_query[query] for by_query in first_stage if query in by_query] for query in lists]
+    return Figures(means, [float(np.mean(row)) if row else 0.0 for row in rows])
 
 
-def significance(ours: Figures, other: Figures) -> float:
+def significance(figures: Figures, other: Figures) -> float:
     """Two-sided p of the paired randomization test over queries."""
-    differences = np.array(ours.queries) - np.array(other.queries)
-    found = permutation_test(
+    differences = np.array(figures.queries) - np.array(other.queries)
+    result = permutation_test(
         (differences,), np.mean, permutation_type="samples", n_resamples=SAMPLES, rng=np.random.default_rng(0)
     )
-    return float(found.pvalue)
+    return float(result.pvalue)

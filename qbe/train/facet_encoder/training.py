@@ -1,11 +1,10 @@
-"""The facet encoder: what the training of the facet rerankers made of the sentence encoder, brought half-way
-back to what it was.
+"""The facet encoder: the encoder layers of the facet rerankers, averaged with the base encoder's weights.
 
-The rerankers' joint attention stays shut, so that their trunk, which is trained to put sentences of papers
-alike in a facet side by side, reads each paper by itself: it is a sentence encoder. Fine-tuned weights gain
-on data like those they were tuned on and may lose elsewhere; their mean over seeds, interpolated with the
-weights that they began as, keeps most of the one and gives up less of the other (Wortsman et al., *Model
-soups*, ICML 2022; *Robust fine-tuning of zero-shot models*, CVPR 2022).
+Training leaves the rerankers' attention to the query nearly closed, so that their layers, which learn to
+place sentences of papers that are similar in a facet near each other, are a sentence encoder. Fine-tuned
+weights gain on data like those they were tuned on and may lose elsewhere. Their mean over seeds, interpolated
+with the original weights, keeps most of the gain and loses less (Wortsman et al., *Model soups*, ICML 2022;
+*Robust fine-tuning of zero-shot models*, CVPR 2022).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,103 +21,101 @@ from safetensors.torch import load_file, save_file
 from qbe.encode.encoder import Encoder
 from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
-from qbe.files import sha256
 from qbe.models.encoder_files import CARD, EncoderMetadata, read_card, write_card
 from qbe.models.exports import model_file
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
-from qbe.train.checkpoint import best_weights
 from qbe.train.facet_encoder.card import describe
-from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, measure, read_vectors, significance
-from qbe.train.facet_encoder.trunk import encoder_weights
+from qbe.train.facet_encoder.interpolation import interpolated_encoder
+from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, encode_sentences, measure, significance
 from qbe.train.graded_pairs import papers_of, read_graded_pairs
-from qbe.train.reranker.reading import collect_papers
-from qbe.train.weights import Weights, mean
-from qbe.train.work import made_from
+from qbe.train.reranker.papers import collect_papers
+from qbe.train.weights import Weights, best_weights, mean
+from qbe.train.work_folder import Folders, RunOptions, file_digests, read_provenance
 
 SHARE = 0.5
-"""The learned weights' part of the mixture: what Wortsman et al. advise where there is nothing to choose it
-on, as here, where it is another collection that the encoder is meant for."""
+"""The share of the rerankers' weights: what Wortsman et al. advise where there is no data to choose it on, as
+here, where the encoder is meant for another collection."""
 
 PRECISION = "int8"
-"""What ships."""
+"""The precision that ships."""
+
+SOURCE = "python -m qbe.train facet-encoder"
+"""The origin that ``encoder.json`` states; written out as in the encoder that ships."""
 
 
-class Made(NamedTuple):
-    """What was made: the encoder's card, and its Spearman correlation on dev by mean-max for each facet."""
+class FacetEncoder(NamedTuple):
+    """The encoder's metadata, and its Spearman correlation on dev by mean-max for each facet."""
 
-    card: EncoderMetadata
+    metadata: EncoderMetadata
     dev: Sequence[float]
 
 
-class Sources(NamedTuple):
-    """Where the data lie: graded pairs to measure on, and the corpus that holds their papers."""
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Files of graded pairs to measure on, and of the corpus that holds their papers."""
 
     dev: Path
     corpus: Path
 
 
 def make_facet_encoder(
-    sources: Sources,
-    weights: Path,
-    work: Path,
-    output: Path,
-    seeds: Sequence[int],
-    threads: int,
-    *,
-    share: float = SHARE,
-) -> Made:
-    """Make the encoder out of the rerankers trained in ``work``, measure it and write it to ``output``.
+    sources: Sources, weights: Path, folders: Folders, run: RunOptions, *, share: float = SHARE
+) -> FacetEncoder:
+    """Make the encoder out of trained rerankers, measure it and write its folder.
 
-    ``weights`` is the folder of the BERT encoder that they began as. The folder holds an int8 ONNX model, the
-    tokenizer and the cards; it appears whole or not at all. Nothing is chosen: the mean of the seeds is
-    published, and each seed measured beside it. Raises CorpusError for data that cannot be read, ModelError
-    where the rerankers are not there or a check fails, OutputError where nothing can be written.
+    ``weights`` is the folder of the BERT encoder that the rerankers started from; ``folders.work`` is the
+    work folder of their training, which is only read. The output has an int8 ONNX model, the tokenizer and
+    the cards; it appears complete or not at all. Nothing is selected: the mean of the seeds is published, and
+    each seed is measured beside it. Raises CorpusError for data that cannot be read, ModelError where there
+    are no such rerankers or a check fails, OutputError where nothing can be written.
     """
     base = load_file(weights / "model.safetensors")
-    learned: dict[str, Weights] = {f"seed {seed}": best_weights(work / f"seed-{seed}.pt") for seed in seeds}
-    learned["mean"] = mean(list(learned.values()))
+    rerankers: dict[str, Weights] = {
+        f"seed {seed}": best_weights(folders.work / f"seed-{seed}.pt") for seed in run.seeds
+    }
+    rerankers["mean"] = mean(list(rerankers.values()))
     lists = read_graded_pairs(sources.dev)
-    beginning = Encoder.open(BASE_ENCODER, threads=threads)
-    papers = collect_papers(sources.corpus, papers_of(lists), beginning, Tagger.open())
-    found = {BASE_ENCODER: measure(read_vectors(beginning, papers), papers, lists)}
-    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(output) as staged:
-        for name, each in learned.items():
-            _export(weights, encoder_weights(base, each, share), Path(temporary, name))
-            encoder = Encoder.open(str(Path(temporary, name)), PRECISION, threads)
-            found[name] = measure(read_vectors(encoder, papers), papers, lists)
-        card = _ship(Path(temporary, "mean"), staged)
+    base_encoder = Encoder.open(BASE_ENCODER, threads=run.threads)
+    papers = collect_papers(sources.corpus, papers_of(lists), base_encoder, Tagger.open())
+    figures = {BASE_ENCODER: measure(encode_sentences(base_encoder, papers), papers, lists)}
+    with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(folders.output) as staged:
+        for name, trained in rerankers.items():
+            _export(weights, interpolated_encoder(base, trained, share), Path(temporary, name))
+            encoder = Encoder.open(str(Path(temporary, name)), PRECISION, run.threads)
+            figures[name] = measure(encode_sentences(encoder, papers), papers, lists)
+        metadata = _ship(Path(temporary, "mean"), staged)
         training = {
             "share": share,
-            "seeds": list(seeds),
-            "made_from": made_from(work),
-            "dev": {name: figures.means for name, figures in found.items()},
-            "queries": len(found["mean"].queries),
-            "p": {name: significance(found[name], found[BASE_ENCODER]) for name in learned},
-            "data": {f"{path.parent.name}/{path.name}": sha256(path) for path in sources},
+            "seeds": list(run.seeds),
+            "made_from": read_provenance(folders.work),
+            "dev": {name: each.means for name, each in figures.items()},
+            "queries": len(figures["mean"].queries),
+            "p": {name: significance(figures[name], figures[BASE_ENCODER]) for name in rerankers},
+            "data": file_digests(sources.dev, sources.corpus),
         }
-        (staged / "README.md").write_text(describe(card, training, _size(staged)))
-    return Made(card, found["mean"].means[FIRST_STAGE])
+        (staged / "README.md").write_text(describe(metadata, training, _size(staged)))
+    return FacetEncoder(metadata, figures["mean"].means[FIRST_STAGE])
 
 
 def _export(source: Path, weights: Weights, folder: Path) -> None:
-    """Export weights in the surroundings (configuration, tokenizer) of those in ``source``."""
+    """Export weights with the configuration and tokenizer in the folder ``source``."""
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
-        laid_out = Path(temporary)
+        model = Path(temporary)
         for file in ("config.json", "tokenizer.json"):
-            shutil.copyfile(source / file, laid_out / file)
-        save_file(dict(weights), laid_out / "model.safetensors", metadata={"format": "pt"})
-        export_encoder(laid_out, DEFAULT_ENCODER, "python -m qbe.train facet-encoder", folder)
+            shutil.copyfile(source / file, model / file)
+        save_file(dict(weights), model / "model.safetensors", metadata={"format": "pt"})
+        export_encoder(model, DEFAULT_ENCODER, SOURCE, folder)
 
 
 def _ship(exported: Path, staged: Path) -> EncoderMetadata:
-    """Copy an export without its fp32 model, which is four times as large; returns the copy's card."""
-    card = read_card(exported)
+    """Copy an export without its fp32 model, which is four times as large; returns the copy's metadata."""
+    metadata = read_card(exported)
     files = ("tokenizer.json", model_file(PRECISION))
     for file in files:
         shutil.copyfile(exported / file, staged / file)
-    digests, parity = {file: card.files[file] for file in files}, {PRECISION: card.parity[PRECISION]}
-    shipped = replace(card, files=digests, parity=parity)
+    digests, parity = {file: metadata.files[file] for file in files}, {PRECISION: metadata.parity[PRECISION]}
+    shipped = replace(metadata, files=digests, parity=parity)
     write_card(staged, shipped)
     return shipped
 

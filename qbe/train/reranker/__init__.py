@@ -1,1 +1,1 @@
-"""The facet rerankers: cross-encoders learned from graded pairs of papers."""
+"""The facet rerankers: cross-encoders trained on graded pairs of papers."""

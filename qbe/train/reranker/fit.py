@@ -1,204 +1,159 @@
-"""Fitting a facet cross-encoder to graded lists, with checkpoints that resume exactly."""
+"""Fitting a facet cross-encoder to graded lists."""
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from qbe.train.checkpoint import Progress, load, save
+from qbe.train import fitting
+from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
 from qbe.train.graded_pairs import GradedLists, GradedPair
-from qbe.train.pace import lr_factor, should_stop
+from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.reading import Reading
-from qbe.train.weights import with_weights
+from qbe.train.reranker.recipe import Schedule
+from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.weights import Progress, trainable
 from qbe.types import Facet
 
-log = logging.getLogger(__name__)
+
+class GradedSplits(NamedTuple):
+    """Graded lists to train on, and those of dev."""
+
+    train: GradedLists
+    dev: GradedLists
 
 
-class Schedule(NamedTuple):
-    """How the network is fitted.
+class CandidateScorer:
+    """A network and tokenized papers: scores of a query's candidates.
 
-    AdamW, warm-up over a tenth of the steps, then linearly down to nothing; ``queries`` lists a step. The
-    layers learn at ``learning_rate``, the facets' projections and token weights at ``head_rate``, the
-    weights of similarities and the gates, of which there are few, at ``weight_rate``. Of a list's
-    candidates that no facet finds related (a grade of 1), at most ``unrelated`` are read, others in each
-    epoch. What is kept is the running mean of the weights, by ``memory``. ``patience`` epochs without a
-    better dev figure end it.
+    The hidden states below the trainable layers are computed once a paper, when they are first needed.
     """
 
-    epochs: int = 1
-    learning_rate: float = 6e-5
-    head_rate: float = 2e-4
-    weight_rate: float = 2e-2
-    queries: int = 2
-    unrelated: int = 4
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    memory: float = 0.98
-    loss: str = "logistic"
-    patience: int = 2
+    def __init__(self, network: Network, papers: Mapping[str, TokenizedPaper]) -> None:
+        self.network, self.papers = network, papers
+        self._frozen_states: dict[str, Tensor] = {}
 
+    def frozen_states(self, paper_id: str) -> Tensor:
+        """States (tokens, dimension) bfloat16 of a paper, which are the input of the trainable layers.
 
-class Papers:
-    """Papers by id, and their states behind the layers that do not learn, read when first asked for."""
-
-    def __init__(self, network: Network, readings: Mapping[str, Reading]) -> None:
-        """``network`` lends its lower layers, which stay as they are."""
-        self.readings = readings
-        self._network = network
-        self._below: dict[str, Tensor] = {}
-
-    def below(self, identity: str) -> Tensor:
-        """States (tokens, dimension) bfloat16 of a paper behind the lower layers.
-
-        Each paper is read by itself, so that its states do not depend on which others were asked for.
+        Each paper is encoded separately, so that its states do not depend on the order of calls.
         """
-        if identity not in self._below:
-            (self._below[identity],) = self._network.read_below([self.readings[identity]])
-        return self._below[identity]
+        if paper_id not in self._frozen_states:
+            (self._frozen_states[paper_id],) = self.network.encode_lower([self.papers[paper_id]])
+        return self._frozen_states[paper_id]
 
-    def scores(self, network: Network, query: str, pairs: Sequence[GradedPair]) -> Tensor:
+    def scores(self, query: str, pairs: Sequence[GradedPair]) -> Tensor:
         """Scores (candidates, facets) of a query's candidates."""
         ids = [query, *(pair.paper_id for pair in pairs)]
-        found: Tensor = network(
-            [self.readings[identity] for identity in ids], [self.below(identity) for identity in ids]
+        scores: Tensor = self.network(
+            [self.papers[paper_id] for paper_id in ids], [self.frozen_states(paper_id) for paper_id in ids]
         )
-        return found
+        return scores
 
 
 def fit(
-    network: Network,
-    papers: Papers,
-    lists: GradedLists,
-    dev: GradedLists,
+    scorer: CandidateScorer,
+    splits: GradedSplits,
     schedule: Schedule,
     seed: int,
-    checkpoint: Path,
+    checkpoints: Checkpoints,
     *,
     facets: Sequence[Facet] = FACETS,
-    every: int = 100,
-    stop_after: int | None = None,
 ) -> Progress:
-    """Fit the network, and leave the best epoch's running mean of the weights in it.
+    """Train the scorer's network on the grades of ``facets`` by `qbe.train.fitting.fit`.
 
-    The state after each ``every`` steps is kept in ``checkpoint``; the same call goes on from there, and
-    ends in the same weights as one that was never interrupted (on one machine with as many threads).
-    ``facets`` are those whose grades are learned. ``stop_after`` ends after so many steps of this call, as
-    an interruption would. Raises ModelError for a checkpoint that cannot be read.
+    The score on dev is the mean of `mean_spearman` over the facets. The order of the lists and which of their
+    unrelated candidates are used follow from the seed and the number of the epoch.
     """
-    numbers = [FACETS.index(facet) for facet in facets]
-    queries = sorted(query for query in lists if len(lists[query]) > 1)
-    per_epoch = len(queries) // schedule.queries
-    total = schedule.epochs * per_epoch
-    optimizer = _optimizer(network, schedule)
-    learned = network.learned
-    mean = {name: part.detach().clone() for name, part in learned.items()}
-    best = {name: part.clone() for name, part in mean.items()}
-    progress = Progress(0, ())
-    if checkpoint.exists():
-        progress = load(checkpoint, network, optimizer, mean=mean, best=best)
-        log.info("seed %d goes on after step %d of %d", seed, progress.step, total)
-    loss_of, last = LOSSES[schedule.loss], None if stop_after is None else progress.step + stop_after
-    losses: list[float] = []
-    while progress.step < total and not should_stop(progress.dev, schedule.patience):
-        epoch, place = divmod(progress.step, per_epoch)
-        order = random.Random(f"{seed}-{epoch}").sample(queries, len(queries))
-        chosen = order[place * schedule.queries : (place + 1) * schedule.queries]
-        for group in optimizer.param_groups:
-            group["lr"] = group["full_rate"] * lr_factor(progress.step, total)
-        for query in chosen:
-            pairs = thinned(lists[query], schedule.unrelated, random.Random(f"{seed}-{epoch}-{query}"))
-            scores = papers.scores(network, query, pairs)
+    settings = LoopSettings(schedule.epochs, schedule.clip, schedule.patience, ema_decay=schedule.ema_decay)
+    return fitting.fit(_Learner(scorer, splits, schedule, seed, facets), settings, seed, checkpoints)
+
+
+class _Learner:
+    """A scorer's network that is fitted to some lists, for `qbe.train.fitting.fit`."""
+
+    def __init__(
+        self,
+        scorer: CandidateScorer,
+        splits: GradedSplits,
+        schedule: Schedule,
+        seed: int,
+        facets: Sequence[Facet],
+    ) -> None:
+        self.network: nn.Module = scorer.network
+        self._scorer, self._splits, self._schedule, self._seed = scorer, splits, schedule, seed
+        self._facets = [FACETS.index(facet) for facet in facets]
+        self._queries = sorted(query for query, pairs in splits.train.items() if len(pairs) > 1)
+        self.steps_per_epoch = len(self._queries) // schedule.queries
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW with a learning rate for each kind of parameters."""
+        schedule = self._schedule
+        rates: dict[float, list[nn.Parameter]] = {}
+        for name, part in trainable(self.network).items():
+            few = name == "weights" or name.endswith("gate")
+            head = name in ("projections", "token_weights")
+            rate = schedule.weight_rate if few else schedule.head_rate if head else schedule.learning_rate
+            rates.setdefault(rate, []).append(part)
+        groups = [
+            {
+                "params": parts,
+                "lr": rate,
+                "weight_decay": schedule.weight_decay if rate == schedule.learning_rate else 0.0,
+            }
+            for rate, parts in rates.items()
+        ]
+        return torch.optim.AdamW(groups, betas=(0.9, 0.98))
+
+    def backward(self, step: int) -> Sequence[float]:
+        """Compute the gradients of a step; the loss of each of its lists."""
+        schedule, losses = self._schedule, []
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = random.Random(f"{self._seed}-{epoch}").sample(self._queries, len(self._queries))
+        queries = order[place * schedule.queries : (place + 1) * schedule.queries]
+        for query in queries:
+            rng = random.Random(f"{self._seed}-{epoch}-{query}")
+            pairs = sample_unrelated(self._splits.train[query], schedule.unrelated, rng)
+            scores = self._scorer.scores(query, pairs)
             grades = torch.tensor([pair.grades for pair in pairs], device=scores.device)
-            loss = torch.stack([loss_of(scores[:, i], grades[:, i]) for i in numbers]).mean()
-            (loss / len(chosen)).backward()  # type: ignore[no-untyped-call]
+            loss_function = LOSSES[schedule.loss]
+            loss = torch.stack([loss_function(scores[:, i], grades[:, i]) for i in self._facets]).mean()
+            (loss / len(queries)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.item())
-        nn.utils.clip_grad_norm_(list(learned.values()), schedule.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        progress = progress._replace(step=progress.step + 1)
-        _remember(mean, learned, min(schedule.memory, (1 + progress.step) / (10 + progress.step)))
-        if progress.step % per_epoch == 0:
-            found = with_weights(network, mean, lambda: spearman(network, papers, dev))
-            figure = float(np.mean([found[i] for i in numbers]))
-            if not progress.dev or figure > max(progress.dev):
-                best = {name: part.clone() for name, part in mean.items()}
-            progress = progress._replace(dev=(*progress.dev, figure))
-            log.info("seed %d, epoch %d: dev Spearman %s", seed, len(progress.dev), _shown(found))
-        if progress.step % every == 0 or progress.step % per_epoch == 0 or progress.step == last:
-            log.info("seed %d, step %d of %d: loss %.4f", seed, progress.step, total, np.mean(losses))
-            losses.clear()
-            save(checkpoint, network, optimizer, progress, mean=mean, best=best)
-        if progress.step == last:
-            break
-    network.load_state_dict(best, strict=False)
-    return progress
+        return losses
+
+    def score(self) -> DevScore:
+        """Mean correlation of the facets that are trained."""
+        correlations = mean_spearman(self._scorer, self._splits.dev)
+        text = " / ".join(f"{value:.4f}" for value in correlations)
+        return DevScore(float(np.mean([correlations[i] for i in self._facets])), f"dev Spearman {text}")
 
 
-def thinned(pairs: Sequence[GradedPair], unrelated: int, ranks: random.Random) -> list[GradedPair]:
-    """The pairs, but of those with no grade of 1 or more at most ``unrelated``, drawn at random."""
-    none = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
-    dropped = set(ranks.sample(none, max(0, len(none) - unrelated)))
+def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
+    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order."""
+    unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
+    dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
     return [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
-def spearman(network: Network, papers: Papers, lists: GradedLists) -> tuple[float, ...]:
-    """For each facet the mean over queries of Spearman's correlation of scores and grades.
+def mean_spearman(scorer: CandidateScorer, lists: GradedLists) -> tuple[float, ...]:
+    """For each facet the mean over queries of the correlation of scores and grades.
 
-    A query whose grades are all alike has none and is passed over; where all scores are alike it is 0.
+    See `qbe.train.reranker.correlation.spearman`; queries whose grades are all equal do not count.
     """
-    found: list[list[float]] = [[] for _ in FACETS]
+    facets: list[list[float]] = [[] for _ in FACETS]
     with torch.no_grad():
         for query, pairs in lists.items():
-            scores = papers.scores(network, query, pairs).float().cpu().numpy()
-            for number, values in enumerate(found):
-                values.extend(
-                    correlation(scores[:, number].tolist(), [pair.grades[number] for pair in pairs])
-                )
-    return tuple(float(np.mean(values)) if values else math.nan for values in found)
-
-
-def correlation(scores: Sequence[float], grades: Sequence[float]) -> list[float]:
-    """Spearman's correlation of one query's scores and grades; none where all grades are alike."""
-    if len(set(grades)) < 2:
-        return []
-    return [float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0]
-
-
-def _optimizer(network: Network, schedule: Schedule) -> torch.optim.AdamW:
-    rates: dict[float, list[nn.Parameter]] = {}
-    for name, part in network.learned.items():
-        few = name == "weights" or name.endswith("gate")
-        head = name in ("projections", "token_weights")
-        rate = schedule.weight_rate if few else schedule.head_rate if head else schedule.learning_rate
-        rates.setdefault(rate, []).append(part)
-    groups = [
-        {
-            "params": parts,
-            "full_rate": rate,
-            "weight_decay": schedule.weight_decay if rate == schedule.learning_rate else 0.0,
-        }
-        for rate, parts in rates.items()
-    ]
-    return torch.optim.AdamW(groups, betas=(0.9, 0.98))
-
-
-def _remember(mean: Mapping[str, Tensor], learned: Mapping[str, Tensor], memory: float) -> None:
-    with torch.no_grad():
-        for name, part in learned.items():
-            mean[name].mul_(memory).add_(part, alpha=1 - memory)
-
-
-def _shown(found: Sequence[float]) -> str:
-    return " / ".join(f"{value:.4f}" for value in found)
+            scores = scorer.scores(query, pairs).float().cpu().numpy()
+            for number, values in enumerate(facets):
+                correlation = spearman(scores[:, number].tolist(), [pair.grades[number] for pair in pairs])
+                if correlation is not None:
+                    values.append(correlation)
+    return tuple(float(np.mean(values)) if values else math.nan for values in facets)

@@ -1,4 +1,7 @@
-"""Losses over a query's candidates: pure functions of scores and grades, each (candidates,) float32."""
+"""Ranking losses over the candidates of a query: pure functions of scores and grades.
+
+Both are (candidates,) float32; the loss is a scalar.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
 MARGIN = 0.5
-"""SciFACE (2026), section 3.10."""
+"""Of the margin ranking loss: SciFACE (2026), section 3.10."""
 RELEVANT = 1.0
-"""The grade from which on cross-entropy takes a candidate for relevant."""
+"""The smallest grade of candidates that are relevant for the cross-entropy loss."""
 
 
 def _differences(values: Tensor) -> Tensor:
@@ -19,16 +22,16 @@ def _differences(values: Tensor) -> Tensor:
 
 
 def logistic(scores: Tensor, grades: Tensor) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3) over all pairs of unlike grades, weighted by their difference."""
+    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference."""
     better = _differences(grades).clamp(min=0)
     losses = better * F.softplus(-_differences(scores))
     return losses.sum() / better.sum().clamp(min=1e-9)
 
 
 def margin(scores: Tensor, grades: Tensor) -> Tensor:
-    """Margin ranking on graded triplets (SciFACE, 2026, section 3.10), the mean over all of a query's.
+    """Margin ranking loss (SciFACE, 2026, section 3.10), the mean over all pairs of different grades.
 
-    That is what sampling triplets anew each epoch estimates.
+    It is the expectation of the loss of triplets that are sampled in each epoch.
     """
     better = _differences(grades) > 0
     losses = F.relu(MARGIN - _differences(scores)) * better
@@ -36,20 +39,22 @@ def margin(scores: Tensor, grades: Tensor) -> Tensor:
 
 
 def listwise(scores: Tensor, grades: Tensor) -> Tensor:
-    """ListNet (Cao et al., 2007, section 4.1, top one): cross-entropy of softmax(grades), softmax(scores)."""
+    """ListNet (Cao et al., 2007, section 4.1, top-one probabilities): cross-entropy of the softmax of scores
+    against the softmax of grades.
+    """
     return -(torch.softmax(grades, 0) * torch.log_softmax(scores, 0)).sum()
 
 
 def cross_entropy(scores: Tensor, grades: Tensor) -> Tensor:
-    """Each candidate by itself, relevant or not (Nogueira et al., 2020, eq. 1), as a mean."""
+    """Pointwise binary cross-entropy (Nogueira et al., 2020, eq. 1), the mean over candidates."""
     return F.binary_cross_entropy_with_logits(scores, (grades >= RELEVANT).float())
 
 
 def margin_mse(scores: Tensor, grades: Tensor) -> Tensor:
-    """Margin-MSE (Hofstätter et al., 2020, section 3.2): a teacher's differences of scores are to be met.
+    """Margin-MSE (Hofstätter et al., 2020, section 3.2): distillation of a teacher's differences of scores.
 
-    The teacher's scores stand in the place of grades. The mean over all pairs is twice the variance of the
-    errors.
+    The teacher's scores take the place of grades. The mean over all pairs equals twice the variance of the
+    errors, which is what is computed.
     """
     return 2 * (scores - grades).var(correction=0)
 

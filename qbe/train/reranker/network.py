@@ -1,11 +1,10 @@
 """The facet cross-encoder in PyTorch: one-way joint attention, scored by late interaction.
 
-The query is read first. Each candidate is then read with the query before its eyes: in the joint layers
-its tokens attend to the query's tokens as well as to their own, but not the other way round, so that one
-reading of the query serves all candidates. The score is a weighted sum of similarities between sentences,
-tokens and whole papers (`qbe.rerank.late_interaction` has the formulas). Untrained it is the encoder's own
-late interaction, since the joint attention begins nearly shut: training starts from a matcher, not from
-nothing.
+The query is encoded first. In the upper (joint) layers the tokens of each candidate attend to the query's
+tokens as well as to their own, but not the other way round, so that the query is encoded once for all
+candidates. The score is a weighted sum of similarities between sentences, tokens and whole papers
+(`qbe.rerank.late_interaction` has the formulas). A bias (``gate``) nearly closes the attention to the query
+at first, so that an untrained network scores by the late interaction of the encoder's own states.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.rerank.late_interaction import FEATURES
-from qbe.train.reranker.reading import Reading
-from qbe.train.weights import learned
+from qbe.train.reranker.tokenized import TokenizedPaper
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
 START_WEIGHT, START_GATE = 4.0, -4.0
 PAPER_MULTIPLE, LIST_MULTIPLE = 16, 256
-"""What the tokens of a paper, and of a list of papers, are padded to a multiple of in training."""
-NOT_SEEN = -10000.0
+"""In training the tokens of a paper, and of a list of papers, are padded to a multiple of these."""
+PADDING_LOGIT = -10000.0
 
 
 class Shape(NamedTuple):
@@ -44,8 +42,8 @@ class Shape(NamedTuple):
 class Heads(NamedTuple):
     """A paper's queries, keys and values in one layer, each (heads, tokens, dimension / heads).
 
-    ``padding`` (tokens,) is added to the attention that each key gets: 0, and nearly minus infinity for
-    tokens that only pad; None where there are none such.
+    ``padding`` (tokens,) is added to the attention logits of the keys: 0, and nearly minus infinity for
+    padding; None where there is no padding.
     """
 
     queries: Tensor
@@ -57,8 +55,8 @@ class Heads(NamedTuple):
 class Layer(nn.Module):
     """One layer of BERT (Devlin et al., 2019), post-normalized, without dropout.
 
-    ``gate`` (heads, 1, 1), in joint layers, is added to the attention that a candidate's tokens pay to the
-    query's; None in layers that read every paper by itself.
+    ``gate`` (heads, 1, 1), in joint layers, is added to the attention logits of a candidate's tokens for the
+    query's; None in layers that encode every paper separately.
     """
 
     def __init__(self, shape: Shape, weights: Mapping[str, Tensor], number: int, *, joint: bool) -> None:
@@ -83,65 +81,65 @@ class Layer(nn.Module):
         self.gate = nn.Parameter(torch.full((shape.heads, 1, 1), START_GATE)) if joint else None
 
     def heads(self, states: Tensor, lengths: Sequence[int]) -> list[Heads]:
-        """Queries, keys and values of papers whose token states (tokens, dimension) lie end to end."""
+        """Queries, keys and values of papers whose token states are concatenated in (tokens, dimension)."""
         size = self.shape.dimension // self.shape.heads
-        kind = states.dtype
-        flat = F.linear(states, self.heads_weight.to(kind), self.heads_bias.to(kind))
-        found = []
-        # A single paper is not split, so that an exported graph holds no length.
+        dtype = states.dtype
+        flat = F.linear(states, self.heads_weight.to(dtype), self.heads_bias.to(dtype))
+        papers = []
+        # A single paper is not split, so that an exported graph has no fixed length.
         for part in torch.split(flat, list(lengths)) if len(lengths) > 1 else [flat]:
             split = part.view(-1, 3, self.shape.heads, size).permute(1, 2, 0, 3)
             queries, keys, values = split.contiguous().unbind(0)
-            found.append(Heads(queries / math.sqrt(size), keys, values))
-        return found
+            papers.append(Heads(queries / math.sqrt(size), keys, values))
+        return papers
 
-    def attend(self, own: Heads, query: Heads | None = None) -> Tensor:
-        """What each token of a paper (tokens, dimension) gathers from it and from the query, if any."""
-        keys, values, padding = own.keys, own.values, own.padding
+    def attend(self, paper: Heads, query: Heads | None = None) -> Tensor:
+        """The attention output (tokens, dimension) of a paper's tokens, over paper and query, if any."""
+        keys, values, padding = paper.keys, paper.values, paper.padding
         if query is not None:
             keys, values = torch.cat([query.keys, keys], 1), torch.cat([query.values, values], 1)
             if padding is not None and query.padding is not None:
                 padding = torch.cat([query.padding, padding])
-        scores = own.queries @ keys.transpose(1, 2)
+        scores = paper.queries @ keys.transpose(1, 2)
         if query is not None and self.gate is not None:
             gate = self.gate.to(scores.dtype) * torch.ones_like(query.keys[:, :, 0]).unsqueeze(1)
-            none = torch.zeros_like(own.keys[:, :, 0]).unsqueeze(1)
+            none = torch.zeros_like(paper.keys[:, :, 0]).unsqueeze(1)
             scores = scores + torch.cat([gate, none], 2)
         if padding is not None:
             scores = scores + padding.to(scores.dtype)
-        gathered = torch.softmax(scores, -1) @ values
-        return gathered.transpose(0, 1).flatten(1)
+        attended = torch.softmax(scores, -1) @ values
+        return attended.transpose(0, 1).flatten(1)
 
-    def finish(self, states: Tensor, gathered: Tensor) -> Tensor:
+    def finish(self, states: Tensor, attended: Tensor) -> Tensor:
         """The layer's output (tokens, dimension): projection and feed-forward, each with its residual."""
-        kind, size = gathered.dtype, (self.shape.dimension,)
-        projected = F.linear(gathered, self.out_weight.to(kind), self.out_bias.to(kind))
+        dtype, size = attended.dtype, (self.shape.dimension,)
+        projected = F.linear(attended, self.out_weight.to(dtype), self.out_bias.to(dtype))
         middle = F.layer_norm(
             states + projected.to(states.dtype), size, self.norm_weight, self.norm_bias, self.shape.epsilon
         )
-        wide = F.gelu(F.linear(middle.to(kind), self.up_weight.to(kind), self.up_bias.to(kind)))
-        narrow = F.linear(wide, self.down_weight.to(kind), self.down_bias.to(kind))
+        wide = F.gelu(F.linear(middle.to(dtype), self.up_weight.to(dtype), self.up_bias.to(dtype)))
+        narrow = F.linear(wide, self.down_weight.to(dtype), self.down_bias.to(dtype))
         return F.layer_norm(
             middle + narrow.to(states.dtype), size, self.last_weight, self.last_bias, self.shape.epsilon
         )
 
 
 class Network(nn.Module):
-    """The cross-encoder of all facets: a shared trunk, and for each facet a projection and weights.
+    """The cross-encoders of all facets: a shared encoder, and for each facet a projection and weights.
 
-    The embeddings and the lower layers stay as they are; the last ``joint`` layers learn. Matrix products
-    run in ``kind`` (bfloat16 halves the time where the processor has it).
+    The embeddings and the lower layers are frozen; the last ``joint`` layers are trained. Matrix products
+    run in ``dtype`` (bfloat16 halves the time where the processor supports it).
     """
 
-    def __init__(self, folder: Path, joint: int = 3, kind: torch.dtype = torch.bfloat16) -> None:
-        """Start from the BERT encoder in ``folder`` (config.json, model.safetensors)."""
+    def __init__(self, folder: Path, joint: int = 3, dtype: torch.dtype = torch.bfloat16) -> None:
+        """Load the BERT encoder in ``folder`` (config.json, model.safetensors)."""
         from safetensors.torch import load_file
 
         super().__init__()
         config = json.loads((folder / "config.json").read_text())
         shape = Shape(*(config[name] for name in _SIZES))
         weights = load_file(folder / "model.safetensors")
-        self.shape, self.joint, self.kind = shape, joint, kind
+        self.shape, self.joint, self.dtype = shape, joint, dtype
 
         def fixed(name: str) -> nn.Parameter:
             return nn.Parameter(weights[f"embeddings.{name}"].float(), requires_grad=False)
@@ -159,63 +157,61 @@ class Network(nn.Module):
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Embeddings (tokens, dimension) of token ids (tokens,) int64."""
-        together = self.words[ids] + self.places[positions] + self.types[0]
+        summed = self.words[ids] + self.places[positions] + self.types[0]
         size = (self.shape.dimension,)
-        return F.layer_norm(together, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
-
-    @property
-    def learned(self) -> dict[str, nn.Parameter]:
-        """The parameters that learn, by name."""
-        return learned(self)
+        return F.layer_norm(summed, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
 
     @torch.no_grad()
-    def read_below(self, papers: Sequence[Reading]) -> list[Tensor]:
-        """States (tokens, dimension) bfloat16 of papers behind the layers that do not learn."""
+    def encode_lower(self, papers: Sequence[TokenizedPaper]) -> list[Tensor]:
+        """States (tokens, dimension) bfloat16 of papers after the frozen layers."""
         lengths = [len(paper.ids) for paper in papers]
         device = self.weights.device
         positions = torch.cat([torch.arange(length, device=device) for length in lengths])
         states = self.embed(torch.cat([paper.ids.to(device) for paper in papers]), positions)
         for layer in self.lower:
             assert isinstance(layer, Layer)
-            heads = layer.heads(states.to(self.kind), lengths)
-            states = layer.finish(states, torch.cat([layer.attend(own) for own in heads]))
+            heads = layer.heads(states.to(self.dtype), lengths)
+            states = layer.finish(states, torch.cat([layer.attend(paper) for paper in heads]))
         return [part.to(torch.bfloat16) for part in torch.split(states, lengths)]
 
-    def read_above(self, below: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Final states (tokens, dimension) of a query, which is the first, and of its candidates."""
+    def encode_upper(self, frozen_states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Final states (tokens, dimension) of a query, which comes first, and of its candidates.
+
+        ``frozen_states`` are those of `encode_lower`.
+        """
         device, size = self.weights.device, self.shape.dimension
-        # Lengths are rounded up, and so is their sum: oneDNN compiles its products anew for each new shape,
-        # which took as long as the products themselves.
+        # Lengths and their sum are rounded up: oneDNN compiles its products for each new shape, which took as
+        # long as the products themselves.
         pieces: list[Tensor] = []
         lengths, paddings = [], []
-        for part in below:
+        for part in frozen_states:
             length = len(part)
             spare = -length % PAPER_MULTIPLE
             pieces += [part.to(device).float(), torch.zeros(spare, size, device=device)]
             lengths.append(length + spare)
             paddings.append(torch.zeros(length + spare, device=device))
-            paddings[-1][length:] = NOT_SEEN
+            paddings[-1][length:] = PADDING_LOGIT
         rest = -sum(lengths) % LIST_MULTIPLE
         states = torch.cat([*pieces, torch.zeros(rest, size, device=device)])
         for layer in self.upper:
             assert isinstance(layer, Layer)
-            *papers, _ = layer.heads(states.to(self.kind), [*lengths, rest])
+            *papers, _ = layer.heads(states.to(self.dtype), [*lengths, rest])
             query, *candidates = (
-                own._replace(padding=padding) for own, padding in zip(papers, paddings, strict=True)
+                paper._replace(padding=padding) for paper, padding in zip(papers, paddings, strict=True)
             )
-            gathered = [layer.attend(query), *(layer.attend(own, query) for own in candidates)]
-            blank = torch.zeros(rest, size, dtype=self.kind, device=device)
-            states = layer.finish(states, torch.cat([*gathered, blank]))
+            attended = [layer.attend(query), *(layer.attend(paper, query) for paper in candidates)]
+            blank = torch.zeros(rest, size, dtype=self.dtype, device=device)
+            states = layer.finish(states, torch.cat([*attended, blank]))
         return torch.split(states, [*map(len, pieces), rest])[:-1:2]
 
-    def forward(self, papers: Sequence[Reading], below: Sequence[Tensor]) -> Tensor:
-        """Scores (candidates, facets) of the papers behind the first, which is the query."""
-        states = self.read_above(below)
+    def forward(self, papers: Sequence[TokenizedPaper], frozen_states: Sequence[Tensor]) -> Tensor:
+        """Scores (candidates, facets) of the papers after the first, which is the query."""
+        states = self.encode_upper(frozen_states)
         pooled = [paper.pooling.to(part.device) @ part for paper, part in zip(papers, states, strict=True)]
         sizes = [len(part) for part in pooled]
         flat = torch.cat(pooled)
         vectors = [torch.split(F.normalize(flat @ matrix.T, dim=-1), sizes) for matrix in self.projections]
-        unit = F.normalize(torch.cat(states), dim=-1).to(self.kind)
+        unit = F.normalize(torch.cat(states), dim=-1).to(self.dtype)
         tokens = torch.split(unit, [len(part) for part in states])
         scores = []
         for place in range(1, len(papers)):
@@ -230,7 +226,7 @@ class Network(nn.Module):
     def _score(
         self,
         facet: int,
-        papers: Sequence[Reading],
+        papers: Sequence[TokenizedPaper],
         place: int,
         vectors: Sequence[Tensor],
         query_states: Tensor,
@@ -239,7 +235,7 @@ class Network(nn.Module):
         query, candidate = papers[0], papers[place]
         left, right = vectors[0], vectors[place]
         similarities = left[query.facets[facet]] @ right[: candidate.sentences].T
-        inside = query.tokens_of(facet)
+        inside = query.facet_tokens(facet)
         shares = torch.softmax(query_states[inside] @ self.token_weights[facet], 0)
         features = (
             similarities.max(1).values.mean(),

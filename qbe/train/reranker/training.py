@@ -1,4 +1,4 @@
-"""Training of the facet rerankers, from graded pairs and seeds to what is published."""
+"""Training of the facet rerankers, from graded pairs and seeds to the published folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
@@ -24,27 +23,40 @@ from qbe.models.reranker_files import (
     RerankerFiles,
     write_reranker_card,
 )
+from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
-from qbe.train.checkpoint import best_weights
-from qbe.train.device import fast_kind
-from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs, without
-from qbe.train.reranker.agreement import agreement
+from qbe.train.fitting import Checkpoints, matmul_dtype
+from qbe.train.graded_pairs import papers_of, read_graded_pairs, without
 from qbe.train.reranker.card import describe
-from qbe.train.reranker.fit import Papers, Schedule, fit, spearman
+from qbe.train.reranker.correlation import rank_correlations
+from qbe.train.reranker.fit import CandidateScorer, GradedSplits, fit, mean_spearman
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.reading import Reading, collect
+from qbe.train.reranker.papers import collect_papers
+from qbe.train.reranker.recipe import Recipe
+from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
 from qbe.train.unlabelled import TitleIndex
-from qbe.train.weights import Weights, copied, mean, with_weights
-from qbe.train.work import claim, made_from, record
+from qbe.train.weights import Weights, best_weights, copied, mean, with_weights
+from qbe.train.work_folder import (
+    Folders,
+    RunOptions,
+    as_record,
+    check_provenance,
+    file_digests,
+    read_provenance,
+)
 from qbe.types import Facet, Paper
 
 log = logging.getLogger(__name__)
+DEFAULT_RECIPE = Recipe()
+CHECKPOINT_EVERY = 100
+"""Steps."""
 
 
-class Sources(NamedTuple):
-    """Where the data lie: graded pairs to learn from, those to choose on, the corpus that holds their papers,
-    and papers that are evaluated on, which nothing is learned from.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sources:
+    """Files of graded pairs to train on and of dev, of the corpus that holds their papers, and of papers that
+    models are evaluated on, which are excluded from training.
     """
 
     train: tuple[Path, ...]
@@ -53,97 +65,95 @@ class Sources(NamedTuple):
     leave_out: Path
 
 
-class Recipe(NamedTuple):
-    """How the rerankers are trained; what was chosen on which data stands in the models' card.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Start:
+    """What training starts from.
 
-    ``joint`` upper layers learn and let candidates attend to the query; of a paper ``max_tokens`` are read.
+    ``weights`` is the folder of a BERT encoder, ``encoder`` the name or folder of the one whose tokenizer and
+    tagger read the papers. ``earlier`` is the work folder of a finished training with the same seeds: each
+    seed starts from its best weights there.
     """
 
-    joint: int = 3
-    max_tokens: int = 384
-    schedule: Schedule = Schedule()
+    weights: Path
+    encoder: str = BASE_ENCODER
+    earlier: Path | None = None
 
 
-class Data(NamedTuple):
-    """Lists to learn from and to choose on, and their papers, as papers and as the network reads them."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Data:
+    """Graded lists and their papers, with labels and as the network reads them."""
 
-    train: GradedLists
-    dev: GradedLists
+    splits: GradedSplits
     papers: Mapping[str, Paper]
-    readings: Mapping[str, Reading]
+    tokenized: Mapping[str, TokenizedPaper]
 
 
 def train_rerankers(
     sources: Sources,
-    weights: Path,
-    output: Path,
-    work: Path,
-    seeds: Sequence[int],
-    threads: int,
+    start: Start,
+    folders: Folders,
+    run: RunOptions,
     *,
-    recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
+    recipe: Recipe = DEFAULT_RECIPE,
     facets: Sequence[Facet] = FACETS,
-    encoder: str = BASE_ENCODER,
-    device: str = "cpu",
-    start: Path | None = None,
 ) -> FacetRerankersMetadata:
-    """Train facet rerankers from files, and publish them.
+    """Train facet rerankers on the grades of ``facets``, and publish them.
 
-    ``weights`` is the folder of the BERT encoder to start from, ``encoder`` the name or folder of the one
-    whose tokenizer and tagger read the papers. ``start`` is the work folder of an earlier training with the
-    same seeds, from whose best weights each seed goes on. Finished parts are kept in ``work``, from where
-    the same call goes on. Of the seeds and their mean (a "soup"; Wortsman et al., 2022) the best on dev is
-    published.
-    Raises CorpusError for data that cannot be read, ModelError where a check fails, OutputError where
-    nothing can be written.
+    Finished parts are kept in the work folder, from which the same call continues. Of the seeds and their
+    mean (a "soup"; Wortsman et al., 2022) the best on dev is published. Raises CorpusError for data that
+    cannot be read, ModelError where a check fails, OutputError where nothing can be written, UsageError for a
+    GPU that does not exist.
     """
-    read = (*sources.train, sources.dev, sources.corpus)
-    digests = {f"{path.parent.name}/{path.name}": sha256(path) for path in read}
-    facts = {"recipe": record(recipe), "facets": [facet.value for facet in facets], "data": digests}
-    if start is not None:
-        facts["start"] = made_from(start)
-    claim(work, facts)
-    torch.set_num_threads(threads)
-    trunk = Encoder.open(encoder, threads=threads)
-    data = _read(sources, trunk, recipe, work)
-    network = Network(weights, recipe.joint, fast_kind(device)).to(device)
-    papers = Papers(network, data.readings)
+    provenance = {
+        "recipe": as_record(recipe),
+        "facets": [facet.value for facet in facets],
+        "data": file_digests(*sources.train, sources.dev, sources.corpus),
+    }
+    if start.earlier is not None:
+        provenance["start"] = read_provenance(start.earlier)
+    check_provenance(folders.work, provenance)
+    torch.set_num_threads(run.threads)
+    encoder = Encoder.open(start.encoder, threads=run.threads)
+    data = _read(sources, encoder, recipe, folders.work)
+    network = Network(start.weights, recipe.joint, matmul_dtype(run.device)).to(run.device)
+    scorer = CandidateScorer(network, data.tokenized)
     untrained = copied(network)
-    found: dict[str, Weights] = {}
-    for seed in seeds:
-        begin = untrained if start is None else best_weights(start / f"seed-{seed}.pt")
-        network.load_state_dict(dict(begin), strict=False)
+    weights: dict[str, Weights] = {}
+    for seed in run.seeds:
+        initial = untrained
+        if start.earlier is not None:
+            initial = best_weights(start.earlier / f"seed-{seed}.pt")
+        network.load_state_dict(dict(initial), strict=False)
         torch.manual_seed(seed)
-        fit(
-            network,
-            papers,
-            data.train,
-            data.dev,
-            recipe.schedule,
-            seed,
-            work / f"seed-{seed}.pt",
-            facets=facets,
-        )
-        found[f"seed {seed}"] = copied(network)
-    if len(seeds) > 1:
-        found["mean"] = mean(list(found.values()))
+        checkpoints = Checkpoints(folders.work / f"seed-{seed}.pt", CHECKPOINT_EVERY)
+        fit(scorer, data.splits, recipe.schedule, seed, checkpoints, facets=facets)
+        weights[f"seed {seed}"] = copied(network)
+    if len(run.seeds) > 1:
+        weights["mean"] = mean(list(weights.values()))
     network.load_state_dict(dict(untrained), strict=False)
-    dev = {"untrained": spearman(network, papers, data.dev)}
-    for name, each in found.items():
-        dev[name] = with_weights(network, each, lambda: spearman(network, papers, data.dev))
-        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in dev[name]))
+    dev = _scores_on_dev(scorer, weights, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
-    best = max(found, key=lambda name: sum(dev[name][number] for number in numbers))
-    network.load_state_dict(dict(found[best]), strict=False)
-    training = facts | {
-        "pairs": {
-            part: sum(map(len, lists.values())) for part, lists in (("train", data.train), ("dev", data.dev))
-        },
-        "queries": {"train": len(data.train), "dev": len(data.dev)},
+    best = max(weights, key=lambda name: sum(dev[name][number] for number in numbers))
+    network.load_state_dict(dict(weights[best]), strict=False)
+    training = provenance | {
+        "pairs": {part: sum(map(len, lists.values())) for part, lists in data.splits._asdict().items()},
+        "queries": {part: len(lists) for part, lists in data.splits._asdict().items()},
         "shipped": best,
         "dev": dev,
     }
-    return publish(network, data, training, trunk.files.tokenizer, recipe.max_tokens, output, threads)
+    output = folders.output
+    return publish(network, data, training, encoder.files.tokenizer, recipe.max_tokens, output, run.threads)
+
+
+def _scores_on_dev(
+    scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
+) -> dict[str, tuple[float, ...]]:
+    """Correlations on dev by facet: of the network as it is (untrained), and with each of the weights."""
+    dev = {"untrained": mean_spearman(scorer, splits.dev)}
+    for name, seed_weights in weights.items():
+        dev[name] = with_weights(scorer.network, seed_weights, lambda: mean_spearman(scorer, splits.dev))
+        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in dev[name]))
+    return dev
 
 
 def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Data:
@@ -151,20 +161,17 @@ def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Dat
     train: dict[str, Any] = {}
     for path in sources.train:
         train |= read_graded_pairs(path)
-    evaluated = TitleIndex(paper.title for paper in read_jsonl(sources.leave_out, lambda text: [text]))
-    found = collect(
-        sources.corpus,
-        papers_of(train, dev),
-        encoder,
-        Tagger.open(),
-        recipe.max_tokens,
-        work / "facets.npz",
+    evaluated = TitleIndex.of_corpus(sources.leave_out)
+    papers = collect_papers(
+        sources.corpus, papers_of(train, dev), encoder, Tagger.open(), work / "facets.npz"
     )
-    seen = frozenset(identity for identity, (paper, _) in found.items() if evaluated.holds(paper.title))
-    kept = without(train, seen | frozenset(dev))
-    log.info("%d queries to learn from, %d to choose on; %d papers left out", len(kept), len(dev), len(seen))
-    papers = {identity: paper for identity, (paper, _) in found.items()}
-    return Data(kept, dev, papers, {identity: reading for identity, (_, reading) in found.items()})
+    excluded = frozenset(paper_id for paper_id, paper in papers.items() if evaluated.holds(paper.title))
+    train = without(train, excluded | frozenset(dev))
+    log.info("%d queries in training, %d in dev; %d papers left out", len(train), len(dev), len(excluded))
+    tokenized = {
+        paper_id: tokenize(paper, encoder.tokenizer, recipe.max_tokens) for paper_id, paper in papers.items()
+    }
+    return Data(GradedSplits(train, dev), papers, tokenized)
 
 
 def publish(
@@ -178,11 +185,11 @@ def publish(
 ) -> FacetRerankersMetadata:
     """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
 
-    The folder appears whole or not at all.
+    The folder appears complete or not at all.
     """
     network = network.to("cpu")
-    network.kind = torch.float32
-    first, shape = data.readings[min(data.readings)], network.shape
+    network.dtype = torch.float32
+    first, shape = data.tokenized[min(data.tokenized)], network.shape
     example = example_inputs(
         first.ids.numpy(),
         first.pooling.numpy(),
@@ -196,7 +203,7 @@ def publish(
             folder.mkdir(exist_ok=True)
             shutil.copyfile(tokenizer, folder / TOKENIZER)
             export_facets(network, folder, TRUNK, example, precision)
-            card = FacetRerankersMetadata(
+            metadata = FacetRerankersMetadata(
                 name=DEFAULT_RERANKER,
                 precision=precision,
                 max_tokens=max_tokens,
@@ -204,16 +211,19 @@ def publish(
                 heads=heads,
                 training=training,
             )
-            measured[precision] = _measure(RerankerFiles(folder, card, precision), data, threads)
-            card = dataclasses.replace(card, training={**training, "exported": dict(measured)})
-            write_reranker_card(folder, card)
+            measured[precision] = _measure(
+                RerankerFiles(folder, metadata, precision), max_tokens, data, threads
+            )
+            metadata = dataclasses.replace(metadata, training={**training, "exported": dict(measured)})
+            write_reranker_card(folder, metadata)
         size = sum((staged / name).stat().st_size for name in names)
-        (staged / "README.md").write_text(describe(card, size))
-    return card
+        (staged / "README.md").write_text(describe(metadata, size))
+    return metadata
 
 
-def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
-    """Mean Spearman of the exported models on dev, by facet, in the pass that a search would use."""
-    limit = files.metadata.max_tokens
-    reranker = FacetCrossEncoder(files, threads, limit, limit)
-    return [sum(values.values()) / len(values) for values in agreement(reranker, data.papers, data.dev)]
+def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) -> list[float]:
+    """Mean Spearman correlation of the exported models on dev, by facet, computed as in a search."""
+    with Workers(threads) as workers:
+        reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
+        correlations = rank_correlations(reranker, data.papers, data.splits.dev)
+    return [sum(values.values()) / len(values) for values in correlations]

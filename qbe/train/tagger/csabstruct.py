@@ -12,7 +12,7 @@ from qbe.errors import CorpusError
 from qbe.types import FacetProbabilities
 
 LABELS = FacetProbabilities._fields
-"""The five labels; a label's number is its place here."""
+"""The five labels; a label's number is its position here."""
 
 _NUMBERS = {label: number for number, label in enumerate(LABELS)}
 
@@ -20,9 +20,9 @@ SPLITS = ("train", "dev", "test")
 
 
 class LabelledAbstract(NamedTuple):
-    """An abstract's sentences, each one's label (a place in LABELS), and how sure its annotators were.
+    """An abstract's sentences, their labels (positions in LABELS), and the confidence of the annotators.
 
-    Confidences lie in (0, 1]: the share of the (quality-weighted) votes that the label won.
+    Confidences are in (0, 1]: the share of the (quality-weighted) votes for the label.
     """
 
     sentences: tuple[str, ...]
@@ -55,8 +55,8 @@ def _abstract(record: Mapping[str, Any], where: str) -> LabelledAbstract:
             "give the folder of CSAbstruct's release"
         ) from error
     if not len(sentences) == len(labels) == len(confidences) or not sentences:
-        found = json.dumps([len(sentences), len(labels), len(confidences)])
+        counts = json.dumps([len(sentences), len(labels), len(confidences)])
         raise CorpusError(
-            f"{where}: expected one label and one confidence a sentence, found {found}; mend the record"
+            f"{where}: expected one label and one confidence a sentence, found {counts}; correct the record"
         )
     return LabelledAbstract(sentences, labels, confidences)

@@ -1,16 +1,18 @@
-"""Fitting a tagger head to labels or to other models' probabilities, and reading it out."""
+"""Fitting a tagger head to labels or to the probabilities of other models, and predicting with it."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from qbe.train.fitting import ScheduledOptimizer
 from qbe.train.tagger.network import LABEL_COUNT, Head
 from qbe.train.tagger.states import Tokens
 from qbe.train.tagger.teacher import Teacher
@@ -19,15 +21,20 @@ Floats = NDArray[np.float32]
 
 
 class Example(NamedTuple):
-    """A paper, what each sentence's label should be (sentences, labels), and how much each counts."""
+    """A paper with target probabilities (sentences, labels) and weights (sentences,) in the loss."""
 
     paper: Tokens
     targets: Floats
     weights: Floats
 
 
-class Schedule(NamedTuple):
-    """How a head is fitted: AdamW, warm-up over a tenth of the steps, then linearly down to nothing."""
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a head is fitted.
+
+    AdamW with ``papers`` a step; the learning rate rises linearly over a tenth of the steps, then falls
+    linearly to 0. Gradients are clipped to a norm of ``clip``.
+    """
 
     epochs: int
     learning_rate: float = 1e-3
@@ -36,21 +43,25 @@ class Schedule(NamedTuple):
     clip: float = 1.0
 
 
-def batches(lengths: Sequence[int], size: int, order: random.Random | None) -> list[list[int]]:
-    """Places in groups of like length; in random order, and with lengths blurred, where one is given."""
-    blur = [order.random() * 20 if order else 0.0 for _ in lengths]
-    ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + blur[i])
+def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> list[list[int]]:
+    """Positions in groups of similar length.
+
+    With ``rng`` the groups are in random order, and up to 20 is added to each length at random, so that they
+    differ from epoch to epoch.
+    """
+    noise = [rng.random() * 20 if rng else 0.0 for _ in lengths]
+    ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + noise[i])
     groups = [ranked[first : first + size] for first in range(0, len(ranked), size)]
-    if order:
-        order.shuffle(groups)
+    if rng:
+        rng.shuffle(groups)
     return groups
 
 
 def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
-    """Cross-entropy of the chain's marginals, a sentence counting by its weight.
+    """Cross-entropy of the marginals of the label chain, weighted by sentence.
 
-    With one-hot targets and the annotators' confidences as weights a doubtful label teaches little;
-    with probabilities as targets this is distillation (Hinton et al., 2015, at temperature 1).
+    With one-hot targets and the annotators' confidences as weights uncertain labels count less; with
+    probabilities as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
     """
     targets = torch.zeros_like(scores)
     weights = torch.zeros(scores.shape[:2])
@@ -69,57 +80,54 @@ def fit(
     seed: int,
     after_epoch: Callable[[int, float], Any],
 ) -> None:
-    """Fit a model; ``after_epoch`` is told the epoch (from 1) and its mean loss.
+    """Fit a model; ``after_epoch`` is called with the number of each epoch (from 1) and its mean loss.
 
-    Matrix products run in bfloat16, which halves the time where the processor has it.
+    Matrix products run in bfloat16, which halves the time where the processor supports it.
     """
-    order = random.Random(seed)
+    rng = random.Random(seed)
     torch.manual_seed(seed)
-    optimizer = torch.optim.AdamW(
-        model.parameter_groups(schedule.learning_rate), weight_decay=schedule.weight_decay
+    groups = model.parameter_groups(schedule.learning_rate)
+    steps = schedule.epochs * -(-len(examples) // schedule.papers)
+    optimizer = ScheduledOptimizer(
+        torch.optim.AdamW(groups, weight_decay=schedule.weight_decay),
+        model.parameters(),
+        steps,
+        clip=schedule.clip,
     )
     lengths = [len(example.paper.ids) for example in examples]
-    steps = schedule.epochs * -(-len(examples) // schedule.papers)
-    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share(step, steps))
+    step = 0
     model.train()
     for epoch in range(1, schedule.epochs + 1):
-        total = []
-        for group in batches(lengths, schedule.papers, order):
+        losses = []
+        for group in batches(lengths, schedule.papers, rng):
             chosen = [examples[i] for i in group]
             batch = model.collate([example.paper for example in chosen])
             with torch.autocast("cpu", torch.bfloat16):
                 scores = model(*batch)
             value = loss(model, scores.float(), batch.present, chosen)
             value.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
-            optimizer.step()
-            rate.step()
-            optimizer.zero_grad()
-            total.append(value.item())
-        after_epoch(epoch, sum(total) / len(total))
+            optimizer.step(step)
+            step += 1
+            losses.append(value.item())
+        after_epoch(epoch, sum(losses) / len(losses))
     model.eval()
-
-
-def _share(step: int, steps: int) -> float:
-    warm = max(1, steps // 10)
-    return min((step + 1) / warm, max(0.0, (steps - step) / max(1, steps - warm)))
 
 
 def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]:
     """Probabilities (sentences, labels) of each paper, in order."""
     model.eval()
-    found: dict[int, Floats] = {}
+    probabilities: dict[int, Floats] = {}
     with torch.inference_mode():
         for group in batches([len(paper.ids) for paper in papers], 16, None):
             batch = model.collate([papers[i] for i in group])
             with torch.autocast("cpu", torch.bfloat16):
                 scores = model(*batch)
             marginals = model.chain.log_marginals(scores.float(), batch.present).exp().numpy()
-            for place, i in enumerate(group):
-                found[i] = marginals[place, : len(papers[i].spans)]
-    yield from (found[i] for i in range(len(papers)))
+            for row, i in enumerate(group):
+                probabilities[i] = marginals[row, : len(papers[i].spans)]
+    yield from (probabilities[i] for i in range(len(papers)))
 
 
 def one_hot(labels: Sequence[int]) -> Floats:
-    """Labels as targets."""
+    """Target probabilities (sentences, labels) of labels."""
     return np.eye(LABEL_COUNT, dtype=np.float32)[list(labels)]

@@ -20,8 +20,8 @@ class Batch(NamedTuple):
     """Papers padded to one shape.
 
     ``states`` (papers, tokens, layers * dimension) float32, each layer normalized; ``spans`` (papers,
-    sentences, tokens) bool says which tokens belong to a sentence; ``present`` (papers, sentences) bool
-    tells sentences from padding.
+    sentences, tokens) bool marks the tokens of each sentence; ``present`` (papers, sentences) bool is False
+    for padding.
     """
 
     states: Tensor
@@ -52,9 +52,9 @@ class Chain(nn.Module):
         self.end = nn.Parameter(torch.zeros(LABEL_COUNT))
 
     def log_marginals(self, scores: Tensor, present: Tensor) -> Tensor:
-        """Log probability of each label of each sentence (papers, sentences, labels), all paths summed.
+        """Log marginal probability of each label of each sentence (papers, sentences, labels).
 
-        The forward-backward algorithm in log space; what stands at padded sentences has no meaning.
+        The forward-backward algorithm in log space; values of padded sentences have no meaning.
         """
         forward = [self.begin + scores[:, 0]]
         for i in range(1, scores.shape[1]):
@@ -73,12 +73,12 @@ class Chain(nn.Module):
 class Head(nn.Module):
     """Token states to label scores of sentences.
 
-    Tokens: the layers' states are projected to ``width`` and mixed with their two neighbours (a
-    depthwise convolution, for phrases such as *we propose*). Sentences: pooled by ``pools`` learned
-    attentions and the mean, placed by their distance from both ends, and read in the context of each
-    other by ``depth`` transformer layers, which cost nearly nothing since sentences are few. The
-    chain of labels lies on top (the arrangement of Cohan et al., 2019, with pooled tokens in the
-    place of separator tokens, and Jin and Szolovits's, 2018, label chain).
+    Tokens: the layers' states are projected to ``width`` and combined with those of their two neighbours by a
+    depthwise convolution (for phrases such as *we propose*). Sentences: the tokens are pooled by ``pools``
+    learned attentions and the mean; position embeddings of the distance from both ends are added; ``depth``
+    transformer layers contextualize them, at little cost since sentences are few. On top is a conditional
+    random field over the labels (the architecture of Cohan et al., 2019, with pooled tokens instead of
+    separator tokens, and the label chain of Jin and Szolovits, 2018).
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Head(nn.Module):
         self.chain = Chain()
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameters for an optimizer, each group with its learning rate."""
+        """Parameters for an optimizer, in groups with their learning rates."""
         return [{"params": list(self.parameters()), "lr": learning_rate}]
 
     @staticmethod
@@ -156,7 +156,7 @@ class SentenceLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, hidden: Tensor, present: Tensor) -> Tensor:
-        """Sentences (papers, sentences, width) in the context of each other."""
+        """Contextualized sentences (papers, sentences, width)."""
         papers, sentences, width = hidden.shape
         shape = (papers, sentences, 3, self.heads, width // self.heads)
         query, key, value = self.inputs(self.before_attention(hidden)).reshape(shape).permute(2, 0, 3, 1, 4)

@@ -1,106 +1,103 @@
-"""From trained heads to the folder of a tagger: export, measurement of what was exported, model card."""
+"""From files to the folder of a tagger: training, export, evaluation of the exported model, model card."""
 
 from __future__ import annotations
 
-import shutil
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
+from qbe.export.staging import staged_folder
 from qbe.export.tagger import HeadInputs, export_head
-from qbe.files import publish_directory, sha256
+from qbe.files import sha256
 from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.sources import packaged_weights
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
 from qbe.tag.tagger import Tagger, span_mask
-from qbe.text.split import split_sentences
 from qbe.train.tagger.card import describe
 from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger.measure import measure
 from qbe.train.tagger.network import Head
+from qbe.train.tagger.scores import Scores
 from qbe.train.tagger.states import Tokens
 from qbe.train.tagger.training import Data, Recipe, train_students
-from qbe.train.unlabelled import sample_papers
-from qbe.train.work import claim, record
+from qbe.train.unlabelled import TitleIndex, sample_papers
+from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 
+DEFAULT_RECIPE = Recipe()
 PARITY_PAPERS = 50
+"""Papers of dev on which the exported model is compared with PyTorch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The folder of CSAbstruct's splits, a corpus of unlabelled papers as JSON lines, and one of papers that
+    models are evaluated on, which are excluded from training.
+    """
+
+    csabstruct: Path
+    unlabelled: Path
+    leave_out: Path
 
 
 def train_tagger(
-    csabstruct: Path,
-    unlabelled: Path,
-    leave_out: Path,
-    output: Path,
-    work: Path,
-    seeds: Sequence[int],
-    threads: int,
+    sources: Sources,
+    folders: Folders,
+    run: RunOptions,
     *,
-    recipe: Recipe = Recipe(),  # noqa: B008 (a tuple, which nobody can change)
+    recipe: Recipe = DEFAULT_RECIPE,
     encoder: str = BASE_ENCODER,
     weights: Path | None = None,
 ) -> TaggerMetadata:
     """Train the facet tagger from files, and publish it.
 
-    ``csabstruct`` is the folder of its splits, ``unlabelled`` a corpus of papers as JSON lines,
-    ``leave_out`` one of papers that are evaluated on. Finished parts are kept in ``work``, from where the
-    same call goes on. ``encoder`` is the name or folder of the one to read, ``weights`` the folder of its
-    PyTorch weights (by default those of the default encoder). Raises CorpusError for data that cannot be
+    Finished parts are kept in the work folder, from which the same call continues. ``encoder`` is the name or
+    folder of the encoder whose states the tagger reads, ``weights`` the folder of its PyTorch weights (by
+    default those of the base encoder). Training runs on the CPU. Raises CorpusError for data that cannot be
     read, ModelError where a check fails, OutputError where nothing can be written.
     """
-    labelled = read_csabstruct(csabstruct)
-    evaluated = (paper.title for paper in read_jsonl(leave_out, split_sentences))
-    papers = sample_papers(unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
-    sources = {f"CSAbstruct {split}.jsonl": sha256(csabstruct / f"{split}.jsonl") for split in SPLITS}
-    sources[unlabelled.name] = sha256(unlabelled)
-    claim(work, {"recipe": record(recipe), "encoder": encoder, "data": sources})
-    torch.set_num_threads(threads)
-    data = Data(Encoder.open(encoder, threads=threads), recipe, labelled, papers)
+    labelled = read_csabstruct(sources.csabstruct)
+    evaluated = TitleIndex.of_corpus(sources.leave_out)
+    papers = sample_papers(sources.unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
+    digests = {f"CSAbstruct {split}.jsonl": sha256(sources.csabstruct / f"{split}.jsonl") for split in SPLITS}
+    digests[sources.unlabelled.name] = sha256(sources.unlabelled)
+    check_provenance(folders.work, {"recipe": as_record(recipe), "encoder": encoder, "data": digests})
+    torch.set_num_threads(run.threads)
+    data = Data(Encoder.open(encoder, threads=run.threads), recipe, labelled, papers)
     weights = weights or packaged_weights(ENCODERS[BASE_ENCODER])
-    return publish(data, recipe, train_students(data, weights, recipe, seeds, work), sources, output)
+    students = train_students(data, weights, recipe, run.seeds, folders.work)
+    return publish(data, recipe, students, digests, folders.output)
 
 
 def publish(
-    data: Data, recipe: Recipe, students: Mapping[int, Head], sources: Mapping[str, str], output: Path
+    data: Data, recipe: Recipe, students: Mapping[int, Head], digests: Mapping[str, str], output: Path
 ) -> TaggerMetadata:
-    """Export the student that is best on ``dev``, measure the export on ``test``, and write its folder.
+    """Export the student that is best on dev, evaluate the exported model on test, and write its folder.
 
-    The folder (ONNX head, card, README.md) appears whole or not at all. Raises ModelError where the
-    exported head does not agree with the original.
+    The folder (ONNX head, card, README.md) appears complete or not at all. ``digests`` are those of the data.
+    Raises ModelError where the exported head does not agree with the original.
     """
     seeds = {
         seed: {split: data.scores(split, head) for split in ("dev", "test")}
         for seed, head in students.items()
     }
     best = max(seeds, key=lambda seed: seeds[seed]["dev"].confident)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    staged.chmod(0o755)
-    try:
-        readings = [_reading(paper) for paper in data.papers["dev"][:PARITY_PAPERS]]
-        parity = export_head(students[best], readings, staged / HEAD)
+    with staged_folder(output) as staged:
+        parity = export_head(students[best], _parity_inputs(data.papers["dev"]), staged / HEAD)
         chain = students[best].chain
         training: dict[str, Any] = {
-            "recipe": record(recipe),
+            "recipe": as_record(recipe),
             "seed": best,
-            "data": dict(sources),
+            "data": dict(digests),
             "parity": parity,
-            "seeds": {
-                seed: {split: found.figures for split, found in by_split.items()}
-                for seed, by_split in seeds.items()
-            },
-            "spread": {
-                name: statistics.pstdev(getattr(found["test"], name) for found in seeds.values())
-                for name in ("micro_f1", "folded")
-            },
+            **_figures(seeds),
         }
-        card = TaggerMetadata(
+        metadata = TaggerMetadata(
             name=DEFAULT_TAGGER,
             labels=LABELS,
             trunk={
@@ -114,16 +111,32 @@ def publish(
             files={HEAD: sha256(staged / HEAD)},
             training=training,
         )
-        measured = measure(data.encoder, Tagger(TaggerFiles(staged, card)), data.labelled["test"])
-        training["test"] = measured.figures
-        write_tagger_card(staged, card)
-        (staged / "README.md").write_text(describe(card, measured, (staged / HEAD).stat().st_size))
-        publish_directory(staged, output)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-    return card
+        scores = measure(data.encoder, Tagger(TaggerFiles(staged, metadata)), data.labelled["test"])
+        training["test"] = scores.figures
+        write_tagger_card(staged, metadata)
+        (staged / "README.md").write_text(describe(metadata, scores, (staged / HEAD).stat().st_size))
+    return metadata
 
 
-def _reading(paper: Tokens) -> HeadInputs:
-    states = np.ascontiguousarray(paper.states.swapaxes(0, 1))
-    return HeadInputs(states, span_mask(paper.spans, len(paper.ids)))
+def _figures(seeds: Mapping[int, Mapping[str, Scores]]) -> dict[str, Any]:
+    """The scores of each seed, and their standard deviation on test."""
+    return {
+        "seeds": {
+            seed: {split: scores.figures for split, scores in splits.items()}
+            for seed, splits in seeds.items()
+        },
+        "spread": {
+            name: statistics.pstdev(getattr(splits["test"], name) for splits in seeds.values())
+            for name in ("micro_f1", "folded")
+        },
+    }
+
+
+def _parity_inputs(papers: Sequence[Tokens]) -> list[HeadInputs]:
+    return [
+        HeadInputs(
+            np.ascontiguousarray(paper.states.swapaxes(0, 1)),
+            span_mask(paper.spans, len(paper.ids)),
+        )
+        for paper in papers[:PARITY_PAPERS]
+    ]

@@ -1,4 +1,4 @@
-"""How well predicted labels agree with the annotators'."""
+"""Agreement of predicted labels with those of the annotators."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from qbe.types import FacetProbabilities
 class Scores(NamedTuple):
     """Agreement over all sentences of a split, in per cent.
 
-    ``micro_f1`` over the five labels (equal to accuracy, each sentence having one label), ``folded``
-    the same with objective folded into background; ``confident`` is micro_f1 with each sentence
-    counting by its annotators' confidence. ``confusion`` (labels, labels) counts true by predicted.
+    ``micro_f1`` is over the five labels (equal to accuracy, since each sentence has one label), ``folded``
+    the same with objective folded into background; ``confident`` is micro_f1 with each sentence weighted by
+    its annotators' confidence. ``confusion`` (labels, labels) counts sentences by true and predicted label.
     """
 
     micro_f1: float
@@ -27,7 +27,7 @@ class Scores(NamedTuple):
 
     @property
     def figures(self) -> dict[str, float]:
-        """Those that a card states, rounded."""
+        """The scores that a card has, rounded."""
         return {
             "micro_f1": round(self.micro_f1, 2),
             "folded": round(self.folded, 2),
@@ -55,8 +55,8 @@ class Scores(NamedTuple):
 def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray[np.floating]]) -> Scores:
     """Compare probabilities (sentences, labels) of each abstract with its labels.
 
-    Labels are chosen as a search does, facet first (`FacetProbabilities.label`). An abstract's sentences
-    beyond those predicted count as predicted like the last.
+    Labels are chosen as in a search, facet first (`FacetProbabilities.label`). Sentences of an abstract
+    without a prediction count as if they had the label predicted for the last one.
     """
     true: list[int] = []
     predicted: list[int] = []

@@ -1,4 +1,4 @@
-"""Papers as the encoder sees them, in memory to train on: tokens, and the frozen states of some layers."""
+"""Tokens of papers and the frozen encoder's hidden states in some layers, kept in memory for training."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from qbe.types import Paper
 class Tokens(NamedTuple):
     """The first window of a paper.
 
-    ``ids`` are its tokens and ``spans`` says which of them make up each sentence; sentences that did not
-    fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens, layers, 1)
-    float16 give the encoder's states, at a byte a number.
+    ``ids`` (tokens,) are its tokens and ``spans`` the first token and the end of each sentence; sentences
+    that did not fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens,
+    layers, 1) float16 are the encoder's hidden states, in one byte per number.
     """
 
     ids: NDArray[np.int32]
@@ -29,13 +29,13 @@ class Tokens(NamedTuple):
 
     @property
     def states(self) -> Floats:
-        """The encoder's states (tokens, layers, dimension)."""
+        """The encoder's hidden states (tokens, layers, dimension)."""
         states: Floats = self.numbers.astype(np.float32) * self.scales.astype(np.float32)
         return states
 
 
 class StateRecorder:
-    """A `qbe.encode.hooks.TokenStateHook` that keeps the first states that it receives."""
+    """A `qbe.encode.hooks.TokenStateHook` that keeps the hidden states of the first window."""
 
     width = 0
 
@@ -44,7 +44,7 @@ class StateRecorder:
         self.first: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None
 
     def compute(self, states: Sequence[Floats], spans: Sequence[tuple[int, int]]) -> Floats:
-        """Keep the states of a paper's first window; there are no values."""
+        """Keep the states of a paper's first window; the result (sentences, 0) is empty."""
         if self.first is None:
             stacked = np.stack(states, axis=1)
             scales = np.maximum(np.abs(stacked).max(axis=2, keepdims=True) / 127, 1e-6).astype(np.float16)
@@ -53,14 +53,14 @@ class StateRecorder:
         return np.zeros((len(spans), 0), np.float32)
 
 
-def record(encoder: Encoder, layers: Sequence[int], papers: Iterable[Paper]) -> list[Tokens]:
-    """Tokens and states of each paper, in order; ``encoder.threads`` papers are under way at a time."""
+def record_states(encoder: Encoder, layers: Sequence[int], papers: Iterable[Paper]) -> list[Tokens]:
+    """Tokens and states of each paper, in order; ``encoder.threads`` papers are encoded at a time."""
 
-    def record_one(paper: Paper) -> Tokens:
+    def record_paper(paper: Paper) -> Tokens:
         recorder = StateRecorder(layers)
         encoder.encode_paper(paper, recorder)
         assert recorder.first is not None
         window = next(encoder.windows(paper))
         return Tokens(np.array(window.ids, np.int32), tuple(window.spans), *recorder.first)
 
-    return list(ordered_map(record_one, papers, encoder.threads))
+    return list(ordered_map(record_paper, papers, encoder.threads))

@@ -1,4 +1,4 @@
-"""The teacher of the facet tagger: the whole encoder, trained along with its head."""
+"""The teacher of the facet tagger: a head and the encoder below it, trained together."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch.nn import functional
 from qbe.train.tagger.network import Chain, Head, layout
 from qbe.train.tagger.states import Tokens
 
-TRUNK_RATE = 0.1
-"""The encoder's learning rate as a part of the head's: it has learned before."""
+ENCODER_RATE = 0.1
+"""The encoder's learning rate as a share of the head's: the encoder is pretrained."""
 
 
 class TokenBatch(NamedTuple):
@@ -26,7 +26,7 @@ class TokenBatch(NamedTuple):
 
 
 class Teacher(nn.Module):
-    """A head on the states of an encoder whose layers learn too (its embeddings stay)."""
+    """A head on the states of an encoder whose layers are trained too (its embeddings are frozen)."""
 
     def __init__(self, folder: Path, layers: Sequence[int]) -> None:
         """Load the encoder's weights from a folder with config.json and model.safetensors."""
@@ -35,7 +35,7 @@ class Teacher(nn.Module):
 
         self.trunk: Any = AutoModel.from_pretrained(
             folder, use_safetensors=True, local_files_only=True, attention_probs_dropout_prob=0.0
-        )  # dropping attention takes longer than attending, on a CPU
+        )  # dropout on attention takes longer than attention itself, on a CPU
         self.trunk.embeddings.requires_grad_(False)
         self.layers = tuple(layers)
         self.head = Head(len(layers) * self.trunk.config.hidden_size)
@@ -46,10 +46,10 @@ class Teacher(nn.Module):
         return self.head.chain
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        """Parameters for an optimizer, each group with its learning rate."""
-        trunk = [parameter for parameter in self.trunk.parameters() if parameter.requires_grad]
+        """Parameters for an optimizer, in groups with their learning rates."""
+        encoder = [parameter for parameter in self.trunk.parameters() if parameter.requires_grad]
         return [
-            {"params": trunk, "lr": learning_rate * TRUNK_RATE},
+            {"params": encoder, "lr": learning_rate * ENCODER_RATE},
             *self.head.parameter_groups(learning_rate),
         ]
 

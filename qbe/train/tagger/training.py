@@ -1,9 +1,9 @@
-"""Training of the facet tagger, from data and seed to what is published.
+"""Training of the facet tagger: teachers, soft labels, students.
 
-Teachers, in which the encoder itself learns, are fitted to CSAbstruct's labels. They would cost a second
-pass over every paper, so they do not ship: they label abstracts that nobody has labelled, and students,
-which are heads on the frozen encoder, learn from both: soft labels of many papers first, then the
-annotators' again (self-training with distillation; Hinton et al., 2015; Xie et al., 2020).
+Teachers, in which the encoder is fine-tuned too, are fitted to CSAbstruct's labels. In use they would need a
+second pass over every paper; so they only predict probabilities (soft labels) for unlabelled abstracts.
+Students, which are heads on the frozen encoder, are fitted to both: to the soft labels of many papers first,
+then to the annotators' labels again (self-training with distillation; Hinton et al., 2015; Xie et al., 2020).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import logging
 import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -25,33 +26,39 @@ from qbe.train.tagger.csabstruct import LabelledAbstract
 from qbe.train.tagger.fit import Example, Floats, Schedule, fit, one_hot, predict
 from qbe.train.tagger.network import Head
 from qbe.train.tagger.scores import Scores, score
-from qbe.train.tagger.states import Tokens, record
+from qbe.train.tagger.states import Tokens, record_states
 from qbe.train.tagger.teacher import Teacher
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
 Model = TypeVar("Model", Head, Teacher)
 
+TEACHER, SOFT, GOLD = Schedule(3, papers=8), Schedule(3), Schedule(3, learning_rate=3e-4)
+"""The default schedules of a recipe."""
 
-class Recipe(NamedTuple):
-    """How the tagger is trained; what was chosen on which data stands in the model's card.
 
-    ``layers`` of the encoder are read (0: embeddings). ``unlabelled`` papers are labelled by
-    ``teachers`` models; a part ``untitled`` of them is read without its title, as CSAbstruct has none.
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the tagger is trained; the model's card says which data its choices were made on.
+
+    The tagger reads these ``layers`` of the encoder (0: embeddings). ``teachers`` models label ``unlabelled``
+    papers; a share ``untitled`` of them loses its title, as CSAbstruct has none. Schedules are those of the
+    teachers, and of the students on soft labels (``soft``) and then on the annotators' (``gold``).
+    ``sample_seed`` draws the unlabelled papers and those that lose their title.
     """
 
     layers: tuple[int, ...] = (0, 3, 6)
     teachers: int = 2
-    teacher: Schedule = Schedule(epochs=3, papers=8)
+    teacher: Schedule = TEACHER
     unlabelled: int = 12_000
     untitled: float = 0.5
-    soft: Schedule = Schedule(epochs=3)
-    gold: Schedule = Schedule(epochs=3, learning_rate=3e-4)
+    soft: Schedule = SOFT
+    gold: Schedule = GOLD
     sample_seed: int = 0
 
 
 class Data:
-    """All that is learned from and measured on, as the encoder sees it."""
+    """Labelled and unlabelled papers as tokens and hidden states of the encoder."""
 
     def __init__(
         self,
@@ -60,18 +67,18 @@ class Data:
         labelled: Mapping[str, Sequence[LabelledAbstract]],
         unlabelled: Sequence[Paper],
     ) -> None:
-        """Run every paper through the encoder, which takes minutes."""
+        """Encode every paper, which takes minutes."""
         self.encoder, self.labelled = encoder, labelled
         self.papers: dict[str, list[Tokens]] = {}
         for split, abstracts in labelled.items():
             papers = (Paper(split, "", tuple(map(Sentence, abstract.sentences))) for abstract in abstracts)
-            self.papers[split] = record(encoder, recipe.layers, papers)
-        choice = random.Random(recipe.sample_seed)
-        read = (
-            Paper(paper.paper_id, "", paper.sentences) if choice.random() < recipe.untitled else paper
+            self.papers[split] = record_states(encoder, recipe.layers, papers)
+        rng = random.Random(recipe.sample_seed)
+        titled = (
+            Paper(paper.paper_id, "", paper.sentences) if rng.random() < recipe.untitled else paper
             for paper in unlabelled
         )
-        self.unlabelled = record(encoder, recipe.layers, read)
+        self.unlabelled = record_states(encoder, recipe.layers, titled)
         log.info(
             "read %d labelled and %d unlabelled papers", sum(map(len, labelled.values())), len(unlabelled)
         )
@@ -84,27 +91,27 @@ class Data:
         ]
 
     def scores(self, split: str, model: Head | Teacher) -> Scores:
-        """How well a model's labels of a split's papers agree with the annotators'."""
+        """Agreement of a model's labels with the annotators' on a split."""
         return score(self.labelled[split], list(predict(model, self.papers[split])))
 
 
 def train_students(
     data: Data, weights: Path, recipe: Recipe, seeds: Sequence[int], work: Path
 ) -> dict[int, Head]:
-    """Students by seed. What an interrupted call has finished is read from ``work``.
+    """Students by seed. Models that an interrupted call has finished are read from ``work``.
 
     ``weights`` is the folder of the encoder's PyTorch weights, from which teachers start. Raises ModelError
-    where a part found in ``work`` belongs to another recipe.
+    where a part in ``work`` belongs to another recipe.
     """
     gold = data.examples("train")
     soft_labels = work / f"soft-{recipe.unlabelled}.npy"
     if not soft_labels.exists():
         teachers = [_teacher(data, weights, gold, recipe, number, work) for number in range(recipe.teachers)]
         streams = [predict(teacher, data.unlabelled) for teacher in teachers]
-        together = [np.mean(found, axis=0) for found in zip(*streams, strict=True)]
+        means = [np.mean(rows, axis=0) for rows in zip(*streams, strict=True)]
         with atomic_file(soft_labels) as stream:
-            np.save(stream, np.concatenate(together))
-        log.info("the teachers have labelled %d papers", len(together))
+            np.save(stream, np.concatenate(means))
+        log.info("the teachers have labelled %d papers", len(means))
     soft = _soft_examples(data.unlabelled, np.load(soft_labels))
 
     return {seed: _student(data, soft, gold, recipe, seed, work) for seed in seeds}
@@ -116,11 +123,11 @@ def _student(
     torch.manual_seed(seed)
     student = Head(len(recipe.layers) * data.encoder.dimension)
 
-    def study(student: Head) -> None:
-        fit(student, [*soft, *gold], recipe.soft, seed, _tell(f"student {seed}, soft labels"))
-        fit(student, gold, recipe.gold, seed, _tell(f"student {seed}, annotators' labels"))
+    def train(student: Head) -> None:
+        fit(student, [*soft, *gold], recipe.soft, seed, _log_epochs(f"student {seed}, soft labels"))
+        fit(student, gold, recipe.gold, seed, _log_epochs(f"student {seed}, annotators' labels"))
 
-    _once(work / f"student-{seed}.pt", student, study)
+    _train_once(work / f"student-{seed}.pt", student, train)
     log.info("student %d on dev: %s", seed, data.scores("dev", student))
     return student
 
@@ -128,14 +135,14 @@ def _student(
 def _teacher(
     data: Data, weights: Path, gold: Sequence[Example], recipe: Recipe, number: int, work: Path
 ) -> Teacher:
-    seed = 1000 + number  # apart from the students'
+    seed = 1000 + number  # other seeds than the students'
     torch.manual_seed(seed)
     teacher = Teacher(weights, recipe.layers)
 
-    def study(teacher: Teacher) -> None:
-        fit(teacher, gold, recipe.teacher, seed, _tell(f"teacher {number}"))
+    def train(teacher: Teacher) -> None:
+        fit(teacher, gold, recipe.teacher, seed, _log_epochs(f"teacher {number}"))
 
-    _once(work / f"teacher-{number}.pt", teacher, study)
+    _train_once(work / f"teacher-{number}.pt", teacher, train)
     log.info("teacher %d on dev: %s", number, data.scores("dev", teacher))
     return teacher
 
@@ -144,7 +151,7 @@ def _soft_examples(papers: Sequence[Tokens], labels: Floats) -> list[Example]:
     ends = np.cumsum([len(paper.spans) for paper in papers])
     if ends[-1] != len(labels):
         raise ModelError(
-            f"expected soft labels of {ends[-1]:,} sentences, found {len(labels):,}; give another --work"
+            f"expected soft labels of {ends[-1]:,} sentences, found {len(labels):,}; give another `work`"
         )
     parts = np.split(labels, ends[:-1])
     return [
@@ -153,10 +160,10 @@ def _soft_examples(papers: Sequence[Tokens], labels: Floats) -> list[Example]:
     ]
 
 
-def _once(path: Path, model: Model, study: Callable[[Model], None]) -> Model:
-    """The model as it stands in a file, or after its study, which fills the file."""
+def _train_once(path: Path, model: Model, train: Callable[[Model], None]) -> Model:
+    """Load the model's weights from a file; where there is none, train it and write the file."""
     if not path.exists():
-        study(model)
+        train(model)
         torch.save(model.state_dict(), path.with_suffix(".partial"))
         path.with_suffix(".partial").replace(path)
     try:
@@ -164,11 +171,11 @@ def _once(path: Path, model: Model, study: Callable[[Model], None]) -> Model:
     except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
         reason = next(iter(str(error).splitlines()), "no model")
         raise ModelError(
-            f"{path}: expected a model of this recipe, found {reason}; give another --work"
+            f"{path}: expected a model of this recipe, found {reason}; give another `work`"
         ) from error
     model.eval()
     return model
 
 
-def _tell(name: str) -> Callable[[int, float], None]:
+def _log_epochs(name: str) -> Callable[[int, float], None]:
     return lambda epoch, loss: log.info("%s: epoch %d, loss %.3f", name, epoch, loss)

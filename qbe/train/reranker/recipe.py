@@ -1,0 +1,51 @@
+"""What the training of the facet rerankers is configured with. Loads nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from qbe.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How the network is fitted.
+
+    AdamW; the learning rate rises linearly over a tenth of the steps, then falls linearly to 0. A step has
+    ``queries`` graded lists. The layers learn at ``learning_rate``, the facets' projections and token weights
+    at ``head_rate``, the weights of similarities and the gates, which are few, at ``weight_rate``. Of a
+    list's candidates without a grade of 1 or more, at most ``unrelated`` are used, others in each epoch.
+    ``weight_decay`` is that of the layers; gradients are clipped to a norm of ``clip``. The result is an
+    exponential moving average of the weights, with ``ema_decay``. ``loss`` is one of
+    `qbe.train.reranker.loss.LOSSES`. ``patience`` epochs without a better score on dev end the training.
+    """
+
+    epochs: int = 1
+    learning_rate: float = 6e-5
+    head_rate: float = 2e-4
+    weight_rate: float = 2e-2
+    queries: int = 2
+    unrelated: int = 4
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    ema_decay: float = field(default=0.98, metadata={"recorded_as": "memory"})
+    loss: str = "logistic"
+    patience: int = 2
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where there is no epoch."""
+        if self.epochs < 1:
+            raise UsageError(f"expected `epochs` of at least 1, found {self.epochs}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the rerankers are trained; the models' card says which data its choices were made on.
+
+    The ``joint`` upper layers are trained, and there candidates attend to the query; a paper's first
+    ``max_tokens`` are read.
+    """
+
+    joint: int = 3
+    max_tokens: int = 384
+    schedule: Schedule = Schedule()

@@ -1,0 +1,78 @@
+"""Where a training writes, how it runs, and the note in its work folder of what its parts were made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import ModelError
+from qbe.files import sha256, write_text
+
+_NOTE = "made-from.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Folders:
+    """``output`` is the folder that a training publishes, ``work`` the one that holds its checkpoints."""
+
+    output: Path
+    work: Path
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a training runs.
+
+    There is one model for each of the ``seeds``, and their mean. ``threads`` are those of the processor;
+    ``device`` is ``cpu`` or ``cuda``.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    threads: int = 1
+    device: str = "cpu"
+
+
+def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
+    """Write what a work folder's parts are made from (recipe, data) into it, or compare with what it says.
+
+    Raises ModelError where the folder holds parts of another recipe or of other data.
+    """
+    note, text = work / _NOTE, json.dumps(provenance, indent=1) + "\n"
+    if not note.exists():
+        write_text(note, text)
+    elif note.read_text() != text:
+        raise ModelError(
+            f"{work}: expected parts of the same recipe and data, found those of others (see {note.name}); "
+            "give another `work`"
+        )
+
+
+def read_provenance(work: Path) -> Any:
+    """What the parts in a work folder are made from; raises ModelError where it holds no such note."""
+    try:
+        return json.loads((work / _NOTE).read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{work}: expected the work folder of a training, found no {_NOTE} in it; give the `work` of one"
+        ) from error
+
+
+def as_record(value: Any) -> Any:
+    """Nested dataclasses as nested dictionaries for JSON.
+
+    A field whose metadata has ``recorded_as`` goes by that name, so that a renamed field keeps its key.
+    """
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    return {
+        field.metadata.get("recorded_as", field.name): as_record(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+    }
+
+
+def file_digests(*paths: Path) -> dict[str, str]:
+    """SHA-256 of files, by the name of each and of its folder."""
+    return {f"{path.parent.name}/{path.name}": sha256(path) for path in paths}
