@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 
 from qbe.datasets.csfcube import convert
 from qbe.evaluate.folds import load_folds
@@ -58,7 +58,7 @@ def raw_collection(qbe_data, tmp_path_factory):
 
 def figures(collection: Collection, stage: str, run_file: Path) -> Mapping[str, Mapping[str, float | None]]:
     """Figures on the test folds, from the run file as it was written."""
-    searcher = Searcher(collection.index, stage)
+    searcher = first_stage(collection.index, stage)
     pools = read_pools(collection.folder / "pools.tsv")
     rankings = {
         query_id: tuple(searcher.search(query, 1000, pools[query_id], matches=False))

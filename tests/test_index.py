@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job
 
 from qbe import _jvm
@@ -101,10 +101,10 @@ def test_papers_layout_and_vectors_read_back(tiny_index, papers, tiny_encoder):
 
 def test_a_relative_path_follows_the_current_folder(tiny_index, monkeypatch):
     with Index(tiny_index) as index:
-        expected = Searcher(index, "bm25").search(Query(index.paper("s001")))  # Java runs from here on
+        expected = first_stage(index, "bm25").search(Query(index.paper("s001")))  # Java runs from here on
     monkeypatch.chdir(tiny_index.parent)
     with Index(tiny_index.name) as index:
-        assert Searcher(index, "bm25").search(Query(index.paper("s001"))) == expected
+        assert first_stage(index, "bm25").search(Query(index.paper("s001"))) == expected
 
 
 def test_neighbours_are_exact(tiny_index):
@@ -135,10 +135,10 @@ def test_one_side_only(tmp_path, settings):
     for side, missing in (("dense", "bm25"), ("bm25", "dense")):
         with Index(tmp_path / side) as index:
             query = Query(index.paper("s001"))
-            assert len(Searcher(index, side).search(query, 3)) == 3
+            assert len(first_stage(index, side).search(query, 3)) == 3
             for stage in (missing, "fused"):
                 with pytest.raises(IndexFormatError, match="found one built without; choose another"):
-                    Searcher(index, stage).search(query, 3)
+                    first_stage(index, stage).search(query, 3)
 
 
 def test_positions_and_docvectors_are_stored_on_demand(tmp_path, settings):
@@ -265,7 +265,7 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
     with Index(tmp_path / "index") as index:
         for stage in ("bm25", "dense", "fused"):
             for pool in (None, ids):
-                found = Searcher(index, stage).search(Query(index.paper("1")), 20, pool)
+                found = first_stage(index, stage).search(Query(index.paper("1")), 20, pool)
                 assert [hit.paper_id for hit in found] == sorted(ids[1:])  # all score alike
 
 

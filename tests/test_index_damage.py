@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.index import Index
@@ -60,7 +60,7 @@ def test_overwritten_bytes_are_told_when_they_are_read(copy, name, stage):
     path = copy / name
     path.write_bytes(bytes(path.stat().st_size))
     with Index(copy) as index, pytest.raises(IndexFormatError, match="damaged: build it again") as caught:
-        Searcher(index, stage).search(Query(index.paper("s001")))
+        first_stage(index, stage).search(Query(index.paper("s001")))
     assert "\n" not in str(caught.value)
 
 
@@ -109,13 +109,13 @@ def test_an_encoder_that_was_exchanged_since_is_refused(copy, other):
     record["settings"]["encoder"] = str(other)
     (copy / "manifest.json").write_text(json.dumps(record))
     index = Index(copy)
-    assert Searcher(index, "dense").search(Query(index.paper("s001")))  # stored vectors serve it
+    assert first_stage(index, "dense").search(Query(index.paper("s001")))  # stored vectors serve it
     with pytest.raises(EncoderMismatchError):
-        Searcher(index, "dense").search(OUTSIDE)
+        first_stage(index, "dense").search(OUTSIDE)
 
 
 def test_the_encoder_may_have_moved(copy, tiny_encoder):
     record = json.loads((copy / "manifest.json").read_text())
     record["settings"]["encoder"] = "/nowhere/to/be/found"
     (copy / "manifest.json").write_text(json.dumps(record))
-    assert len(Searcher(Index(copy, encoder=str(tiny_encoder)), "dense").search(OUTSIDE)) == 10
+    assert len(first_stage(Index(copy, encoder=str(tiny_encoder)), "dense").search(OUTSIDE)) == 10

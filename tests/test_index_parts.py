@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job, build_part_job
 
 from qbe.corpus.jsonl import dump_record
@@ -114,7 +114,7 @@ def test_postings_are_built_when_parts_are_merged(tmp_path, settings, halves, ca
     with Index(tmp_path / "index") as index:
         assert index.manifest.digest == digest
         assert index.manifest.settings == settings.settings.record(settings.corpus)
-        assert Searcher(index).search(Query(index.paper("s001")), 5)
+        assert first_stage(index).search(Query(index.paper("s001")), 5)
 
 
 def test_the_command_line_builds_a_part(tmp_path, settings, halves, capsys):

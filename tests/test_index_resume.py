@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 
@@ -74,7 +74,7 @@ def works(folder: Path, papers: int) -> None:
         assert len(index) == papers
         stages = ["dense"] if index.manifest.lucene is None else ["dense", "bm25", "fused"]
         for stage in stages:
-            assert len(Searcher(index, stage).search(Query(index.paper("s001")), 5)) == 5
+            assert len(first_stage(index, stage).search(Query(index.paper("s001")), 5)) == 5
 
 
 # Moments before and inside Lucene need postings; the others do without them where they can: it is quicker.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job
 
 from qbe.encode.encoder import Encoder
@@ -80,12 +80,12 @@ def test_the_manifest_says_how_vectors_compare(index, l2_encoder):
 def expected(query: Query, encoded, reduce) -> dict[str, float]:
     """Minus a paper's distance: what ``reduce`` makes of the least distances of the query's sentences."""
     positions = query.positions or query.paper.positions(query.facet)
-    asked = encoded[query.paper.paper_id][0][list(positions)]
+    asked = encoded[paper_of(query)][0][list(positions)]
     scores = {}
     for paper_id, (sentences, _) in encoded.items():
         distances = np.sqrt(((asked[:, None] - sentences[None]) ** 2).sum(axis=2))
         scores[paper_id] = -reduce(distances.min(axis=1))
-    return {name: score for name, score in scores.items() if name not in (query.paper.paper_id, "outside")}
+    return {name: score for name, score in scores.items() if name not in (paper_of(query), "outside")}
 
 
 @pytest.mark.parametrize(("match", "reduce"), [("mean-max", np.mean), ("single-match", np.min)])
@@ -93,7 +93,7 @@ def test_dense_search_is_by_distance(index, encoded, queries, match, reduce):
     for query in queries:
         scores = expected(query, encoded, reduce)
         for pool in (None, list(scores)):
-            found = Searcher(index, "dense", match=match).search(query, 1000, pool)
+            found = first_stage(index, "dense", match=match).search(query, 1000, pool)
             assert {hit.paper_id for hit in found} == set(scores)
             for hit in found:
                 assert hit.score == pytest.approx(scores[hit.paper_id], rel=1e-6)
@@ -114,10 +114,10 @@ def test_the_nearest_sentences_are_the_least_distant(index, encoded, papers):
 
 def test_whole_papers_are_compared_by_distance(index, encoded, queries):
     """SPECTER's own way of ranking: the distance of [CLS] to [CLS]."""
-    whole = Searcher(index, "fused", weights={"whole": 1.0})
+    whole = first_stage(index, "fused", weights={"whole": 1.0})
     for query in queries:
-        asked = encoded[query.paper.paper_id][1]
-        pool = [name for name in encoded if name not in (query.paper.paper_id, "outside")]
+        asked = encoded[paper_of(query)][1]
+        pool = [name for name in encoded if name not in (paper_of(query), "outside")]
         scores = {name: -np.linalg.norm(asked - encoded[name][1]) for name in pool}
         found = whole.search(query, 1000, pool, explain=True)
         for hit in found:
@@ -130,7 +130,7 @@ def test_matchings_go_by_distance(index, encoded, queries, name):
     source = index.vectors
     matching = VectorMatching(name, lambda paper: source(paper).sentences, similarity=index.similarity)
     for query in queries:
-        pool = [paper_id for paper_id in encoded if paper_id not in (query.paper.paper_id, "outside")]
+        pool = [paper_id for paper_id in encoded if paper_id not in (paper_of(query), "outside")]
         found = [judged.score for judged in matching.score(query, list(map(index.paper, pool)))]
         least, mean = (expected(query, encoded, reduce) for reduce in (np.min, np.mean))
         if name == "single-match":

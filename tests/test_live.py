@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings, raw_corpus
 from support.tiny_tagger import write_tagger
@@ -146,7 +146,7 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
             opened.paper("s047")
         lexical = [
             searcher.search(Query(kept[5]), 200)
-            for searcher in (Searcher(one, "bm25") for one in (opened, other))
+            for searcher in (first_stage(one, "bm25") for one in (opened, other))
         ]
         assert {hit.paper_id for hit in lexical[0]} == {hit.paper_id for hit in lexical[1]}
         assert opened.manifest.lucene["documents"] == 128  # the dead count in the statistics
@@ -172,13 +172,13 @@ def test_papers_are_replaced_and_come_back(index, papers, tmp_path):
         assert list(opened.papers.read_from(0)) == expected
         assert opened.papers.row("s001") == 128
         query = Query(Paper("outside", "", words, labelled=True))
-        found = {stage: Searcher(opened, stage).search(query, 200) for stage in ("bm25", "dense", "fused")}
+        found = {stage: first_stage(opened, stage).search(query, 200) for stage in ("bm25", "dense", "fused")}
         assert {hit.paper_id for hit in found["bm25"]} == {"s001", "s100", "n001"}
         for stage in ("dense", "fused"):
             assert sorted(hit.paper_id for hit in found[stage]) == sorted(
                 paper.paper_id for paper in expected
             )
-        pool = [hit.paper_id for hit in Searcher(opened, "bm25").search(query, 9, ["s100", "s001", "s002"])]
+        pool = [hit.paper_id for hit in first_stage(opened, "bm25").search(query, 9, ["s100", "s001", "s002"])]
         assert sorted(pool[:2]) == ["s001", "s100"]
         assert pool[2:] == ["s002"]
         rows = [opened.papers.row(paper.paper_id) for paper in changed]
@@ -286,7 +286,7 @@ def test_an_encoder_that_moved_is_named(dense, papers, tmp_path, tiny_encoder):
     with Index(dense) as index:
         assert index.manifest.settings["encoder"] == str(moved)
         outside = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
-        assert len(Searcher(index, "dense").search(outside, 20)) == 18
+        assert len(first_stage(index, "dense").search(outside, 20)) == 18
 
 
 def test_many_segments_are_warned_of(dense, papers, tmp_path, monkeypatch, caplog):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job, build_part_job
 from support.live import POOL, QUERIES, corpus
 
@@ -85,7 +85,7 @@ def kinds(folder: Path) -> list[tuple[str, str]]:
 
 def scores(folder: Path, query: Query, pool: list[str] | None) -> dict[str, float]:
     with Index(folder) as opened:
-        searcher = Searcher(opened, "dense", nprobe=16 if pool is None else None)
+        searcher = first_stage(opened, "dense", nprobe=16 if pool is None else None)
         return {hit.paper_id: hit.score for hit in searcher.search(query, 200, pool)}
 
 
@@ -146,9 +146,9 @@ def test_many_queries_find_what_each_finds_alone(index, papers):
     ]
     for stage in ("bm25", "dense", "fused"):
         with Index(index) as alone, Index(index, threads=2) as together:
-            single = Searcher(alone, stage)
+            single = first_stage(alone, stage)
             found = [single.search(query, 30, pool) for query, pool in zip(queries, pools, strict=True)]
-            assert Searcher(together, stage).batch_search(queries, 30, pools) == found
+            assert first_stage(together, stage).batch_search(queries, 30, pools) == found
         assert not {hit.paper_id for hits in found for hit in hits} & set(gone)
         assert all(len(hits) == 30 for hits in found if stage != "bm25")
 
@@ -181,7 +181,7 @@ def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
     append_papers(tmp_path / "index", [corpus(tmp_path, "third", papers[40:41])])
     assert kinds(tmp_path / "index") == [("int8", "ivf-sq"), ("int8", "ivf-sq"), ("int8", "flat")]
     with Index(tmp_path / "index") as opened:
-        assert len(Searcher(opened, "dense", nprobe=20).search(Query(papers[3]), 50)) == 40
+        assert len(first_stage(opened, "dense", nprobe=20).search(Query(papers[3]), 50)) == 40
 
 
 @pytest.mark.parametrize(

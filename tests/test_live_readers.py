@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from support.builds import Job, build_job
 from support.live import corpus, files
 
@@ -48,7 +48,7 @@ def index(tmp_path, both) -> Path:
 
 def hits(index: Index) -> list:
     return [
-        Searcher(index, stage).search(Query(index.paper("s005")), 20) for stage in ("bm25", "dense", "fused")
+        first_stage(index, stage).search(Query(index.paper("s005")), 20) for stage in ("bm25", "dense", "fused")
     ]
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qbe.search.config import SearchConfig
 
 PROGRAM = "qbe search"
-OPTIONS = {"k": "--hits"}
+OPTIONS = {"k": "--hits", "folder": "--index", "workers": "--threads"}
 """Parameters of the library whose options have other names."""
 
 TABLE_HITS = 10

@@ -1,4 +1,4 @@
-"""A run of many queries on its way to a file: finished blocks are kept, and an interrupted run goes on."""
+"""A run of many queries, written block by block: finished blocks are kept, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from qbe.errors import RunError
 from qbe.files import atomic_file, lock, resumable_staging, write_text
+from qbe.resume import Unfinished
 
 log = logging.getLogger(__name__)
 
@@ -65,42 +66,26 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
     """
     output = Path(os.path.realpath(output))
     folder = output.parent / f".{output.name}.part"
-    with lock(output.parent / f".{output.name}.lock") as alone:
-        if not alone:
+    with lock(output.parent / f".{output.name}.lock") as is_only_writer:
+        if not is_only_writer:
             raise RunError(f"{output} is being written by another process; wait until it ends")
-        _settle(folder, inputs, overwrite=overwrite, resume=resume)
+        _resume_or_discard(folder, inputs, overwrite=overwrite, resume=resume)
         file = BlockFile(output, folder, inputs)
         with resumable_staging(folder, file.has_blocks):
             yield file
 
 
-def _settle(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> None:
+def _resume_or_discard(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> None:
     """Decide about an unfinished run that is in the way."""
     if not folder.exists():
         return
-    found = _read(folder / STATE)
-    if found is None or (overwrite and not resume):
+    unfinished = Unfinished(folder, STATE, "run", "the index, topics and options", RunError)
+    former_inputs = unfinished.read_state()
+    if former_inputs is None or (overwrite and not resume):
         shutil.rmtree(folder)
         return
     if not resume:
-        raise RunError(
-            f"{folder} holds an unfinished run; continue it with `resume`, or discard it with `overwrite`"
-        )
-    if found != inputs:
-        changed = ", ".join(key for key in inputs if found.get(key) != inputs[key])
-        raise RunError(
-            f"expected the index, topics and options of the unfinished run in {folder}, found other "
-            f"{changed}; repeat the search as it was, or discard that run with `overwrite` alone"
-        )
-    for partial in folder.glob(".*.partial"):  # a block that was being written when the run was killed
-        partial.unlink()
+        raise unfinished.in_the_way()
+    unfinished.check_inputs(former_inputs, inputs)
+    unfinished.remove_partial_files()
     log.info("continuing the unfinished run in %s", folder)
-
-
-def _read(path: Path) -> Inputs | None:
-    """The inputs of an unfinished run; None where not even they were written."""
-    try:
-        inputs: Inputs = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return inputs

@@ -7,7 +7,7 @@ from pathlib import Path
 from qbe.corpus import write_jsonl
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.searcher import Searcher
+from support.searching import first_stage
 from qbe.types import Facet, Paper
 
 QUERIES = ((None, "s001"), (Facet.METHOD, "s036"), (Facet.RESULT, "s100"), (Facet.BACKGROUND, "s128"))
@@ -47,7 +47,7 @@ def rankings(
     pool = [one for one in POOL if one in ids]
     assert queries
     with Index(folder) as index:
-        searchers = [Searcher(index, stage) for stage in stages]
+        searchers = [first_stage(index, stage) for stage in stages]
         return [
             searcher.search(query, 200, chosen, explain=True)
             for searcher in searchers
