@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from qbe.search.searcher import Searcher
 
 from qbe import _cli, _jvm
 from qbe.corpus import read_jsonl, write_jsonl
@@ -26,7 +27,6 @@ from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
 from qbe.query import Query
 from qbe.search.lucene import LuceneSearch
-from qbe.search.searcher import Searcher
 from qbe.types import Paper
 
 CORPUS, JOURNAL, INDEX = "corpus.jsonl", "journal.jsonl", "index"

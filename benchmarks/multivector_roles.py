@@ -27,9 +27,10 @@ Search = Callable[[np.ndarray, int], Any]
 
 def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     """The dense first stage of the index itself, whatever kind it is of."""
+    from qbe.search.searcher import Searcher
+
     from benchmarks.drawn import drawn, faceted_queries
     from qbe.index.index import Index
-    from qbe.search.searcher import Searcher
 
     index = Index(Path((folder / "index").read_text()), threads=threads)
     searcher, papers = Searcher(index, "dense"), np.load(folder / "papers.npy").tolist()

@@ -62,8 +62,9 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
-    from qbe.index.index import Index
     from qbe.search.searcher import Searcher
+
+    from qbe.index.index import Index
 
     with Index(folder, threads=options.threads) as index:
         faceted = faceted_queries(index, drawn(index, options.queries))

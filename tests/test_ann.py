@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.killed_build import SHARD_PAPERS
 
@@ -24,7 +25,6 @@ from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_segment import FAISS, FaissSegment, nearer
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 from qbe.types import Facet
 
 SIMILARITIES = ("cosine", "l2")

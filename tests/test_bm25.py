@@ -12,7 +12,7 @@ import pytest
 
 from qbe.corpus import read_jsonl
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.building.build import build_index
+from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents
@@ -44,7 +44,7 @@ class Collection:
     """An index of ours, the same texts for Pyserini, and queries, each with its form."""
 
     def __init__(self, folder: Path, corpus: Path, topics: Path, forms: Sequence[str]) -> None:
-        build_index(folder / "index", BuildSettings((str(corpus),), dense=False))
+        build(folder / "index", [str(corpus)], BuildSettings(dense=False))
         self.index = Index(folder / "index")
         queries = [Query(self.index.paper(topic.paper_id), topic.facet) for topic in read_topics(topics)]
         queries = [query for query in queries if query.aspects[0].paper.positions(query.aspects[0].facet)]
@@ -137,7 +137,7 @@ def three(tmp_path_factory) -> Index:
         {"paper_id": "d3", "title": "", "abstract": ["Fish.", "Bird bird!"]},
     ]
     (folder / "three.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    build_index(folder / "index", BuildSettings((str(folder / "three.jsonl"),), dense=False))
+    build(folder / "index", [str(folder / "three.jsonl")], BuildSettings(dense=False))
     return Index(folder / "index")
 
 
@@ -176,7 +176,7 @@ def test_scores_worked_by_hand(three, words, expected):
 
 def test_first_value_in_figures(three):
     """ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78."""
-    (hit,) = bm25(three, Query(paper("q", "", "dog", form="facet"), Facet.METHOD), 10)
+    (hit,) = bm25(three, Query(paper("q", "", "dog"), Facet.METHOD), 10, form="facet")
     assert hit.score == pytest.approx(0.551028, abs=ROUNDING)
 
 

@@ -1,67 +1,312 @@
-"""What the README tells people to do is done here, as it stands there."""
+"""The documentation: its examples run, its links are sound, and it names every option and public name.
+
+Blocks of ``bash`` and ``python`` are run in order, in one folder per document. Blocks of ``console`` are
+not run, except for searches whose output is shown: it is compared.
+"""
 
 import contextlib
+import inspect
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = ("datasets", "index", "search", "evaluate", "export", "tag", "train")
-SUBCOMMANDS = {
-    "datasets": ("csfcube",),
-    "export": ("encoder",),
-    "train": ("tagger", "encoder", "facet-encoder"),
-}
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+TEXTS = [README, *DOCS]
+LINKING = [*TEXTS, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
+CLI = ROOT / "docs" / "cli.md"
+
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-def test_commands_and_python_example_work_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    script = "set -euo pipefail\n" + "".join(blocks("bash"))
-    assert script.count("python -m qbe.") >= 9
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks(path: Path, *languages: str) -> list[tuple[str, str]]:
+    """Language and code of a document's blocks in these languages, in order."""
+    return [block for block in _FENCE.findall(read(path)) if block[0] in languages]
+
+
+WITH_EXAMPLES = [path for path in TEXTS if blocks(path, "bash", "python")]
+WITH_SEARCHES = [path for path in TEXTS if any("$ qbe search" in code for _, code in blocks(path, "console"))]
+
+
+# What the examples do
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> dict[str, str]:
+    """The environment of examples: ``qbe`` and ``python`` are those of the tests; nothing is downloaded."""
+    folder = tmp_path_factory.mktemp("bin")
+    command = folder / "qbe"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qbe "$@"\n')
+    command.chmod(0o755)
+    path = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    packages = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    kept = {name: value for name, value in os.environ.items() if name != "QBE_DATA"}
+    return kept | {
+        "PATH": path,
+        "PYTHONPATH": packages,
+        "COLUMNS": "100",
+        "HF_HUB_OFFLINE": "1",
+        "QBE_CACHE": str(tmp_path_factory.mktemp("cache")),
+    }
+
+
+def shell(script: str, folder: Path, environment: dict[str, str]) -> str:
+    """The standard output of a script, which must succeed."""
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", f"set -euo pipefail\n{script}"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    (example,) = blocks("python")
-    monkeypatch.chdir(tmp_path)
+    assert done.returncode == 0, f"{script}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def with_index(tmp_path_factory, environment) -> Path:
+    """A folder with the sample and its index, as the README makes them."""
+    folder = tmp_path_factory.mktemp("documents")
+    lines = [line for line in blocks(README, "bash")[0][1].splitlines() if "search" not in line]
+    assert [line.split()[1] for line in lines] == ["datasets", "index"]
+    shell("\n".join(lines), folder, environment)
+    return folder
+
+
+def run_python(code: str, name: str, names: dict[str, object]) -> str:
+    """What a block of Python prints; it sees what earlier blocks of its document have defined."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(example, "README.md", "exec"), {})
-    lines = printed.getvalue().splitlines()
-    assert len(lines) == 9
-    assert "Masking Politicians' Words" in lines[0]
+        exec(compile(code, name, "exec"), names)
+    return printed.getvalue()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_in_the_readme_exists(command: str) -> None:
-    """An option that the README shows with a command is in the command's help."""
-    text = subprocess.run(
-        [sys.executable, "-m", f"qbe.{command}", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    for name in SUBCOMMANDS.get(command, ()):  # their options belong to subcommands
-        text += subprocess.run(
-            [sys.executable, "-m", f"qbe.{command}", name, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    used = re.findall(rf"python -m qbe\.{command}(.*)", README)
-    options = {option for line in used for option in re.findall(r"--[a-z0-9-]+", line)}
-    assert options, f"the README never shows qbe.{command} with an option"
-    assert not {option for option in options if option not in text}
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name_of)
+def test_examples_run(path, tmp_path, with_index, environment, monkeypatch):
+    if path != README:  # which makes these itself
+        shutil.copytree(with_index, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QBE_CACHE", environment["QBE_CACHE"])
+    names: dict[str, object] = {}
+    printed = []
+    for language, code in blocks(path, "bash", "python"):
+        if language == "bash":
+            shell(code, tmp_path, environment)
+        else:
+            printed.append(run_python(code, name_of(path), names))
+    assert all(printed)
+    if path == README:
+        lines = printed[0].splitlines()
+        assert len(lines) == 9
+        assert "Masking Politicians' Words" in lines[0]
 
 
-def test_every_dependency_has_its_line() -> None:
-    names = re.findall(r"^    ([a-z0-9-]+)(?: [=><].*)?$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
-    table = README[README.index("## Dependencies") :]
+def searches(path: Path) -> list[tuple[str, str]]:
+    """Searches of a document's console blocks, each with the output shown."""
+    shown = []
+    for _, code in blocks(path, "console"):
+        for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            if command.startswith("qbe search") and output.strip() and not output.startswith(" "):
+                shown.append((command, output))
+    return shown
+
+
+def without_scores(text: str) -> str:
+    """A table without its scores and spacing: int8 arithmetic differs a little between processors."""
+    return re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d+", "#", text)).strip()
+
+
+@pytest.mark.parametrize("path", WITH_SEARCHES, ids=name_of)
+def test_searches_print_what_is_shown(path, with_index, environment):
+    for command, output in searches(path):
+        command += "" if "--format" in command else " --format table"
+        assert without_scores(shell(command, with_index, environment)) == without_scores(output)
+
+
+def test_some_searches_are_compared():
+    assert searches(README)
+    assert searches(ROOT / "docs" / "searching.md")
+
+
+# What is named
+
+
+@cache
+def parsers() -> dict[str, object]:
+    """The parsers of all commands, and of their subcommands, by ``qbe NAME [SUBCOMMAND]``."""
+    from qbe.__main__ import COMMANDS
+
+    by_name = {}
+    for name in COMMANDS:
+        parser = import_module(f"qbe.{name}.__main__").parser()
+        by_name[f"qbe {name}"] = parser
+        for action in parser._actions:
+            if hasattr(action.choices, "items"):
+                by_name |= {f"qbe {name} {nested}": child for nested, child in action.choices.items()}
+    return by_name
+
+
+def options(parser) -> set[str]:
+    """The long options of a parser itself."""
+    return {
+        option for action in parser._actions for option in action.option_strings if option[:2] == "--"
+    } - {"--help"}
+
+
+def all_options(command: str) -> set[str]:
+    """The long options of a command and of its subcommands."""
+    return set().union(
+        *(options(parser) for name, parser in parsers().items() if f"{name} ".startswith(f"{command} "))
+    )
+
+
+def sections(path: Path) -> dict[str, str]:
+    """The text under each heading, to the next heading of whatever level, by heading."""
+    parts = re.split(r"^#+ (.*)$", read(path), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def named_options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z0-9][a-z0-9-]*", text))
+
+
+def first_column(text: str) -> str:
+    """The first cells of the rows of tables; choices in them are separated by escaped bars."""
+    rows = [re.split(r"(?<!\\)\|", line) for line in text.splitlines() if line.startswith("|")]
+    return "\n".join(row[1] for row in rows)
+
+
+def test_every_option_has_its_line_in_the_page_of_the_command_line():
+    described = sections(CLI)
+    for name, parser in parsers().items():
+        heading = name if name in described else " ".join(name.split()[:2])
+        assert heading in described, f"{name} has no section"
+        listed = named_options(first_column(described[heading]))
+        assert not options(parser) - listed, f"{name}: options without a line"
+        if heading == name:
+            assert not listed - all_options(name), f"{name}: lines without an option"
+
+
+def test_every_command_stands_in_the_table_of_commands():
+    from qbe.__main__ import COMMANDS
+
+    table = sections(CLI)["The command line"]
+    assert re.findall(r"^\| \[`qbe (\w+)`\]", table, re.MULTILINE) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_every_option_shown_with_a_command_exists(path):
+    text = read(path).replace("\\\n", " ")
+    for name, rest in re.findall(r"qbe (index|search|evaluate|tag|datasets|train|export)\b([^\n|`;]*)", text):
+        used = named_options(rest)
+        assert not used - all_options(f"qbe {name}"), f"qbe {name}{rest}"
+
+
+def test_every_public_name_is_described():
+    import qbe
+
+    page = read(ROOT / "docs" / "api.md")
+    headings = set(re.findall(r"^### `(\w+)", page, re.MULTILINE))
+    errors = {name for name in qbe.__all__ if name.endswith("Error")}
+    assert headings - {"Pipeline"} == set(qbe.__all__) - errors - {"Pipeline"}
+    assert "### `Pipeline.open(" in page
+    assert all(f"`{name}`" in sections(ROOT / "docs" / "api.md")["Errors"] for name in errors)
+
+
+def test_parameters_of_public_names_are_described():
+    import qbe
+
+    page = read(ROOT / "docs" / "api.md")
+    for name, signature in re.findall(r"^### `(\w+)\((.*?)\)(?: -> \w+)?`$", page, re.MULTILINE):
+        described = re.findall(r"(?:^|, )(\w+)", re.sub(r"\([^)]*\)|=\"[^\"]*\"|=\{\}", "", signature))
+        parameters = [each for each in inspect.signature(getattr(qbe, name)).parameters if each != "progress"]
+        if "..." not in signature:
+            assert described == parameters, name
+
+
+def test_every_key_of_json_output_is_described():
+    """The keys that `qbe.search.present.to_record` writes, of queries of one aspect and of several."""
+    from qbe import Aspect, Facet, Hit, Match, Paper, Query, Sentence
+    from qbe.search.present import to_record
+    from qbe.types import TransportEntry
+
+    paper = Paper("p", "T", (Sentence("We search.", Facet.METHOD),), labelled=True)
+    match = Match(0, 0, 0.5)
+    hit = Hit("p", 1.0, (match,), {}, match, (TransportEntry(0, 0, 1.0),))
+
+    def keys(value: object) -> set[str]:
+        if isinstance(value, dict):
+            return set(value).union(*map(keys, value.values()))
+        return set().union(*map(keys, value)) if isinstance(value, list | tuple) else set()
+
+    queries = [Query(paper, Facet.METHOD), Query.of(Aspect(paper), Aspect(paper, Facet.METHOD))]
+    written = set().union(
+        *(keys(to_record(lambda _: paper, "q", query, [hit], explain=True)) for query in queries)
+    )
+    page = sections(ROOT / "docs" / "searching.md")["Output"]
+    assert len(written) > 25
+    assert not [key for key in written if f"`{key}`" not in page]
+
+
+def test_every_dependency_has_its_line():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lists = [setup["options"]["install_requires"], *setup["options.extras_require"].values()]
+    names = [re.match(r"[\w-]+", line).group() for text in lists for line in text.split("\n") if line.strip()]
+    rows = [line for line in read(ROOT / "docs" / "dependencies.md").splitlines() if line.startswith("|")]
     assert len(names) > 15
-    assert not [name for name in names if name not in table]
+    assert not [name for name in names if not any(re.search(rf"\b{re.escape(name)}\b", row) for row in rows)]
+
+
+# How it reads
+
+
+def test_the_readme_is_short():
+    assert len(read(README).splitlines()) <= 200
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub forms them."""
+    text = _FENCE.sub("", read(path))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", LINKING, ids=name_of)
+def test_links_lead_somewhere(path):
+    text = re.sub(r"\]\(\s*", "](", _FENCE.sub("", read(path)))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), f"{target}: no such file"
+        if anchor:
+            assert anchor in anchors(file), f"{target}: no such heading"
+
+
+def test_every_page_is_linked_from_the_readme():
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", read(README)))
+    reachable = linked | {
+        f"docs/{page}" for path in DOCS for page in re.findall(r"\]\(([\w-]+\.md)", read(path))
+    }
+    assert {name_of(path) for path in DOCS} <= reachable

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 
 from qbe import _jvm
@@ -28,7 +29,6 @@ from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from qbe.search.searcher import Searcher
 
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.index import Index
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 from qbe.types import Paper, Sentence
 
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
@@ -66,7 +66,9 @@ def test_overwritten_bytes_are_told_when_they_are_read(copy, name, stage):
 
 def test_a_folder_that_is_no_index(tmp_path, copy):
     for folder in (tmp_path, tmp_path / "absent", copy / "papers.jsonl"):
-        with pytest.raises(IndexFormatError, match=r"expected an index with .* python -m qbe\.index"):
+        with pytest.raises(
+            IndexFormatError, match=r"expected an index with .* check `folder`, or build one with: qbe index"
+        ):
             Index(folder)
 
 

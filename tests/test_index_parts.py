@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job, build_part_job
 
 from qbe.corpus.jsonl import dump_record
@@ -21,7 +22,6 @@ from qbe.index.parts.merge import merge_parts
 from qbe.index.parts.part import BuildShard, PartMetadata
 from qbe.index.parts.source import PartsSource
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 SHARD_PAPERS = 24
 """Papers a shard: the sample makes five of them and eight papers more."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 
@@ -19,7 +20,6 @@ from qbe.index.building import shards
 from qbe.index.building.unfinished import STATE
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 SCRIPT = Path(__file__).parent / "support" / "killed_build.py"
 
@@ -207,7 +207,7 @@ def test_finished_shards_are_not_encoded_again(tmp_path, settings, monkeypatch):
 def test_an_unfinished_build_is_in_the_way_until_told(tmp_path, settings, digests):
     settings, output = replace(settings, bm25=False), tmp_path / "index"
     kill("vectors begun", output, settings)
-    with pytest.raises(IndexBuildError, match=r"unfinished build .* `resume`, or discard it"):
+    with pytest.raises(IndexBuildError, match=r"unfinished build.* `resume`, or discard it"):
         build_job(output, settings)
     other = replace(settings, precision="fp32")
     with pytest.raises(IndexBuildError, match="found other settings, encoder; repeat the command as it was"):

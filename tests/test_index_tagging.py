@@ -16,6 +16,7 @@ from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index import __main__ as command
+from qbe.index import options
 from qbe.index.index import Index
 from qbe.index.labels import describe_predictions, facet_mask, without_labels
 from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
@@ -85,7 +86,8 @@ def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
     for facets, predicted in (("given", 14), ("predicted", 40)):
         with Index(folders[facets]) as index:
             corpus, tagger = index.manifest.corpus, index.manifest.tagger
-            tagged = [paper for paper in index.papers.read_from(0) if paper.predicted]
+            settings = index.manifest.settings
+            tagged = [paper for paper in index if paper.predicted]
         assert (corpus["papers"], corpus["labelled"], corpus["predicted"]) == (40, 40 - predicted, predicted)
         assert len(tagged) == predicted
         labels = Counter(sentence.probabilities.label for paper in tagged for sentence in paper.sentences)
@@ -95,7 +97,6 @@ def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):
             "labels": {**dict.fromkeys(FacetProbabilities._fields, 0), **labels},
         } | {"lacking": lacking}
         assert sum(lacking.values()) > 0  # else the best guesses below would not be tested
-        settings = index.manifest.settings
         assert (settings["facets"], settings["tagger"]) == (facets, str(tiny_tagger))
 
 
@@ -174,7 +175,7 @@ def test_without_papers_to_tag_no_tagger_is_opened(tmp_path, sample, settings):
 def test_a_tagger_that_cannot_be_had_is_told_before_anything_is_built(tmp_path, settings):
     with pytest.raises(ModelError, match="expected a tagger known by name"):
         build_job(tmp_path / "index", replace(settings, tagger="no such tagger"))
-    with pytest.raises(UsageError, match="expected facets given or predicted, found 'guessed'"):
+    with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'guessed'"):
         build_job(tmp_path / "index", replace(settings, facets="guessed"))
     assert not any(tmp_path.iterdir())
 
@@ -188,7 +189,7 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("qbe.index.building.build.write_vectors", interrupted)
+        patch.setattr("qbe.index.building.shards.join_shards", interrupted)
         build_job(output, own)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)
@@ -238,5 +239,5 @@ def test_command_line_refuses_what_postings_alone_do_not_need(tmp_path, wrong):
 
 
 def test_choices_of_the_command_line_are_those_of_the_library():
-    actions = {action.dest: action for action in command.parser()._actions}
+    actions = {action.dest: action for action in options.parser()._actions}
     assert actions["facets"].choices == FACETS

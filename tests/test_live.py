@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings, raw_corpus
 from support.tiny_tagger import write_tagger
@@ -15,6 +16,7 @@ from support.tiny_tagger import write_tagger
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, PaperNotFoundError, UsageError
 from qbe.files import lock
 from qbe.index.__main__ import main
+from qbe.index.building.settings import Execution
 from qbe.index.index import Index
 from qbe.index.live import writer
 from qbe.index.live.changes import append_papers, delete_papers
@@ -23,7 +25,6 @@ from qbe.index.live.writer import Written
 from qbe.index.segments.commit import COMMIT
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 from qbe.types import Facet, Paper, Sentence
 
 
@@ -47,7 +48,7 @@ def appended(tmp_path_factory, built, papers) -> Path:
     index = Path(shutil.copytree(built, folder / "index"))
     done = append_papers(index, [corpus(folder, "second", papers[60:100])])
     assert done == Written(40, 0, 0, papers=100, segments=2, generation=1)
-    done = append_papers(index, [corpus(folder, "third", papers[100:])], threads=2)
+    done = append_papers(index, [corpus(folder, "third", papers[100:])], execution=Execution(2))
     assert done == Written(28, 0, 0, papers=128, segments=3, generation=2)
     return index
 
@@ -92,7 +93,7 @@ def test_papers_layout_and_vectors_are_those_of_one_build(appended, tiny_index, 
         assert (np.asarray(index.sentence_vectors) == whole.sentence_vectors).all()
         assert (index.whole_vectors[:] == whole.whole_vectors).all()
         asked = whole.sentence_vectors[:5].astype(np.float32)
-        ours, theirs = ((each.candidate_source().sentences.nearest(asked, 7) for each in (index, whole)),)
+        ours, theirs = (each.candidate_source().sentences.nearest(asked, 7) for each in (index, whole))
         assert (ours == theirs).all()
 
 
@@ -113,7 +114,7 @@ def test_the_manifest_counts_all_segments(appended, tiny_index):
 
 
 def test_compacted_it_is_the_one_build_to_the_digest(index, tiny_index, papers):
-    assert compact(index, threads=2) == Written(0, 0, 0, papers=128, segments=1, generation=3)
+    assert compact(index, execution=Execution(2)) == Written(0, 0, 0, papers=128, segments=1, generation=3)
     manifest, whole = Index(index).manifest, Index(tiny_index).manifest
     assert manifest.digest == whole.digest
     assert {**manifest.corpus} == {**whole.corpus}
@@ -247,7 +248,7 @@ def test_refusals_leave_everything_as_it_was(dense, papers, tmp_path, tiny_encod
     new = corpus(tmp_path, "new", papers[16:20])
     before = files(dense)
     with pytest.raises(
-        IndexBuildError, match=r"found 6 that it has, such as 's011'; replace them with --update"
+        IndexBuildError, match=r"found 6 that it has, such as 's011'; replace them with `update`"
     ):
         append_papers(dense, [known])
     with pytest.raises(EncoderMismatchError, match=r"the encoder tiny-bert .* found other \(f{12}\)"):
@@ -274,7 +275,7 @@ def test_refusals_leave_everything_as_it_was(dense, papers, tmp_path, tiny_encod
                 write()
     assert files(dense) == before
     assert not list(dense.parent.glob(".index*"))
-    with pytest.raises(IndexFormatError, match=r"expected an index with .* python -m qbe\.index"):
+    with pytest.raises(IndexFormatError, match=r"expected an index with .* qbe index"):
         delete_papers(tmp_path / "absent" / "index", ["s001"])
     assert not (tmp_path / "absent").exists()
 
@@ -292,13 +293,13 @@ def test_many_segments_are_warned_of(dense, papers, tmp_path, monkeypatch, caplo
     monkeypatch.setattr(writer, "MANY_SEGMENTS", 2)
     append_papers(dense, [corpus(tmp_path, "third", papers[16:18])])
     told = [record.getMessage() for record in caplog.records if record.name == writer.__name__]
-    assert told == [f"{dense}: 3 segments, each of which is searched by itself; make them one with --compact"]
+    assert told == [f"{dense}: 3 segments, each of which is searched by itself; compact the index"]
 
 
 def test_an_index_that_was_written_to_is_replaced_as_a_whole(dense, papers, settings, tmp_path):
     again = replace(settings, corpus=(corpus(tmp_path, "first", papers[:12]),), bm25=False)
     for resume in (False, True):
-        with pytest.raises(IndexBuildError, match=r"is an index already; .* replace it with --overwrite"):
+        with pytest.raises(IndexBuildError, match=r"is an index already; .* replace it with `overwrite`"):
             build_job(dense, again, resume=resume)
     compact(dense)
     with pytest.raises(IndexBuildError, match="is an index already"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job, build_part_job
 from support.live import POOL, QUERIES, corpus
 
@@ -24,7 +25,6 @@ from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.faiss import FaissSegments
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 LARGE, SMALL = ("int8", "ivf-pq"), ("float16", "flat")
 
@@ -84,8 +84,9 @@ def kinds(folder: Path) -> list[tuple[str, str]]:
 
 
 def scores(folder: Path, query: Query, pool: list[str] | None) -> dict[str, float]:
-    with Index(folder, nprobe=16 if pool is None else None) as opened:
-        return {hit.paper_id: hit.score for hit in Searcher(opened, "dense").search(query, 200, pool)}
+    with Index(folder) as opened:
+        searcher = Searcher(opened, "dense", nprobe=16 if pool is None else None)
+        return {hit.paper_id: hit.score for hit in searcher.search(query, 200, pool)}
 
 
 def test_each_segment_is_scored_by_what_it_stores(mixed, whole, halves, papers):
@@ -162,7 +163,8 @@ def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, sett
     assert kinds(index) == [("int8", "flat")]
     with Index(index) as small, Index(mixed) as large:
         assert len(small) == 20
-        for ours, theirs in zip(small._vectors, large._vectors, strict=True):
+        for name in ("sentence_vectors", "whole_vectors"):
+            ours, theirs = getattr(small, name), getattr(large, name)
             assert (ours.astype(np.float32) == theirs[: len(ours)].astype(np.float32)).all()
     append_papers(index, [corpus(tmp_path, "rest", papers[20:])])
     assert kinds(index) == [("int8", "flat"), LARGE]
@@ -178,8 +180,8 @@ def test_settings_by_hand_hold_where_they_fit(papers, settings, tmp_path):
     append_papers(tmp_path / "index", [corpus(tmp_path, "second", papers[20:40])])
     append_papers(tmp_path / "index", [corpus(tmp_path, "third", papers[40:41])])
     assert kinds(tmp_path / "index") == [("int8", "ivf-sq"), ("int8", "ivf-sq"), ("int8", "flat")]
-    with Index(tmp_path / "index", nprobe=20) as opened:
-        assert len(Searcher(opened, "dense").search(Query(papers[3]), 50)) == 40
+    with Index(tmp_path / "index") as opened:
+        assert len(Searcher(opened, "dense", nprobe=20).search(Query(papers[3]), 50)) == 40
 
 
 @pytest.mark.parametrize(

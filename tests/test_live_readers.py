@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.searcher import Searcher
 from support.builds import Job, build_job
 from support.live import corpus, files
 
@@ -25,7 +26,6 @@ from qbe.index.live.compaction import compact
 from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
 from qbe.query import Query
-from qbe.search.searcher import Searcher
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_the_index_as_it_was(index, papers, tmp_path, request
     limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *map(str, command)]
     done = subprocess.run(limited, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, "")
-    assert len([line for line in done.stderr.splitlines() if line.startswith("qbe.index: ")]) == 1, (
+    assert len([line for line in done.stderr.splitlines() if line.startswith("qbe index: ")]) == 1, (
         done.stderr
     )
     assert "File too large" in done.stderr

@@ -103,9 +103,8 @@ def test_only_the_query_is_selected_from():
 
 
 def test_a_plan_names_sentences_and_leaves_out_the_negligible():
-    (judged,) = by_hand("transport", temperature=1e9, regularization=500.0).score(
-        Query(ASKED, positions=(1, 0)), [B]
-    )
+    matching = by_hand("transport", temperature=1e9, regularization=500.0)
+    (judged,) = scores_by_hand(matching, Query(ASKED, positions=(1, 0)), [B])
     # Each goes to its equal, and half as much to the sentence between them; 4 of 6 masses are not negligible.
     moved = {(one.query_position, one.position): one.mass for one in judged.plan}
     expected = {(0, 2): 1 / 3, (1, 0): 1 / 3, (0, 1): 1 / 6, (1, 1): 1 / 6}

@@ -154,10 +154,8 @@ def test_what_is_no_query_is_refused(vectors, reranker, papers):
     labelled = Paper("x", "T", (Sentence("M", Facet.METHOD),), labelled=True)
     with pytest.raises(FacetNotFoundError, match="labelled result, found only method"):
         score(reranker, Query(labelled, Facet.RESULT), papers[:2], vectors=vectors)
-    with pytest.raises(UsageError, match="found both"):
-        reranker.score(Query(labelled, Facet.METHOD, (0,)), papers[:2])
     with pytest.raises(UsageError, match="sentence positions from 0 to 0"):
-        reranker.score(Query(labelled, positions=(1,)), papers[:2])
+        score(reranker, Query(labelled, positions=(1,)), papers[:2], vectors=vectors)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.builds import build_job
 from support.papers import Papers
 from support.searching import first_stage
 
@@ -15,6 +14,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import FacetNotFoundError, ModelError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.opening import build_index
 from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
 from qbe.search.explain import describe, explain_query
@@ -50,10 +50,8 @@ def raw(tmp_path_factory) -> Path:
 
 
 def build(raw: Path, tiny_encoder: Path, tiny_tagger: Path, name: str, **options: object) -> Path:
-    settings = BuildSettings(
-        (str(raw / "corpus.jsonl"),), encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options
-    )
-    build_job(raw / name, settings)
+    settings = BuildSettings(encoder=str(tiny_encoder), tagger=str(tiny_tagger), **options)
+    build_index(raw / name, str(raw / "corpus.jsonl"), settings).close()
     return raw / name
 
 
@@ -164,7 +162,7 @@ def test_papers_without_labels_are_tagged_and_labels_are_kept(index, papers, tag
     assert stored.predicted
     assert index.label_facets(stored, "given") is index.label_facets(stored, "predicted") is stored
     assert [s.facet for s in stored.sentences] == [s.facet for s in tag(given).sentences]
-    with pytest.raises(UsageError, match="expected facets given or predicted, found 'own'"):
+    with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'own'"):
         index.label_facets(bare, "own")
 
 

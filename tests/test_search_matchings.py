@@ -143,6 +143,6 @@ def test_an_index_without_vectors_is_refused(search, sample, tmp_path):
     build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
     arguments = ("--paper", "s024", "--first-stage", "bm25", "--rerank", "transport")
     with pytest.raises(
-        IndexFormatError, match=r"expected an index with vectors, .* another --first-stage or"
+        IndexFormatError, match=r"expected an index with vectors, .* another `first_stage` or"
     ):
         search(*arguments, folder=tmp_path / "bm25")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import UsageError
+from qbe.parallel import Workers
 from qbe.rerank.entropic_transport import entropic_transport
 
 os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"  # or POT imports it
@@ -124,7 +125,7 @@ def test_what_changes_nothing(seed, m, n, scale):
     costs, rows, columns = one
     alone = entropic_transport(costs[None], rows[None], columns[None])[0]
     # Neither other pairs, nor padding, nor threads change a bit.
-    for options in ({}, {"threads": 3}):
+    for options in ({}, {"workers": Workers(3)}):
         again = solve([other, one, other, other], **options)
         assert (again[1] == alone).all()
         assert (again[0] == again[2]).all()
@@ -155,8 +156,7 @@ def test_what_it_cannot_solve_is_refused():
         {"regularization": 0},
         {"tolerance": math.nan},
         {"max_iterations": 0},
-        {"threads": 0},
     ):
-        with pytest.raises(UsageError, match="expected a"):
+        with pytest.raises(UsageError, match="expected `"):
             entropic_transport([[[1]]], [[1]], [[1]], **options)
     assert entropic_transport(np.zeros((0, 2, 3)), np.zeros((0, 2)), np.zeros((0, 3))).shape == (0, 2, 3)

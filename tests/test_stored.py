@@ -147,5 +147,5 @@ def test_auto_goes_by_size():
         "int8",
     ]
     assert resolve_stored("float16", 10**7) == "float16"
-    with pytest.raises(UsageError, match="expected --stored of auto, float16, int8, found 'int4'"):
+    with pytest.raises(UsageError, match="expected `stored` of auto, float16, int8, found 'int4'"):
         resolve_stored("int4", 5)

@@ -57,11 +57,9 @@ def main(arguments: list[str]) -> None:
 def command_parser(command: str) -> argparse.ArgumentParser:
     """The parser of a command, with a mark on each argument that is a file or a folder."""
     from importlib import import_module
-    from inspect import signature
 
     module = import_module(f"qbe.{command}.__main__")
-    takes_program = signature(module.parser).parameters
-    parser: argparse.ArgumentParser = module.parser(module.PROGRAM) if takes_program else module.parser()
+    parser: argparse.ArgumentParser = module.parser()
     _complete_files(parser)
     return parser
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.datasets.options import parser
+from qbe.datasets.options import PROGRAM, parser
 
-PROGRAM = "qbe datasets"
 OPTIONS: dict[str, str] = {}
 
 
 def main(arguments: list[str]) -> None:
-    options = parser(PROGRAM).parse_args(arguments)
+    options = parser().parse_args(arguments)
 
     from qbe.datasets.registry import write_dataset
 

@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+PROGRAM = "qbe datasets"
+
 EPILOG = """\
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
 public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). A query
@@ -41,9 +43,9 @@ WITHOUT_SOURCE = ("sample",)
 WITHOUT_RAW = ("scidocs",)
 
 
-def parser(program: str) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options; paths stay strings."""
-    parser = _cli.parser(program, "Write a test collection: corpus, topics, pools, TREC qrels and folds.")
+    parser = _cli.parser(PROGRAM, "Write a test collection: corpus, topics, pools, TREC qrels and folds.")
     parser.epilog = EPILOG
     names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
     for name, description in NAMES.items():

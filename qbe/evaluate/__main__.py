@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.evaluate.options import check, parser
+from qbe.evaluate.options import PROGRAM, check, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.evaluate.report import Report
 
-PROGRAM = "qbe evaluate"
 OPTIONS = {
     "qrels_files": "--qrels",
     "run_files": "--run",
@@ -21,7 +20,7 @@ OPTIONS = {
 
 
 def main(arguments: list[str]) -> None:
-    options = parser(PROGRAM).parse_args(arguments)
+    options = parser().parse_args(arguments)
     check(options)
 
     from qbe.evaluate.render import to_json, to_text

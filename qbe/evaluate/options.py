@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+PROGRAM = "qbe evaluate"
+
 EPILOG = """\
 NAME.background.trec, NAME.method.trec and NAME.result.trec are one run, NAME, and get one row.
 Figures by facet are given where all query ids end in _background, _method or _result.
@@ -32,9 +34,9 @@ examples:
 """
 
 
-def parser(program: str) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options; paths stay strings."""
-    parser = _cli.parser(program, "Evaluate TREC runs against TREC qrels.")
+    parser = _cli.parser(PROGRAM, "Evaluate TREC runs against TREC qrels.")
     parser.epilog = EPILOG
     add = parser.add_argument
     add("--qrels", nargs="+", required=True, metavar="FILE", help="TREC qrels files, which are joined")

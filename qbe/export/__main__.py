@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.export.options import parser
+from qbe.export.options import PROGRAM, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,12 +11,11 @@ if TYPE_CHECKING:
 
     from qbe.models.encoder_format import EncoderFormat
 
-PROGRAM = "qbe export"
 OPTIONS: dict[str, str] = {"folder": "--model"}
 
 
 def main(arguments: list[str]) -> None:
-    options = parser(PROGRAM).parse_args(arguments)
+    options = parser().parse_args(arguments)
     from pathlib import Path
 
     model, output = Path(options.model), Path(options.output)

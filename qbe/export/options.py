@@ -6,6 +6,7 @@ import argparse
 
 from qbe import _cli
 
+PROGRAM = "qbe export"
 KINDS = {
     "encoder": "a sentence encoder of the BERT family",
     "cross-encoder": "a reranker: a BERT-family sequence classifier of text pairs",
@@ -15,9 +16,9 @@ POOLINGS = ("mean", "cls")
 SIMILARITIES = ("cosine", "l2")
 
 
-def parser(program: str) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The command's options; ``kind`` is one of KINDS."""
-    parser = _cli.parser(program, "Turn PyTorch weights into the ONNX models that qbe runs.")
+    parser = _cli.parser(PROGRAM, "Turn PyTorch weights into the ONNX models that qbe runs.")
     commands = parser.add_subparsers(dest="kind", required=True)
     for kind, description in KINDS.items():
         command = commands.add_parser(

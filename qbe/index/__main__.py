@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.index import options as _options
+from qbe.index import options as index_options
+from qbe.index.options import parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ class Bars:
 
 
 def main(arguments: list[str]) -> None:
-    options = _options.parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     threads = _cli.threads(options.threads)
-    action = _options.action(options)
+    action = index_options.action(options)
 
     import sys
     import time
@@ -102,12 +103,12 @@ def _build(
             output, parts, settings, overwrite=overwrite, resume=resume, execution=execution
         )
         return manifest.corpus, manifest
-    settings = _options.build_settings(options)
+    settings = index_options.build_settings(options)
     if options.part:
         from qbe.index.parts.build import build_part
         from qbe.index.parts.part import BuildShard
 
-        part = BuildShard(*_options.part_numbers(options.part))
+        part = BuildShard(*index_options.part_numbers(options.part))
         metadata = build_part(
             output, options.corpus, settings, part, overwrite=overwrite, resume=resume, execution=execution
         )
@@ -133,7 +134,7 @@ def _merged_settings(options: argparse.Namespace, parts: PartsSource) -> BuildSe
         tagger=options.tagger or of_parts["tagger"],
         positions=options.store_positions,
         docvectors=options.store_docvectors,
-        ann=_options.ann_settings(options),
+        ann=index_options.ann_settings(options),
         stored=options.stored or "auto",
     )
 
@@ -145,7 +146,7 @@ def _change(
     if action == "delete":
         from qbe.index.live.changes import delete_papers
 
-        return delete_papers(output, _options.ids(options.delete))
+        return delete_papers(output, index_options.ids(options.delete))
     if action == "compact":
         from qbe.index.live.compaction import compact
 

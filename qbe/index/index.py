@@ -10,23 +10,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from qbe.errors import UsageError
-from qbe.index.manifest import Manifest
-from qbe.index.papers import PaperLayout
+from qbe.index.current import CurrentReader
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import Papers
 from qbe.parallel import available_threads
-from qbe.types import Facet, Paper
+from qbe.types import Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.building.settings import Execution
     from qbe.index.building.source import Corpus
-    from qbe.index.dense.contracts import CandidateSource, VectorStore
-    from qbe.index.dense.stored import Vectors
-    from qbe.index.labels import Mask
     from qbe.index.live.writer import Written
     from qbe.index.models import IndexModels
-    from qbe.index.segments.lucene import Postings
 
 
 class LabelledPaper(NamedTuple):
@@ -38,7 +32,7 @@ class LabelledPaper(NamedTuple):
     vectors: PaperVectors | None
 
 
-class Index:
+class Index(CurrentReader):
     """An index folder opened for searching and updating.
 
     It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
@@ -230,78 +224,6 @@ class Index:
         """
         stored = self._current.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
-
-    # What follows is the current reader's; see `qbe.index.reader.IndexReader`.
-
-    def __len__(self) -> int:
-        return len(self._current)
-
-    def __iter__(self) -> Iterator[Paper]:
-        return iter(self._current)
-
-    def __contains__(self, paper_id: object) -> bool:
-        return paper_id in self._current
-
-    def paper(self, paper_id: str) -> Paper:
-        """A paper by id; raises PaperNotFoundError."""
-        return self._current.paper(paper_id)
-
-    @property
-    def generation(self) -> int:
-        """How many commits were made to the index since it was built."""
-        return self._current.generation
-
-    @property
-    def manifest(self) -> Manifest:
-        """The description of the index: its settings, counts, models and digest."""
-        return self._current.manifest
-
-    @property
-    def papers(self) -> Papers:
-        """The papers by row."""
-        return self._current.papers
-
-    @property
-    def layout(self) -> PaperLayout:
-        """See `IndexReader.layout`."""
-        return self._current.layout
-
-    def facet_mask(self, facet: Facet) -> Mask:
-        """See `IndexReader.facet_mask`."""
-        return self._current.facet_mask(facet)
-
-    def require_vectors(self) -> None:
-        """Raise IndexFormatError where the index has no vectors."""
-        self._current.require_vectors()
-
-    @property
-    def similarity(self) -> str:
-        """See `IndexReader.similarity`."""
-        return self._current.similarity
-
-    @property
-    def sentence_vectors(self) -> Vectors:
-        """See `IndexReader.sentence_vectors`."""
-        return self._current.sentence_vectors
-
-    @property
-    def whole_vectors(self) -> Vectors:
-        """See `IndexReader.whole_vectors`."""
-        return self._current.whole_vectors
-
-    @property
-    def vector_store(self) -> VectorStore:
-        """See `IndexReader.vector_store`."""
-        return self._current.vector_store
-
-    def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
-        """See `IndexReader.candidate_source`."""
-        return self._current.candidate_source(nprobe)
-
-    @property
-    def lucene(self) -> Postings:
-        """See `IndexReader.lucene`."""
-        return self._current.lucene
 
 
 def _rebuilt(old: IndexReader, new: IndexReader) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -41,9 +42,14 @@ def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
         if head is None:
             return
         with (target / f"{first:010d}.jsonl").open("w", encoding="utf-8") as lines:
-            for paper in itertools.chain([head], itertools.islice(stream, _PAPERS_A_FILE - 1)):
-                lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
-                yield paper
+            try:
+                for paper in itertools.chain([head], itertools.islice(stream, _PAPERS_A_FILE - 1)):
+                    lines.write(json.dumps({"id": paper.paper_id, "contents": contents(paper)}) + "\n")
+                    yield paper
+            except GeneratorExit:  # the reader of the papers failed, and says so
+                with contextlib.suppress(OSError):
+                    lines.close()
+                raise
 
 
 def write_lucene_index(
@@ -77,9 +83,9 @@ def write_lucene_index(
     return {"version": _jvm.lucene_version(), **settings, **statistics}
 
 
-def _unfinished(folder: Path, count: int, found: str) -> IndexBuildError:
+def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
     return IndexBuildError(
-        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {found}; check the "
+        f"expected Lucene to index {count} papers into {folder / LUCENE}, found {result}; check the "
         "disk's free space and build again"
     )
 

@@ -78,8 +78,8 @@ def matching_encoder(folder: Path, manifest: Manifest, name: str | None) -> Enco
     if files.metadata.weights_sha256 != built["weights_sha256"]:
         raise EncoderMismatchError(
             f"{folder} was built with the encoder {built['name']} ({built['weights_sha256'][:12]}), "
-            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was built "
-            "with as `encoder`, or build the index again"
+            f"found {files.metadata.name} ({files.metadata.weights_sha256[:12]}); give the encoder it was "
+            "built with as `encoder`, or build the index again"
         )
     expected, actual = ({key: identity.get(key) for key in READING} for identity in (built, files.identity))
     if actual != expected:

@@ -160,10 +160,7 @@ def _vectors(group: argparse._ArgumentGroup) -> None:
 
 
 def action(options: argparse.Namespace) -> str | None:
-    """Which of GOES_WITH the options name; None for a build.
-
-    Raises UsageError for options that do not go together, and where the corpus is missing.
-    """
+    """Which of GOES_WITH the options name, None for a build; raises UsageError for options that clash."""
     from qbe.errors import UsageError
 
     present = [name for name, value in vars(options).items() if value is not None and value is not False]
@@ -240,10 +237,7 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
 
 
 def ids(arguments: Sequence[str]) -> list[str]:
-    """Paper ids as given, and for each ``@FILE`` those in the file, one a line.
-
-    Raises UsageError for a file that cannot be read.
-    """
+    """Paper ids as given, and for each ``@FILE`` those in the file, one a line; raises UsageError."""
     from pathlib import Path
 
     from qbe.errors import UsageError

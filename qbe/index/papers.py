@@ -59,7 +59,7 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
         for paper in papers:
-            line = _encode_paper(paper)
+            line = encode_paper(paper)
             records.write(line)
             ids.write(paper.paper_id + "\n")
             offsets.append(offsets[-1] + len(line))
@@ -72,7 +72,8 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     return PaperCounts(len(offsets) - 1, labelled, starts[-1])
 
 
-def _encode_paper(paper: Paper) -> bytes:
+def encode_paper(paper: Paper) -> bytes:
+    """The line of a paper; raises CorpusError for metadata that JSON cannot hold."""
     try:
         return dump_record(paper_to_record(paper))
     except (TypeError, ValueError) as error:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.tag.options import parser
+from qbe.tag.options import PROGRAM, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-PROGRAM = "qbe tag"
 OPTIONS: dict[str, str] = {}
 
 
 def main(arguments: list[str]) -> None:
-    options = parser(PROGRAM).parse_args(arguments)
+    options = parser().parse_args(arguments)
     from qbe.errors import UsageError
 
     threads = _cli.threads(options.threads)

@@ -6,13 +6,14 @@ import argparse
 
 from qbe import _cli
 
+PROGRAM = "qbe tag"
 FACETS = ("given", "predicted")
 
 
-def parser(program: str) -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = _cli.parser(
-        program,
+        PROGRAM,
         "Split abstracts into sentences and label each: background, objective, method, result or other. "
         "Papers are written back with abstract as a list and pred_labels, one for each sentence.",
     )

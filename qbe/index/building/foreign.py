@@ -25,7 +25,7 @@ def check_own_files(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left
-        if path.is_dir() or relative.parts[0] in _FOLDERS or partial:
+        if (path.is_dir() and not path.is_symlink()) or relative.parts[0] in _FOLDERS or partial:
             continue
         if relative.as_posix() not in known:
             raise IndexBuildError(

@@ -48,8 +48,8 @@ class BuildModels:
         if expected is not None and expected != tagger.identity:
             raise IndexBuildError(
                 f"expected the tagger {expected['name']} ({expected['sha256'][:12]}) that labelled "
-                f"the index's papers, found {tagger.metadata.name} ({tagger.identity['sha256'][:12]}); give that "
-                "one as `tagger`, or build the index again"
+                f"the index's papers, found {tagger.metadata.name} ({tagger.identity['sha256'][:12]}); give "
+                "that one as `tagger`, or build the index again"
             )
         return tagger
 

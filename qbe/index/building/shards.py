@@ -76,7 +76,10 @@ def join_shards(folder: Path, papers: int, encoder: TaggingEncoder, stored: str)
     interrupted.
     """
     sentences = int(np.load(folder / STARTS_FILE)[-1])
-    dimension, similarity = encoder.encoder.dimension, encoder.encoder.files.metadata.encoder_format.similarity
+    dimension, similarity = (
+        encoder.encoder.dimension,
+        encoder.encoder.files.metadata.encoder_format.similarity,
+    )
     with contextlib.ExitStack() as stack:
         writers: list[Callable[[NDArray[Any]], Any]] = []
         for name, total in ((SENTENCES, sentences), (WHOLE, papers)):

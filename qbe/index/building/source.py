@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
-from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import Splitter
 from qbe.errors import CorpusError
+from qbe.index.papers import encode_paper
 from qbe.types import Paper, Sentence
 
 IN_MEMORY = "<papers>"
@@ -152,7 +152,7 @@ class PapersSource:
             return [[IN_MEMORY, uuid.uuid4().hex]]
         digest = hashlib.sha256()
         for number, paper in enumerate(self._papers, start=1):
-            digest.update(dump_record(paper_to_record(_checked(paper, number))))
+            digest.update(encode_paper(_checked(paper, number)))
         return [[IN_MEMORY, digest.hexdigest()]]
 
     def newest(self) -> int:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.jsonl import dump_record
-from qbe.corpus.record import paper_to_record
 from qbe.errors import IndexFormatError
 from qbe.files import write_text
 from qbe.index.building import shards
 from qbe.index.manifest import PART
+from qbe.index.papers import encode_paper
 from qbe.types import Paper
 
 PART_FORMAT = 1
@@ -56,7 +55,7 @@ class Selection:
         """Pass the papers of the part through."""
         for row, paper in enumerate(papers):
             self._count += 1
-            self._digest.update(dump_record(paper_to_record(paper)))
+            self._digest.update(encode_paper(paper))
             if self._part.has(row):
                 yield paper
 

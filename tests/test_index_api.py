@@ -1,0 +1,226 @@
+"""Indexes from Python: built of papers, opened, refreshed, updated while searches go on."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.live import corpus
+
+from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, UsageError
+from qbe.index.__main__ import OPTIONS, PROGRAM, main
+from qbe.index.building.settings import BuildSettings
+from qbe.index.index import Index
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.opening import build_index, open_index
+from qbe.types import Facet, Paper, Sentence
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_encoder, tiny_tagger) -> BuildSettings:
+    return BuildSettings(bm25=False, encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+
+
+@pytest.fixture
+def index(tmp_path, papers, settings):
+    """Twelve papers."""
+    with build_index(tmp_path / "index", papers[:12], settings, threads=1) as opened:
+        yield opened
+
+
+def test_papers_files_and_streams_make_the_same_index(tmp_path, papers, settings):
+    path = corpus(tmp_path, "papers", papers[:12])
+    corpora = [papers[:12], iter(papers[:12]), path, Path(path), [path], (item for item in [path])]
+    digests = set()
+    for number, given in enumerate(corpora):
+        with build_index(tmp_path / str(number), given, settings) as built:
+            digests.add(built.manifest.digest)
+            assert built.manifest.settings["corpus"] == (["<papers>"] if number < 2 else [path])
+            assert list(built) == papers[:12]
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "expected `corpus` as a path .*, found int"),
+        (["a.jsonl", 3], "expected `corpus` as a path .*, found int"),
+        (Paper("1", "T", (Sentence("One."),)), "expected `corpus` as a path .*, found Paper"),
+        (
+            [Paper("1", "T", (Sentence("One."),)), {}],
+            "expected `corpus` of qbe.Paper, found dict as number 2",
+        ),
+        ([Paper("1", "T", ("One.",))], "paper 1: expected sentences of qbe.Sentence, found str"),
+    ],
+)
+def test_a_corpus_of_a_wrong_type(tmp_path, settings, given, message):
+    with pytest.raises(TypeError, match=message):
+        build_index(tmp_path / "index", given, settings)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("papers_", "message"),
+    [
+        ([], "expected at least one paper, found none"),
+        (iter([]), "expected at least one paper, found none"),
+        ([Paper("1", "T", ())], "paper 1: expected an abstract, found an empty one"),
+        ([Paper("a b", "T", (Sentence("One."),))], "paper 1: expected a paper_id without white space"),
+        ([Paper("1", "T", (Sentence("One."),))] * 2, "paper 2: expected each paper_id once, found '1' again"),
+        (
+            [Paper("1", "T", (Sentence("One."),), metadata={"when": {1, 2}})],
+            "expected metadata that JSON can hold",
+        ),
+    ],
+)
+def test_papers_that_cannot_be_indexed(tmp_path, settings, papers_, message):
+    with pytest.raises((CorpusError, TypeError), match=message):
+        build_index(tmp_path / "index", papers_, settings)
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_index_is_a_collection_of_papers(index, papers):
+    assert len(index) == 12
+    assert list(index) == papers[:12]
+    assert "s001" in index
+    assert "s013" not in index
+    assert index.paper("s002") == papers[1]
+
+
+def test_updates_are_seen_and_others_after_a_refresh(index, papers):
+    other = open_index(index.folder, threads=1)
+    assert index.append(papers[12:14]).papers == 14
+    assert index.delete(["s001"]).papers == 13
+    assert ("s013" in index, "s001" in index, len(index)) == (True, False, 13)
+    assert (len(other), other.generation) == (12, 0)
+    assert other.refresh()
+    assert not other.refresh()
+    assert (len(other), other.generation) == (13, 2)
+    assert index.compact().segments == 1
+    assert index.compact() is None
+    with pytest.raises(IndexBuildError, match="replace them with `update`"):
+        index.append(papers[12:13])
+    assert index.append(papers[12:13], update=True).replaced == 1
+    with pytest.raises(TypeError, match="expected `paper_ids` as an iterable of str, found one str"):
+        index.delete("s002")
+    other.close()
+
+
+def test_a_reader_is_held_until_it_is_released(index, papers):
+    with index.reading() as reader:
+        index.append(papers[12:14])
+        index.compact()
+        assert len(index) == 14
+        assert list(reader) == papers[:12]
+        assert reader.vector_store.gather(reader.layout.starts[:1]).vectors.shape[1] == 16
+    with pytest.raises(UsageError, match="found a closed one"):
+        reader.retain()
+    delete_papers(index.folder, ["s014"])  # which removes what nobody reads any more
+    assert sorted(path.name for path in index.folder.iterdir()) == ["deleted", "segments", "segments.json"]
+
+
+def test_searches_go_on_while_the_index_is_refreshed(index, papers):
+    errors, ends = [], threading.Event()
+
+    def read() -> None:
+        try:
+            while not ends.is_set():
+                with index.reading() as reader:
+                    count = len(reader)
+                    assert len(list(reader)) == count == reader.manifest.corpus["papers"]
+                    assert len(reader.sentence_vectors) == reader.layout.starts[-1]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(12, 16):
+        append_papers(index.folder, [papers[number]])
+        assert index.refresh()
+    ends.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_a_closed_index_says_so(index):
+    index.close()
+    index.close()
+    with pytest.raises(UsageError, match=r"expected an open index of .*, found a closed one; open it again"):
+        len(index)
+
+
+def test_labels_and_vectors_come_out_of_one_pass(index, papers):
+    raw = replace(
+        papers[3],
+        paper_id="new",
+        labelled=False,
+        sentences=tuple(Sentence(sentence.text) for sentence in papers[3].sentences),
+    )
+    labelled, vectors = index.label_and_encode(raw)
+    assert labelled == index.label_facets(raw)
+    assert labelled.predicted
+    expected = index.vectors(raw)
+    assert (vectors.sentences == expected.sentences).all()
+    assert (vectors.whole == expected.whole).all()
+    assert index.label_and_encode(papers[3]) == (papers[3], None)
+    with index.reading() as reader:
+        assert reader.stored_vectors(raw) is None
+        assert (reader.stored_vectors(papers[3]).sentences == index.vectors(papers[3]).sentences).all()
+    with pytest.raises(UsageError, match="expected `facets` given or predicted, found 'all'"):
+        index.label_facets(raw, "all")
+
+
+def test_sides_that_are_not_there(index):
+    with pytest.raises(IndexFormatError, match="expected an index with postings, found one built without"):
+        _ = index.lucene
+    index.require_vectors()
+    assert index.facet_mask(Facet.METHOD).any()
+
+
+def test_papers_in_memory_are_resumed_only_if_equal(tmp_path, papers, settings, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    for given in (papers[:6], iter(papers[:6])):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+            build_index(tmp_path / "index", given, settings, overwrite=True)
+    with pytest.raises(IndexBuildError, match="found other sources"):
+        build_index(tmp_path / "index", iter(papers[:6]), settings, resume=True)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("qbe.index.building.shards.join_shards", interrupted)
+        build_index(tmp_path / "index", papers[:6], settings, overwrite=True)
+    with pytest.raises(IndexBuildError, match="found other sources"):
+        build_index(tmp_path / "index", papers[:7], settings, resume=True)
+    with build_index(tmp_path / "index", papers[:6], settings, resume=True) as built:
+        assert len(built) == 6
+
+
+def test_an_index_with_foreign_files_is_not_replaced(index, papers, settings):
+    index.append(papers[12:14])
+    index.delete(["s001"])
+    (index.folder / "notes.txt").write_text("precious")
+    with pytest.raises(IndexBuildError, match=r"only an index's own files in .*, found notes\.txt; move it"):
+        build_index(index.folder, papers[:5], settings, overwrite=True)
+    (index.folder / "notes.txt").unlink()
+    with build_index(index.folder, papers[:5], settings, overwrite=True) as built:
+        assert len(built) == 5
+    assert index.refresh()
+    assert len(index) == 5
+
+
+def test_appending_to_a_missing_index_names_the_option(tmp_path, papers, capsys):
+    from qbe import _cli
+
+    arguments = ["--append", "--corpus", corpus(tmp_path, "a", papers[:1])]
+    with pytest.raises(SystemExit):
+        _cli.run(PROGRAM, main, OPTIONS, [*arguments, "--output", str(tmp_path / "absent")])
+    assert capsys.readouterr().err.endswith("check --output, or build one with: qbe index\n")
+
+
+def test_threads_are_at_least_one(tmp_path, index):
+    for function in (lambda: Index(index.folder, threads=0), lambda: build_index(tmp_path, [], threads=0)):
+        with pytest.raises(UsageError, match="expected `threads` of at least 1, found 0"):
+            function()
