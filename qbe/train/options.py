@@ -163,6 +163,11 @@ def _add_encoder(encoder: argparse.ArgumentParser) -> None:
         default="l2",
         help=f"l2: distances of vectors as they are, cosine: of unit length ({_DEFAULT})",
     )
+    _add_loss_and_schedule(encoder)
+    _add_run(encoder, seeds="0")
+
+
+def _add_loss_and_schedule(encoder: argparse.ArgumentParser) -> None:
     encoder.add_argument("--margin", type=float, default=1.0, metavar="M", help=_DEFAULT)
     encoder.add_argument(
         "--temperature",
@@ -184,7 +189,6 @@ def _add_encoder(encoder: argparse.ArgumentParser) -> None:
     encoder.add_argument(
         "--warm-up", type=float, default=0.05, metavar="SHARE", help=f"of the steps ({_DEFAULT})"
     )
-    _add_run(encoder, seeds="0")
 
 
 def _add_facet_encoder(encoder: argparse.ArgumentParser) -> None:

@@ -83,12 +83,7 @@ def train_encoder(
     tokenizer = WindowTokenizer(PaperTokenizer(work / TOKENIZER), network.max_tokens, layout)
     train, dev = (
         aligned_pairs(
-            pairs,
-            objective.alignment,
-            tokenizer,
-            aligning,
-            work / f"aligned-{part}.npy",
-            use_given=use_given,
+            pairs, objective.alignment, tokenizer, aligning, work / f"aligned-{part}.npy", use_given=use_given
         )
         for part, pairs in parts._asdict().items()
     )
