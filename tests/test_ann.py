@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.searching import first_stage
 from support.builds import Job, build_job
 from support.killed_build import SHARD_PAPERS
+from support.searching import first_stage, paper_of
 
 from qbe.errors import IndexFormatError, UsageError
 from qbe.index.__main__ import main
@@ -217,9 +217,9 @@ def test_an_approximate_index_from_end_to_end(tmp_path, sample, tiny_encoder, op
             "ivf-pq", 16, 16, 1 if options else 2, on_disk=bool(options)
         )
         for query in queries(index):
-            found = first_stage(index, "dense").search(query, 20)
+            hits = first_stage(index, "dense").search(query, 20)
             everything = [name for name in index.papers.ids if name != paper_of(query)]
-            assert found == first_stage(index, "dense").search(query, 20, everything)
+            assert hits == first_stage(index, "dense").search(query, 20, everything)
     moved = folder.rename(tmp_path / "moved")
     stages = ("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--hits", "7")
     assert len(search(*stages, "--nprobe", "1", folder=moved).splitlines()) == 7

@@ -9,13 +9,15 @@ import pytest
 from support.searching import first_stage
 
 from qbe.datasets.csfcube import convert
+from qbe.encode.aspect import EncodedAspect
 from qbe.evaluate.folds import load_folds
 from qbe.evaluate.protocol import csfcube_protocol
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
+from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search.dense import DenseSearcher, QueryVectors, best_hits
+from qbe.search.dense import DenseStage, best_hits
 from qbe.trec import read_pools, read_qrels, read_run, read_topics, write_run
 from qbe.types import Run
 
@@ -58,10 +60,10 @@ def raw_collection(qbe_data, tmp_path_factory):
 
 def figures(collection: Collection, stage: str, run_file: Path) -> Mapping[str, Mapping[str, float | None]]:
     """Figures on the test folds, from the run file as it was written."""
-    searcher = first_stage(collection.index, stage)
+    pipeline = first_stage(collection.index, stage)
     pools = read_pools(collection.folder / "pools.tsv")
     rankings = {
-        query_id: tuple(searcher.search(query, 1000, pools[query_id], matches=False))
+        query_id: tuple(pipeline.search(query, 1000, pools[query_id], matches=False))
         for query_id, query in collection.queries.items()
     }
     write_run(run_file, Run(stage, rankings))
@@ -83,7 +85,7 @@ def test_figures(collection, stage, tmp_path):
 
 def test_predicted_facets_cost_little(collection, raw_collection, tmp_path):
     """Predicted sentences and facets of queries and candidates, against those of the release."""
-    assert all(query.paper.predicted for query in raw_collection.queries.values())
+    assert all(query.aspects[0].paper.predicted for query in raw_collection.queries.values())
     given, predicted = (
         figures(labelled, "fused", tmp_path / f"{name}.trec")["NDCG%20"]["aggregated"]
         for name, labelled in (("given", collection), ("predicted", raw_collection))
@@ -93,9 +95,13 @@ def test_predicted_facets_cost_little(collection, raw_collection, tmp_path):
 
 def test_candidates_of_faiss_lose_nothing(collection):
     """The 100 best papers of a search are those of scoring every paper of the index."""
-    index, dense = collection.index, DenseSearcher(collection.index)
+    index = collection.index
     everything = np.arange(len(index))
-    for query in collection.queries.values():
-        scores = dense.scores(QueryVectors(index, query), everything)
-        expected = best_hits(index.papers.ids, scores, 100)
-        assert [hit.paper_id for hit in dense.search(query, 100)] == [hit.paper_id for hit in expected]
+    with index.reading() as reader:
+        dense = DenseStage(reader, Workers())
+        for query in collection.queries.values():
+            (aspect,) = query.aspects
+            encoded = EncodedAspect.of(aspect, index.vectors(aspect.paper))
+            scores = dense.scores(encoded, everything, None)["sentences"]
+            expected = best_hits(index.papers.ids, scores, 100)
+            assert dense.batch_search([encoded], 100, [None]) == [expected]

@@ -17,7 +17,7 @@ from qbe.index.__main__ import main as build
 from qbe.index.index import Index
 from qbe.query import Topic
 from qbe.search.__main__ import main as search
-from qbe.search.queries import queries_from_topics
+from qbe.search.queries import queries_of, topics_of
 from qbe.trec import read_pools, read_qrels, read_run, read_topics
 
 # Candidate i of a query comes i-th, see support.whole. q1 stands in its own pool.
@@ -114,8 +114,8 @@ def test_from_a_release_to_its_figures(name: str, tmp_path: Path, capsys: pytest
         query: set(pool) for query, pool in read_pools(pools).items()
     }
     with Index(index) as opened:
-        (_, query), *_ = queries_from_topics(opened, data / f"topics.{split}.tsv", None)
-        assert not query.paper.labelled  # nothing was tagged for a whole abstract
+        query, *_ = queries_of(opened, topics_of(opened, data / f"topics.{split}.tsv"))
+        assert not query.aspects[0].paper.labelled  # nothing was tagged for a whole abstract
     qrels = data / f"{name}.{split}.qrels"
     capsys.readouterr()
     evaluate(["--protocol", name, "--qrels", str(qrels), "--run", str(run)])

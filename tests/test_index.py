@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job
+from support.searching import first_stage
 
 from qbe import _jvm
 from qbe.encode.encoder import Encoder
@@ -112,8 +112,8 @@ def test_neighbours_are_exact(tiny_index):
     vectors = index.sentence_vectors.astype(np.float32)
     nearest = index.candidate_source().sentences.nearest(vectors[:5], 20)
     similarities = np.sort(vectors[:5] @ vectors.T, axis=1)[:, ::-1][:, :20]
-    found = np.take_along_axis(vectors[:5] @ vectors.T, nearest, axis=1)
-    np.testing.assert_allclose(found, similarities, atol=1e-6)
+    nearest_similarities = np.take_along_axis(vectors[:5] @ vectors.T, nearest, axis=1)
+    np.testing.assert_allclose(nearest_similarities, similarities, atol=1e-6)
     assert index.candidate_source().sentences.nearest(vectors[:1], 10**6).shape == (1, len(vectors))
 
 
@@ -260,13 +260,13 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
         "x" * 512,
     ]
     corpus = tmp_path / "ids.jsonl"
-    corpus.write_text("".join(GOOD.replace('"1"', json.dumps(one)) for one in ids))
+    corpus.write_text("".join(GOOD.replace('"1"', json.dumps(paper_id)) for paper_id in ids))
     build_job(tmp_path / "index", replace(small, corpus=(str(corpus),), bm25=True))
     with Index(tmp_path / "index") as index:
         for stage in ("bm25", "dense", "fused"):
             for pool in (None, ids):
-                found = first_stage(index, stage).search(Query(index.paper("1")), 20, pool)
-                assert [hit.paper_id for hit in found] == sorted(ids[1:])  # all score alike
+                hits = first_stage(index, stage).search(Query(index.paper("1")), 20, pool)
+                assert [hit.paper_id for hit in hits] == sorted(ids[1:])  # all score alike
 
 
 def test_command_line_sums_up(tmp_path, small, capsys):

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job, build_part_job
+from support.searching import first_stage
 
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import paper_to_record

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
+from support.searching import first_stage
 
 from qbe.errors import IndexBuildError
 from qbe.files import sha256

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job
+from support.rerankers import over_index, score
+from support.searching import first_stage, paper_of
 
+from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.dense.compare import nearness
@@ -17,8 +19,7 @@ from qbe.index.index import Index
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.search.dense import DenseSearcher, QueryVectors
+from qbe.rerank.vector_matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
 OUTSIDE = Paper("outside", "Ranking code", (Sentence("Developers search for code."), Sentence("We rank it.")))
@@ -56,8 +57,8 @@ def encoded(l2_encoder, papers) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     vectors = Encoder(resolve_encoder(str(l2_encoder))).encode([*papers, OUTSIDE])
     ids = [*(paper.paper_id for paper in papers), OUTSIDE.paper_id]
     return {
-        name: (found[0].astype(float), found[1].astype(float))
-        for name, found in zip(ids, vectors, strict=True)
+        name: (paper_vectors.sentences.astype(float), paper_vectors.whole.astype(float))
+        for name, paper_vectors in zip(ids, vectors, strict=True)
     }
 
 
@@ -79,11 +80,12 @@ def test_the_manifest_says_how_vectors_compare(index, l2_encoder):
 
 def expected(query: Query, encoded, reduce) -> dict[str, float]:
     """Minus a paper's distance: what ``reduce`` makes of the least distances of the query's sentences."""
-    positions = query.positions or query.paper.positions(query.facet)
-    asked = encoded[paper_of(query)][0][list(positions)]
+    (aspect,) = query.aspects
+    positions = aspect.positions or aspect.paper.positions(aspect.facet)
+    query_vectors = encoded[paper_of(query)][0][list(positions)]
     scores = {}
     for paper_id, (sentences, _) in encoded.items():
-        distances = np.sqrt(((asked[:, None] - sentences[None]) ** 2).sum(axis=2))
+        distances = np.sqrt(((query_vectors[:, None] - sentences[None]) ** 2).sum(axis=2))
         scores[paper_id] = -reduce(distances.min(axis=1))
     return {name: score for name, score in scores.items() if name not in (paper_of(query), "outside")}
 
@@ -93,20 +95,20 @@ def test_dense_search_is_by_distance(index, encoded, queries, match, reduce):
     for query in queries:
         scores = expected(query, encoded, reduce)
         for pool in (None, list(scores)):
-            found = first_stage(index, "dense", match=match).search(query, 1000, pool)
-            assert {hit.paper_id for hit in found} == set(scores)
-            for hit in found:
+            hits = first_stage(index, "dense", match=match).search(query, 1000, pool)
+            assert {hit.paper_id for hit in hits} == set(scores)
+            for hit in hits:
                 assert hit.score == pytest.approx(scores[hit.paper_id], rel=1e-6)
-            assert found == sorted(found, key=lambda hit: (-hit.score, hit.paper_id))
-            pairs = [pair.score for pair in found[0].matches]
-            assert -reduce(np.negative(pairs)) == pytest.approx(found[0].score, rel=1e-6)
+            assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))
+            pairs = [pair.score for pair in hits[0].matches]
+            assert -reduce(np.negative(pairs)) == pytest.approx(hits[0].score, rel=1e-6)
 
 
 def test_the_nearest_sentences_are_the_least_distant(index, encoded, papers):
     vectors = np.concatenate([encoded[paper.paper_id][0] for paper in papers])
-    asked = vectors[::97]
-    distances = np.sqrt(((asked[:, None] - vectors[None]) ** 2).sum(axis=2))
-    nearest = index.candidate_source().sentences.nearest(asked.astype(np.float32), 20)
+    query_vectors = vectors[::97]
+    distances = np.sqrt(((query_vectors[:, None] - vectors[None]) ** 2).sum(axis=2))
+    nearest = index.candidate_source().sentences.nearest(query_vectors.astype(np.float32), 20)
     np.testing.assert_allclose(
         np.take_along_axis(distances, nearest, axis=1), np.sort(distances, axis=1)[:, :20], atol=1e-3
     )
@@ -116,39 +118,40 @@ def test_whole_papers_are_compared_by_distance(index, encoded, queries):
     """SPECTER's own way of ranking: the distance of [CLS] to [CLS]."""
     whole = first_stage(index, "fused", weights={"whole": 1.0})
     for query in queries:
-        asked = encoded[paper_of(query)][1]
+        query_vector = encoded[paper_of(query)][1]
         pool = [name for name in encoded if name not in (paper_of(query), "outside")]
-        scores = {name: -np.linalg.norm(asked - encoded[name][1]) for name in pool}
-        found = whole.search(query, 1000, pool, explain=True)
-        for hit in found:
-            assert hit.parts["whole"] == pytest.approx(scores[hit.paper_id], rel=1e-6)
-        assert [hit.paper_id for hit in found] == sorted(pool, key=lambda name: (-scores[name], name))
+        scores = {name: -np.linalg.norm(query_vector - encoded[name][1]) for name in pool}
+        hits = whole.search(query, 1000, pool, explain=True)
+        for hit in hits:
+            assert hit.component_scores["whole"] == pytest.approx(scores[hit.paper_id], rel=1e-6)
+        assert [hit.paper_id for hit in hits] == sorted(pool, key=lambda name: (-scores[name], name))
 
 
 @pytest.mark.parametrize("name", MATCHINGS)
 def test_matchings_go_by_distance(index, encoded, queries, name):
-    source = index.vectors
-    matching = VectorMatching(name, lambda paper: source(paper).sentences, similarity=index.similarity)
+    matching = over_index(name, index)
     for query in queries:
         pool = [paper_id for paper_id in encoded if paper_id not in (paper_of(query), "outside")]
-        found = [judged.score for judged in matching.score(query, list(map(index.paper, pool)))]
+        papers = list(map(index.paper, pool))
+        scores = [scored.score for scored in score(matching, query, papers, vectors=index.vectors)]
         least, mean = (expected(query, encoded, reduce) for reduce in (np.min, np.mean))
         if name == "single-match":
-            np.testing.assert_allclose(found, [least[paper_id] for paper_id in pool], rtol=1e-9)
+            np.testing.assert_allclose(scores, [least[paper_id] for paper_id in pool], rtol=1e-9)
         elif name == "mean-max":
-            np.testing.assert_allclose(found, [mean[paper_id] for paper_id in pool], rtol=1e-9)
+            np.testing.assert_allclose(scores, [mean[paper_id] for paper_id in pool], rtol=1e-9)
         else:
-            assert all(score < least[paper_id] for score, paper_id in zip(found, pool, strict=True))
+            assert all(value < least[paper_id] for value, paper_id in zip(scores, pool, strict=True))
 
 
 def test_distances_are_exact(index, queries):
     """Neither the order of numbers nor other vectors show, and equal vectors have distance 0."""
     vectors = index.sentence_vectors[:500]
-    asked = QueryVectors(index, queries[0]).sentences
-    found = nearness(asked, vectors)
-    assert (nearness(asked[:, ::-1], vectors[::-1, ::-1]) == found[:, ::-1]).all()
+    (aspect,) = queries[0].aspects
+    query_vectors = EncodedAspect.of(aspect, index.vectors(aspect.paper)).sentences
+    similarities = nearness(query_vectors, vectors)
+    assert (nearness(query_vectors[:, ::-1], vectors[::-1, ::-1]) == similarities[:, ::-1]).all()
     assert (nearness(vectors[:3].astype(np.float32), vectors[:3]).diagonal() == 0).all()
-    assert (nearness(asked, vectors[7:8])[:, 0] == found[:, 7]).all()
+    assert (nearness(query_vectors, vectors[7:8])[:, 0] == similarities[:, 7]).all()
 
 
 def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_encoder, l2_encoder):
@@ -166,7 +169,8 @@ def test_an_index_of_format_2_can_be_read(tmp_path, tiny_index):
     (copy / "manifest.json").write_text(json.dumps(record | {"format_version": 2}))
     with Index(copy) as old, Index(tiny_index) as new:
         for query in (Query(new.paper("s024"), Facet.METHOD), Query(OUTSIDE)):
-            assert DenseSearcher(old).search(query, 50) == DenseSearcher(new).search(query, 50)
+            hits = first_stage(old, "dense").search(query, 50)
+            assert hits == first_stage(new, "dense").search(query, 50)
 
 
 def test_an_unknown_similarity_is_told(tmp_path, tiny_index):

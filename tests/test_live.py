@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings, raw_corpus
+from support.searching import first_stage
 from support.tiny_tagger import write_tagger
 
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, PaperNotFoundError, UsageError
@@ -140,14 +140,11 @@ def test_deleted_papers_are_not_found(index, papers, settings, tmp_path):
         assert len(opened) == 121
         assert list(opened.papers.read_from(0)) == kept
         assert [opened.paper(paper.paper_id) for paper in kept] == kept
-        for one in gone:
-            assert opened.papers.find(one) is None
+        for paper_id in gone:
+            assert opened.papers.find(paper_id) is None
         with pytest.raises(PaperNotFoundError, match="one of the 121 papers of the index, found 's047'"):
             opened.paper("s047")
-        lexical = [
-            searcher.search(Query(kept[5]), 200)
-            for searcher in (first_stage(one, "bm25") for one in (opened, other))
-        ]
+        lexical = [first_stage(index, "bm25").search(Query(kept[5]), 200) for index in (opened, other)]
         assert {hit.paper_id for hit in lexical[0]} == {hit.paper_id for hit in lexical[1]}
         assert opened.manifest.lucene["documents"] == 128  # the dead count in the statistics
         assert {**opened.manifest.corpus, "sha256": 0} == {**other.manifest.corpus, "sha256": 0}
@@ -172,13 +169,13 @@ def test_papers_are_replaced_and_come_back(index, papers, tmp_path):
         assert list(opened.papers.read_from(0)) == expected
         assert opened.papers.row("s001") == 128
         query = Query(Paper("outside", "", words, labelled=True))
-        found = {stage: first_stage(opened, stage).search(query, 200) for stage in ("bm25", "dense", "fused")}
-        assert {hit.paper_id for hit in found["bm25"]} == {"s001", "s100", "n001"}
+        hits = {stage: first_stage(opened, stage).search(query, 200) for stage in ("bm25", "dense", "fused")}
+        assert {hit.paper_id for hit in hits["bm25"]} == {"s001", "s100", "n001"}
         for stage in ("dense", "fused"):
-            assert sorted(hit.paper_id for hit in found[stage]) == sorted(
-                paper.paper_id for paper in expected
-            )
-        pool = [hit.paper_id for hit in first_stage(opened, "bm25").search(query, 9, ["s100", "s001", "s002"])]
+            assert sorted(hit.paper_id for hit in hits[stage]) == sorted(paper.paper_id for paper in expected)
+        pool = [
+            hit.paper_id for hit in first_stage(opened, "bm25").search(query, 9, ["s100", "s001", "s002"])
+        ]
         assert sorted(pool[:2]) == ["s001", "s100"]
         assert pool[2:] == ["s002"]
         rows = [opened.papers.row(paper.paper_id) for paper in changed]
@@ -225,7 +222,7 @@ def test_predictions_are_those_of_one_build(tmp_path, papers, settings, tiny_tag
     assert rankings(tmp_path / "index", kept, ["dense"]) == rankings(tmp_path / "whole", kept, ["dense"])
     compact(tmp_path / "index")
     assert Index(tmp_path / "index").manifest.digest == whole.digest
-    delete_papers(tmp_path / "index", [one.paper_id for one in kept if one in papers[20:40]])
+    delete_papers(tmp_path / "index", [paper.paper_id for paper in kept if paper in papers[20:40]])
     compact(tmp_path / "index")
     manifest = Index(tmp_path / "index").manifest
     assert manifest.tagger is None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job, build_part_job
 from support.live import POOL, QUERIES, corpus
+from support.searching import first_stage
 
 from qbe.index.building import shards
 from qbe.index.dense import ann
@@ -79,14 +79,14 @@ def kinds(folder: Path) -> list[tuple[str, str]]:
     """How each segment stores vectors and finds candidates."""
     commit = read_commit(folder)
     names = ["."] if commit is None else [segment.name for segment in commit.segments]
-    found = [read_manifest(folder / name).dense for name in names]
-    return [(dense["stored"], dense["ann"]["kind"]) for dense in found]
+    manifests = [read_manifest(folder / name).dense for name in names]
+    return [(dense["stored"], dense["ann"]["kind"]) for dense in manifests]
 
 
 def scores(folder: Path, query: Query, pool: list[str] | None) -> dict[str, float]:
     with Index(folder) as opened:
-        searcher = first_stage(opened, "dense", nprobe=16 if pool is None else None)
-        return {hit.paper_id: hit.score for hit in searcher.search(query, 200, pool)}
+        pipeline = first_stage(opened, "dense", nprobe=16 if pool is None else None)
+        return {hit.paper_id: hit.score for hit in pipeline.search(query, 200, pool)}
 
 
 def test_each_segment_is_scored_by_what_it_stores(mixed, whole, halves, papers):
@@ -139,18 +139,21 @@ def test_many_queries_find_what_each_finds_alone(index, papers):
     """Over segments of both kinds, with dead papers in both."""
     gone = ["s002", "s050", "s101", "s120"]
     delete_papers(index, gone)
-    queries = [Query(paper, facet) for facet, one in QUERIES for paper in papers if paper.paper_id == one]
+    queries = [
+        Query(paper, facet) for facet, paper_id in QUERIES for paper in papers if paper.paper_id == paper_id
+    ]
     queries += [Query(replace(paper, paper_id=f"x{paper.paper_id}")) for paper in papers[:9]]
     pools = [
-        [one for one in POOL if one not in gone] if row % 3 == 1 else None for row in range(len(queries))
+        [paper_id for paper_id in POOL if paper_id not in gone] if row % 3 == 1 else None
+        for row in range(len(queries))
     ]
     for stage in ("bm25", "dense", "fused"):
         with Index(index) as alone, Index(index, threads=2) as together:
             single = first_stage(alone, stage)
-            found = [single.search(query, 30, pool) for query, pool in zip(queries, pools, strict=True)]
-            assert first_stage(together, stage).batch_search(queries, 30, pools) == found
-        assert not {hit.paper_id for hits in found for hit in hits} & set(gone)
-        assert all(len(hits) == 30 for hits in found if stage != "bm25")
+            expected = [single.search(query, 30, pool) for query, pool in zip(queries, pools, strict=True)]
+            assert first_stage(together, stage).batch_search(queries, 30, pools) == expected
+        assert not {hit.paper_id for hits in expected for hit in hits} & set(gone)
+        assert all(len(hits) == 30 for hits in expected if stage != "bm25")
 
 
 def test_compacted_it_is_a_build_of_the_papers(index, mixed, whole, papers, settings, tmp_path):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.searching import first_stage
 from support.builds import Job, build_job
 from support.live import corpus, files
+from support.searching import first_stage
 
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
@@ -48,7 +48,8 @@ def index(tmp_path, both) -> Path:
 
 def hits(index: Index) -> list:
     return [
-        first_stage(index, stage).search(Query(index.paper("s005")), 20) for stage in ("bm25", "dense", "fused")
+        first_stage(index, stage).search(Query(index.paper("s005")), 20)
+        for stage in ("bm25", "dense", "fused")
     ]
 
 

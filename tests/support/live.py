@@ -7,8 +7,8 @@ from pathlib import Path
 from qbe.corpus import write_jsonl
 from qbe.index.index import Index
 from qbe.query import Query
-from support.searching import first_stage
 from qbe.types import Facet, Paper
+from support.searching import first_stage
 
 QUERIES = ((None, "s001"), (Facet.METHOD, "s036"), (Facet.RESULT, "s100"), (Facet.BACKGROUND, "s128"))
 POOL = [f"s{number:03d}" for number in range(1, 129, 3)]
@@ -27,9 +27,9 @@ def raw_corpus(folder: Path, name: str, papers: Sequence[Paper]) -> str:
     path = folder / f"{name}.jsonl"
     lines = (
         json.dumps(
-            {"paper_id": one.paper_id, "title": one.title, "abstract": [s.text for s in one.sentences]}
+            {"paper_id": paper.paper_id, "title": paper.title, "abstract": [s.text for s in paper.sentences]}
         )
-        for one in papers
+        for paper in papers
     )
     path.write_text("".join(f"{line}\n" for line in lines))
     return str(path)
@@ -43,14 +43,16 @@ def rankings(
     ``papers`` are those of the sample that the index may hold; queries and pools name no others.
     """
     ids = {paper.paper_id for paper in papers}
-    queries = [Query(paper, facet) for facet, one in QUERIES for paper in papers if paper.paper_id == one]
-    pool = [one for one in POOL if one in ids]
+    queries = [
+        Query(paper, facet) for facet, paper_id in QUERIES for paper in papers if paper.paper_id == paper_id
+    ]
+    pool = [paper_id for paper_id in POOL if paper_id in ids]
     assert queries
     with Index(folder) as index:
-        searchers = [first_stage(index, stage) for stage in stages]
+        pipelines = [first_stage(index, stage) for stage in stages]
         return [
-            searcher.search(query, 200, chosen, explain=True)
-            for searcher in searchers
+            pipeline.search(query, 200, chosen, explain=True)
+            for pipeline in pipelines
             for query in queries
             for chosen in (None, pool)
         ]

@@ -31,9 +31,9 @@ def rankings(folder: str, queries: list[str]) -> list[list[tuple[str, float]]]:
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(folder)
-    found = [[(hit.docid, hit.score) for hit in searcher.search(query, k=1000)] for query in queries]
+    hits = [[(hit.docid, hit.score) for hit in searcher.search(query, k=1000)] for query in queries]
     searcher.close()
-    return found
+    return hits
 
 
 request = json.load(sys.stdin)
