@@ -1,11 +1,18 @@
-"""What ``pytest --doctest-modules qbe`` collects: the modules whose docstrings have examples, and no others.
+"""What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
-Collecting imports a module, and importing all of them would load PyTorch.
+Collecting imports a module, and importing all of them would load PyTorch; so modules without examples are left
+out. Examples run in an empty folder. Those of `qbe.index` and `qbe.search` have an ``index``, the sample with
+postings and vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in
+``sample``.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parent / "qbe"
+WITH_INDEX = ("index", "search")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -13,3 +20,29 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if collection_path.suffix != ".py" or not collection_path.is_relative_to(PACKAGE):
         return None
     return ">>> " not in collection_path.read_text(encoding="utf-8") or None
+
+
+@pytest.fixture(scope="session")
+def documented_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """The sample, indexed as a user would."""
+    from qbe.datasets.embedded import copy_sample
+    from qbe.index.opening import build_index
+
+    folder = tmp_path_factory.mktemp("documented")
+    copy_sample(folder / "sample")
+    with build_index(folder / "indexes" / "sample", folder / "sample" / "corpus.jsonl") as index:
+        yield index
+
+
+@pytest.fixture(autouse=True)
+def _example_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder and the names of an example."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        return
+    room = Path(request.node.path).relative_to(PACKAGE).parts[0]
+    if room not in WITH_INDEX:
+        monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+        return
+    index = request.getfixturevalue("documented_index")
+    request.getfixturevalue("doctest_namespace")["index"] = index
+    monkeypatch.chdir(Path(index.folder).parent.parent)

@@ -48,9 +48,10 @@ class Pipeline:
     is one over the newest commit. Several threads may search at a time. Usable as a context manager; closing
     it leaves the index open.
 
-    >>> with open_index("indexes/sample") as index, Pipeline.open(index) as pipeline:  # doctest: +SKIP
-    ...     for hit in pipeline.search(Query(index.paper("s036"), Facet.METHOD), k=3):
-    ...         print(f"{hit.score:.3f} {index.paper(hit.paper_id).title}")
+    >>> from qbe import Facet, Query
+    >>> with Pipeline.open(index, SearchConfig(rerank="none")) as pipeline:
+    ...     [hit.paper_id for hit in pipeline.search(Query(index.paper("s036"), Facet.METHOD), k=1)]
+    ['s051']
     """
 
     def __init__(self, index: Index, config: SearchConfig, rerank_stage: RerankStage | None) -> None:
