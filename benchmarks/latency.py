@@ -9,15 +9,25 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.common import Stage, collection_options, machine, median_p95, positive, table, time_stages
 from qbe import _cli
 from qbe.query import Query
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from qbe.encode.aspect import EncodedAspect
     from qbe.index.index import Index
+    from qbe.index.reader import IndexReader
+    from qbe.query import Aspect
+    from qbe.search.bm25 import BM25Stage
+    from qbe.search.dense import DenseStage
+    from qbe.search.pipeline import Pipeline
+    from qbe.types import Facet
 
 PACKAGES = ("onnxruntime", "faiss-cpu", "pyserini", "numpy")
 TABLE_HITS = 10
@@ -36,83 +46,164 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+class Opened(NamedTuple):
+    """An index, its stages by themselves, and whole searches by the name of their first stage."""
+
+    index: Index
+    reader: IndexReader
+    bm25: BM25Stage
+    dense: DenseStage
+    pipelines: Mapping[str, Pipeline]
+
+
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
 
     from benchmarks.peers import compare
-    from qbe.index.index import Index
-    from qbe.search.queries import queries_from_topics
+    from qbe.index.opening import open_index
+    from qbe.parallel import Workers
+    from qbe.search.bm25 import BM25Stage
+    from qbe.search.config import FIRST_STAGES, SearchConfig
+    from qbe.search.dense import DenseStage
+    from qbe.search.pipeline import Pipeline
+    from qbe.search.queries import queries_of, topics_of
     from qbe.trec import read_pools
 
     pools = read_pools(options.pool)
-    with Index(options.index, threads=threads) as index:
-        queries = [query for _, query in queries_from_topics(index, options.topics, None)]
+    with open_index(options.index, threads=threads) as index, index.reading() as reader:
+        queries = queries_of(index, topics_of(index, options.topics))
         size = sum(len(pools[query.query_id]) for query in queries) / len(queries)
         sentences = len(index.sentence_vectors)
         print(
             f"{len(queries)} queries, {options.rounds} rounds; {len(index)} papers, {sentences} sentences; "
             f"{size:.0f} papers per pool; {options.hits} hits\n"
         )
-        corpus = time_stages([_stages(index, query, options.hits, None) for query in queries], options.rounds)
-        pooled = [_stages(index, query, options.hits, pools[query.query_id]) for query in queries]
+        pipelines = {
+            name: Pipeline.open(index, SearchConfig(first_stage=name, rerank="none")) for name in FIRST_STAGES
+        }
+        workers = Workers(threads)
+        opened = Opened(index, reader, BM25Stage(reader, workers), DenseStage(reader, workers), pipelines)
+        whole = [_stages(opened, query, options.hits, None) for query in queries]
+        times = time_stages(whole, options.rounds)
+        pooled = [_stages(opened, query, options.hits, pools[query.query_id]) for query in queries]
         in_pool = time_stages(pooled, options.rounds)
         rows = [
             (name, *median_p95(runs), *(median_p95(in_pool[name]) if name in in_pool else ("", "")))
-            for name, runs in corpus.items()
+            for name, runs in times.items()
         ]
         print(table(("ms per query", "index: median", "p95", "pool: median", "p95"), rows), "\n")
-        compare(index, queries, options.hits, threads, options.rounds)
+        encoded = [_encoded(index, query) for query in queries]
+        compare(reader, opened.bm25, opened.dense, encoded, options.hits, threads, options.rounds)
         _floors(index, queries)
 
 
-def _stages(index: Index, query: Query, hits: int, pool: list[str] | None) -> dict[str, Stage]:
+def _encoded(index: Index, query: Query) -> EncodedAspect:
+    """The only aspect of a query, with the vectors of its sentences and of its whole paper."""
+    (aspect,) = query.aspects
+    return _with_vectors(index, aspect)
+
+
+def _with_vectors(index: Index, aspect: Aspect) -> EncodedAspect:
+    from qbe.encode.aspect import EncodedAspect
+
+    return EncodedAspect.of(aspect, index.vectors(aspect.paper))
+
+
+def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> dict[str, Stage]:
     """The steps of a search, each with the results of the previous steps as input, and whole searches."""
     import numpy as np
-    from qbe.search.searcher import FIRST_STAGES, Searcher
 
-    from qbe.search.bm25 import BM25Searcher
-    from qbe.search.dense import DenseSearcher, QueryVectors
-    from qbe.search.fusion import EQUAL_WEIGHTS, weighted_sum
+    from qbe.parallel import Workers
+    from qbe.search.config import EQUAL_WEIGHTS
+    from qbe.search.fusion import weighted_sum
+    from qbe.search.matches import add_matches
 
-    dense, bm25 = DenseSearcher(index), BM25Searcher(index)
-    vectors = QueryVectors(index, query)
-    rows = dense.rows(pool) if pool is not None else next(dense.candidates([vectors], hits))
-    ranking = Searcher(index, "fused").search(query, hits, pool, matches=False)
-    paper_ids = [hit.paper_id for hit in ranking]
+    index, reader, bm25, dense, pipelines = opened
+    (aspect,) = query.aspects
+    encoded = _with_vectors(index, aspect)
+    rows = _candidates(index, encoded, hits)
+    if pool is not None:
+        rows = np.unique([index.papers.row(paper_id) for paper_id in pool])
+    ranking = pipelines["fused"].search(query, hits, pool, matches=False)
     scores = {name: np.random.default_rng(0).random(len(rows)) for name in EQUAL_WEIGHTS}
+    _check_scores(dense, index, encoded, rows)
     stages: dict[str, Stage] = {}
     if pool is None:
-        outside = dataclasses.replace(query, paper=dataclasses.replace(query.paper, paper_id="query"))
-        stages["read the query paper"] = functools.partial(index.paper, query.paper.paper_id)
-        stages["query vectors, stored"] = functools.partial(QueryVectors, index, query)
-        stages["query vectors, encoded"] = functools.partial(QueryVectors, index, outside)
-        stages["FAISS candidates"] = lambda: next(dense.candidates([vectors], hits))
-    stages["BM25"] = functools.partial(bm25.search, query, hits, pool)
-    stages["exact scores"] = functools.partial(dense.scores, vectors, rows)
-    facets = [None, query.facet]
-    stages["exact scores, all and facet"] = functools.partial(dense.scores_within, vectors, rows, facets)
-    stages["exact scores, whole papers"] = functools.partial(dense.whole_scores, vectors, rows)
+        outside = dataclasses.replace(aspect, paper=dataclasses.replace(aspect.paper, paper_id="query"))
+        stages["read the query paper"] = functools.partial(index.paper, aspect.paper.paper_id)
+        stages["query vectors, stored"] = functools.partial(_with_vectors, index, aspect)
+        stages["query vectors, encoded"] = functools.partial(_with_vectors, index, outside)
+        stages["FAISS candidates"] = functools.partial(_candidates, index, encoded, hits)
+    stages["BM25"] = functools.partial(bm25.batch_search, [encoded], hits, [pool])
+    stages["exact scores"] = functools.partial(_exact_scores, index, encoded, rows, [None])
+    facets = [None, aspect.facet]
+    stages["exact scores, all and facet"] = functools.partial(_exact_scores, index, encoded, rows, facets)
+    stages["exact scores, whole papers"] = functools.partial(_whole_scores, index, encoded, rows)
     stages["fusion"] = functools.partial(weighted_sum, scores, EQUAL_WEIGHTS)
-    stages[f"matches of {TABLE_HITS} hits"] = functools.partial(dense.matches, query, paper_ids[:TABLE_HITS])
-    stages["matches of all hits"] = functools.partial(dense.matches, query, paper_ids)
-    for name in FIRST_STAGES:
-        search = functools.partial(Searcher(index, name).search, query, hits, pool, matches=False)
-        stages[f"search: {name}"] = search
+    add = functools.partial(add_matches, reader, Workers(), [[encoded]])
+    stages[f"matches of {TABLE_HITS} hits"] = functools.partial(add, [ranking[:TABLE_HITS]])
+    stages["matches of all hits"] = functools.partial(add, [ranking])
+    for name, pipeline in pipelines.items():
+        stages[f"search: {name}"] = functools.partial(pipeline.search, query, hits, pool, matches=False)
     stages[f"search: fused, {TABLE_HITS} hits, matches"] = functools.partial(
-        Searcher(index).search, query, TABLE_HITS, pool
+        pipelines["fused"].search, query, TABLE_HITS, pool
     )
     return stages
 
 
-def _floors(index: Index, queries: Sequence[Query]) -> None:
-    from qbe.encode.selection import selected_positions
+def _candidates(index: Index, encoded: EncodedAspect, hits: int) -> NDArray[np.int64]:
+    assert encoded.sentences is not None
+    return next(iter(index.candidate_source().nearest([encoded.sentences], hits)))
 
+
+def _exact_scores(
+    index: Index, encoded: EncodedAspect, rows: NDArray[np.int64], facets: Sequence[Facet | None]
+) -> list[NDArray[np.float32]]:
+    """Scores (papers,) of sentences for each facet, as `qbe.search.dense.DenseStage` computes them."""
+    from qbe.index.dense.compare import COMPARISONS
+    from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
+
+    assert encoded.sentences is not None
+    block = index.vector_store.gather(rows)
+    similarities = COMPARISONS[index.similarity](encoded.sentences, block.vectors)
+    scores = []
+    for facet in facets:
+        counted = similarities
+        if facet is not None:
+            counted = restrict(similarities, block.starts, index.facet_mask(facet)[block.rows])
+        scores.append(mean_max(best_per_paper(counted, block.starts)))
+    return scores
+
+
+def _whole_scores(index: Index, encoded: EncodedAspect, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Similarities (papers,) of whole papers, likewise."""
+    from qbe.index.dense.compare import COMPARISONS
+
+    assert encoded.whole is not None
+    scores: NDArray[np.float32] = COMPARISONS[index.similarity](
+        encoded.whole[None], index.vector_store.whole(rows)
+    )[0]
+    return scores
+
+
+def _check_scores(dense: DenseStage, index: Index, encoded: EncodedAspect, rows: NDArray[np.int64]) -> None:
+    """Raise AssertionError unless the steps that are timed give the scores of the stage."""
+    by_stage = dense.scores(encoded, rows, None)
+    facet = encoded.aspect.facet
+    by_sentences = _exact_scores(index, encoded, rows, [None] if facet is None else [None, facet])
+    by_steps = [_whole_scores(index, encoded, rows), *by_sentences]
+    for name, scores in zip(dense.names, by_steps, strict=False):
+        assert (by_stage[name] == scores).all(), name
+
+
+def _floors(index: Index, queries: Sequence[Query]) -> None:
     from benchmarks import floors
 
     sentences, dimension = index.sentence_vectors.shape
-    chosen = sum(len(selected_positions(query)) for query in queries) / len(queries)
+    counts = [len(aspect.selected_positions()) for query in queries for aspect in query.aspects]
+    chosen = sum(counts) / len(queries)
     size, work = sentences * dimension * 2, 2 * sentences * dimension * chosen
     read, rate = floors.read_rate(), floors.numpy_rate()
     print(

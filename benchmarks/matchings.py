@@ -16,13 +16,16 @@ from pathlib import Path
 
 from qbe import _cli
 from qbe.datasets.csfcube import convert
+from qbe.encode.aspect import EncodedAspect
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.protocol import csfcube_protocol
-from qbe.index.building.build import build
-from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.opening import build_index
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
-from qbe.query import Query
+from qbe.parallel import Workers
+from qbe.query import Aspect
+from qbe.rerank.reranker import RerankRequest
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.trec import read_pools, read_qrels, read_topics
 from qbe.types import Facet, Hit, Run
@@ -30,18 +33,20 @@ from qbe.types import Facet, Hit, Run
 SCOPES = (*map(str, Facet), "aggregated")
 
 
-def ranked(index: Index, folder: Path, matching: str, threads: int) -> Run:
+def ranked(index: Index, folder: Path, matching: str, workers: Workers) -> Run:
     """Rank each pool by the scores of a matching."""
     matcher = VectorMatching(
-        matching, lambda paper: index.vectors(paper).sentences, similarity=index.similarity, threads=threads
+        matching, lambda paper: index.vectors(paper).sentences, similarity=index.similarity, workers=workers
     )
     rankings = {}
     pools = read_pools(folder / "pools.tsv")
     for topic in read_topics(folder / "topics.tsv"):
-        query = Query(index.paper(topic.paper_id), topic.facet)
+        paper = index.paper(topic.paper_id)
+        query = EncodedAspect.of(Aspect(paper, topic.facet), index.vectors(paper))
         pool = [paper_id for paper_id in pools[topic.query_id] if paper_id != topic.paper_id]
-        scores = matcher.score(query, [index.paper(paper_id) for paper_id in pool])
-        hits = [Hit(paper_id, rerank.score) for paper_id, rerank in zip(pool, scores, strict=True)]
+        papers = [index.paper(paper_id) for paper_id in pool]
+        (scores,) = matcher.batch_score([RerankRequest(query, papers)])
+        hits = [Hit(paper_id, scored.score) for paper_id, scored in zip(pool, scores, strict=True)]
         rankings[topic.query_id] = tuple(sorted(hits, key=lambda hit: -hit.score))
     return Run(matching, rankings)
 
@@ -55,19 +60,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         folder = Path(temporary)
         convert(Path(os.environ["QBE_DATA"]) / "csfcube", folder)
-        qrels = {}
+        qrels: dict[str, Mapping[str, int]] = {}
         for facet in Facet:
             qrels |= read_qrels(folder / f"csfcube.{facet}.qrels")
         folds = load_folds(folder / "folds.json")
         print("| encoder | matching | " + " | ".join(SCOPES) + " |")
         print("|---|---|" + "---:|" * len(SCOPES))
         for number, encoder in enumerate(options.encoders):
-            corpus = (str(folder / "corpus.jsonl"),)
-            settings = BuildSettings(bm25=False, encoder=encoder)
-            build(folder / str(number), corpus, settings, execution=Execution(threads))
-            with Index(folder / str(number), threads=threads) as index:
+            corpus, settings = folder / "corpus.jsonl", BuildSettings(bm25=False, encoder=encoder)
+            with (
+                build_index(folder / str(number), corpus, settings, threads=threads) as index,
+                Workers(threads) as workers,
+            ):
                 for matching in MATCHINGS:
-                    row = _figures(qrels, ranked(index, folder, matching, threads), folds)
+                    row = _figures(qrels, ranked(index, folder, matching, workers), folds)
                     print(f"| {Path(encoder).name} | {matching} | {row} |", flush=True)
 
 

@@ -67,7 +67,8 @@ def lay_out(index: Index, folder: Path, queries: DrawnQueries) -> None:
 
 def row(name: str, side: Side, ours: Side, best: list[list[int]]) -> list[str]:
     """The table's row of a side."""
-    found, last = side.rounds[-1]["found"], side.rounds[-1]
+    last = side.rounds[-1]
+    ranked = last["ranked"]
     return [
         NAMES[name],
         f"{side.ready['build']:.1f}",
@@ -75,8 +76,8 @@ def row(name: str, side: Side, ours: Side, best: list[list[int]]) -> list[str]:
         f"{last['resident']:.2f} ({last['anonymous']:.2f})",
         side.latency(),
         side.slower_than(ours),
-        f"{100 * same_places(found, best):.2f}",
-        f"{100 * shared_papers(found, best):.2f}",
+        f"{100 * same_places(ranked, best):.2f}",
+        f"{100 * shared_papers(ranked, best):.2f}",
     ]
 
 
@@ -93,14 +94,14 @@ HEADER = [
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
 
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
     print(machine(threads, PACKAGES))
     with tempfile.TemporaryDirectory(prefix="qbe-", dir=options.work) as work:
         folder = Path(work)
-        with Index(options.index, threads=threads) as index:
+        with open_index(options.index, threads=threads) as index:
             queries = drawn(index, options.queries)
             lay_out(index, folder, queries)
             best = best_rows(index, queries, HITS)

@@ -1,7 +1,7 @@
 """The sides of `benchmarks.multivector`: each a process of its own, that answers queries by sentence vectors.
 
-A role is started with a folder of arrays and a number of threads; it makes its index, and then answers every
-line that it reads with a round of all queries. PyLate's runs in the peers' environment.
+A role is started with a folder of arrays and a number of threads; it builds or opens its index, and then answers
+every line that it reads with a round of all queries. PyLate's runs in the peers' environment.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ Search = Callable[[np.ndarray, int], Any]
 
 def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     """The dense first stage of the index itself, whatever kind it is of."""
-    from qbe.search.searcher import Searcher
-
     from benchmarks.drawn import drawn, faceted_queries
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
+    from qbe.search.config import SearchConfig
+    from qbe.search.pipeline import Pipeline
 
-    index = Index(Path((folder / "index").read_text()), threads=threads)
-    searcher, papers = Searcher(index, "dense"), np.load(folder / "papers.npy").tolist()
+    index = open_index((folder / "index").read_text(), threads=threads)
+    pipeline = Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none"))
+    papers = np.load(folder / "papers.npy").tolist()
     rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
-    asked = dict(zip(papers, faceted_queries(index, drawn(index, len(papers))), strict=True))
+    queries = dict(zip(papers, faceted_queries(index, drawn(index, len(papers))), strict=True))
 
     def search(_: np.ndarray, paper: int) -> list[int]:
-        return [rows[hit.paper_id] for hit in searcher.search(asked[paper], HITS, matches=False)]
+        return [rows[hit.paper_id] for hit in pipeline.search(queries[paper], HITS, matches=False)]
 
     manifest = index.manifest.files.items()
     return search, sum(entry["bytes"] for name, entry in manifest if name.startswith(("faiss", "vectors")))
@@ -63,10 +64,10 @@ def of_flat(folder: Path, threads: int) -> tuple[Search, int]:
         papers = paper_of[sentences]
         candidates = np.unique(papers)
         best = np.repeat(scores.min(axis=1)[:, None], len(candidates), axis=1)
-        for row, (found, near) in enumerate(zip(papers, scores, strict=True)):
-            np.maximum.at(best[row], np.searchsorted(candidates, found), near)
+        for row, (sentence_papers, near) in enumerate(zip(papers, scores, strict=True)):
+            np.maximum.at(best[row], np.searchsorted(candidates, sentence_papers), near)
         order = np.argsort(-best.mean(axis=0), kind="stable")
-        return [int(one) for one in candidates[order][: HITS + 1] if one != paper][:HITS]
+        return [int(row) for row in candidates[order][: HITS + 1] if row != paper][:HITS]
 
     return search, index.ntotal * index.d * 4
 
@@ -86,8 +87,8 @@ def of_plaid(folder: Path, threads: int) -> tuple[Search, int]:
     retriever = retrieve.ColBERT(index=index)
 
     def search(query: np.ndarray, paper: int) -> list[int]:
-        (found,) = retriever.retrieve(queries_embeddings=[query], k=HITS + 1, device="cpu")
-        return [int(hit["id"]) for hit in found if int(hit["id"]) != paper][:HITS]
+        (hits,) = retriever.retrieve(queries_embeddings=[query], k=HITS + 1, device="cpu")
+        return [int(hit["id"]) for hit in hits if int(hit["id"]) != paper][:HITS]
 
     return search, sum(file.stat().st_size for file in where.rglob("*") if file.is_file())
 
@@ -99,13 +100,13 @@ def main(role: str, place: str, threads: str) -> None:
     folder = Path(place)
     queries, starts = np.load(folder / "queries.npy"), np.load(folder / "query_starts.npy")
     papers = np.load(folder / "papers.npy").tolist()
-    asked = [queries[first:last] for first, last in itertools.pairwise(starts)]
+    query_vectors = [queries[first:last] for first, last in itertools.pairwise(starts)]
     begin = time.perf_counter()
     search, size = ROLES[role](folder, int(threads))
     say(build=time.perf_counter() - begin, bytes=size)
     for _ in sys.stdin:
-        seconds, found = timed(search, zip(asked, papers, strict=True))
-        say(found=found, seconds=seconds, **memory())
+        seconds, ranked = timed(search, zip(query_vectors, papers, strict=True))
+        say(ranked=ranked, seconds=seconds, **memory())
 
 
 if __name__ == "__main__":

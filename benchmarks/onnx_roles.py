@@ -24,17 +24,17 @@ def load(kind: str, folder: str, threads: int, work: str, precision: str) -> Any
     from sentence_transformers import CrossEncoder, SentenceTransformer
     from sentence_transformers.backend import export_dynamic_quantized_onnx_model
 
-    made = SentenceTransformer if kind == "bi-encoder" else CrossEncoder
+    model_class = SentenceTransformer if kind == "bi-encoder" else CrossEncoder
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads
     options: dict[str, Any] = {"provider": "CPUExecutionProvider", "session_options": settings}
-    model = made(folder, backend="onnx", device="cpu", model_kwargs=options)
+    model = model_class(folder, backend="onnx", device="cpu", model_kwargs=options)
     if precision == "int8":
         model.save_pretrained(work)
         export_dynamic_quantized_onnx_model(model, "avx512_vnni", work)
         (file,) = Path(work).rglob("*_qint8_*.onnx")
         options["file_name"] = str(file.relative_to(work))
-        model = made(work, backend="onnx", device="cpu", model_kwargs=options)
+        model = model_class(work, backend="onnx", device="cpu", model_kwargs=options)
     model.max_seq_length = TOKENS
     return model
 
@@ -46,8 +46,9 @@ def main(kind: str, folder: str, texts: str, precision: str, threads: str) -> No
         call = model.encode if kind == "bi-encoder" else model.predict
         say(ready=True)
         for line in sys.stdin:
-            found = call(inputs, batch_size=int(line), show_progress_bar=False)
-            say(first=[float(one) for one in found[0]] if kind == "bi-encoder" else [float(found[0])])
+            outputs = call(inputs, batch_size=int(line), show_progress_bar=False)
+            first = outputs[0] if kind == "bi-encoder" else outputs[:1]
+            say(first=[float(number) for number in first])
 
 
 if __name__ == "__main__":

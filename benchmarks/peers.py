@@ -8,50 +8,61 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import Stage, median_p95, spread, table, time_stages
-from qbe.query import Query
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from qbe.index.index import Index
-    from qbe.search.dense import QueryVectors
+    from qbe.encode.aspect import EncodedAspect
+    from qbe.index.reader import IndexReader
+    from qbe.search.bm25 import BM25Stage
+    from qbe.search.dense import DenseStage
 
 TOP = 10
 """Number of best papers in which two implementations of dense search are compared."""
 
 
-def compare(index: Index, queries: Sequence[Query], hits: int, threads: int, rounds: int) -> None:
+def compare(
+    reader: IndexReader,
+    bm25: BM25Stage,
+    dense: DenseStage,
+    queries: Sequence[EncodedAspect],
+    hits: int,
+    threads: int,
+    rounds: int,
+) -> None:
     """Print the times of each step and of the same step with another tool, timed in turn."""
     import faiss
     import numpy as np
 
-    from qbe.search.bm25 import BM25Searcher, query_text
-    from qbe.search.dense import DenseSearcher, QueryVectors
+    from qbe.index.dense.faiss_candidates import FaissCandidates
+    from qbe.search.bm25 import query_text
 
-    bm25, dense, pyserini = BM25Searcher(index), DenseSearcher(index), _pyserini(index)
-    single = np.asarray(index.sentence_vectors).astype(np.float32)
+    pyserini = _pyserini(reader)
+    single = np.asarray(reader.sentence_vectors).astype(np.float32)
     flat = faiss.IndexFlatIP(single.shape[1])
     flat.add(single)
     faiss.omp_set_num_threads(threads)
-    sentences = index.candidate_source().sentences
-    count, starts, same = max(sentences.min_candidates, 2 * hits), index.layout.starts[:-1], 0
+    source = reader.candidate_source()
+    assert isinstance(source, FaissCandidates)
+    sentences = source.sentences
+    count, starts, same = max(sentences.min_candidates, 2 * hits), reader.layout.starts[:-1], 0
     stages: list[dict[str, Stage]] = []
     for query in queries:
-        text = query_text(query, "title+facet")
+        text = query_text(query)
         expected = _pyserini_hits(pyserini, text, hits)
-        assert [(hit.paper_id, hit.score) for hit in bm25.search(query, hits)] == expected, query.query_id
-        vectors = QueryVectors(index, query)
-        (best,) = dense.search_rows([vectors], TOP)
-        same += set(best) == set(_scan(single, starts, vectors, hits)[:TOP])
+        (ranked,) = bm25.batch_search([query], hits, [None])
+        assert [(hit.paper_id, hit.score) for hit in ranked] == expected, query.aspect.paper.paper_id
+        (candidates,) = dense.batch_candidates([query], TOP)
+        same += set(candidates.rows) == set(_scan(single, starts, query, hits)[:TOP])
         stages.append(
             {
-                "BM25": functools.partial(bm25.search, query, hits),
+                "BM25": functools.partial(bm25.batch_search, [query], hits, [None]),
                 "pyserini LuceneSearcher": functools.partial(_pyserini_hits, pyserini, text, hits),
-                "FAISS, fp16": functools.partial(sentences.nearest, vectors.sentences, count),
-                "FAISS IndexFlatIP, fp32": functools.partial(flat.search, vectors.sentences, count),
-                "numpy, all sentences, fp32": functools.partial(_scan, single, starts, vectors, hits),
-                "search: dense": functools.partial(dense.search, query, hits),
+                "FAISS, fp16": functools.partial(sentences.nearest, query.sentences, count),
+                "FAISS IndexFlatIP, fp32": functools.partial(flat.search, query.sentences, count),
+                "numpy, all sentences, fp32": functools.partial(_scan, single, starts, query, hits),
+                "search: dense": functools.partial(dense.batch_search, [query], hits, [None]),
             }
         )
     times = time_stages(stages, rounds)
@@ -82,24 +93,25 @@ def _totals(runs: Sequence[float], rounds: int) -> list[float]:
 
 
 def _scan(
-    sentences: NDArray[np.float32], starts: NDArray[np.int64], query: QueryVectors, hits: int
+    sentences: NDArray[np.float32], starts: NDArray[np.int64], query: EncodedAspect, hits: int
 ) -> NDArray[np.int64]:
     """Dense search without an index: every sentence scored by one product, papers ranked by mean-max."""
     import numpy as np
 
+    assert query.sentences is not None
     similarities = query.sentences @ sentences.T
     scores = np.maximum.reduceat(similarities, starts, axis=1).mean(axis=0)
     return np.argsort(-scores, kind="stable")[:hits]
 
 
-def _pyserini(index: Index) -> Any:
+def _pyserini(reader: IndexReader) -> Any:
     """Pyserini's searcher on the same postings; its import needs a key of a service that is not used here."""
     os.environ.setdefault("OPENAI_API_KEY", "unused")
     from pyserini.search.lucene import LuceneSearcher
 
-    searcher = LuceneSearcher(str(index.folder / "lucene"))
-    assert index.manifest.lucene is not None
-    searcher.set_bm25(index.manifest.lucene["k1"], index.manifest.lucene["b"])
+    searcher = LuceneSearcher(str(reader.folder / "lucene"))
+    assert reader.manifest.lucene is not None
+    searcher.set_bm25(reader.manifest.lucene["k1"], reader.manifest.lucene["b"])
     return searcher
 
 

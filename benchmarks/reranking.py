@@ -129,8 +129,8 @@ def _against_peer(
     texts = [pair for task in same for pair in task.texts()]
     peer = _peer(classifier)
     actions: dict[str, Stage] = {
-        **{name: functools.partial(_scores, one, same) for name, one in encoders.items()},
-        **{name: functools.partial(_scores, one, chosen) for name, one in facets.items()},
+        **{name: functools.partial(_scores, reranker, same) for name, reranker in encoders.items()},
+        **{name: functools.partial(_scores, reranker, chosen) for name, reranker in facets.items()},
     }
     for size in BATCHES:
         actions[f"ST fp32, batch {size}"] = functools.partial(peer, texts, batch_size=size)
@@ -165,10 +165,10 @@ def _agreement(encoders: Mapping[str, Reranker], chosen: Sequence[Task], expecte
 
     print(f"\nscores of ST fp32: standard deviation {np.std(expected):.4f}")
     for name, reranker in encoders.items():
-        found = _scores(reranker, chosen)
-        largest = np.abs(np.concatenate(found) - expected).max()
+        by_query = _scores(reranker, chosen)
+        largest = np.abs(np.concatenate(by_query) - expected).max()
         first, correlations = 0, []
-        for scores in found:
+        for scores in by_query:
             original = expected[first : first + len(scores)]
             correlations.append(float(spearmanr(scores, original).statistic))
             first += len(scores)

@@ -46,15 +46,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
-    """Make the index; seconds and peak of memory of each stage, of which FAISS's is wholly qbe's own."""
+    """Make the index; seconds and peak of memory of each stage, of which FAISS's is allocated by qbe's process itself."""
     from benchmarks.synthetic import write_synthetic
     from qbe.index.building.timings import Timings
     from qbe.index.dense.ann import AnnSettings
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
 
     timings = Timings()
     ann = AnnSettings(options.ann, tune_recall=options.tune_recall)
-    with Index(options.index) as source:
+    with open_index(options.index) as source:
         write_synthetic(source, folder, papers, 0, ann, options.threads, timings)
     peaks = {name: peak / 1e9 for name, peak in timings.peaks.items()}
     return {"seconds": dict(timings.seconds), "peaks": peaks, "peak": peaks["faiss"]}
@@ -62,48 +62,50 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
-    from qbe.search.searcher import Searcher
+    from qbe.index.opening import open_index
+    from qbe.search.config import SearchConfig
+    from qbe.search.pipeline import Pipeline
 
-    from qbe.index.index import Index
-
-    with Index(folder, threads=options.threads) as index:
+    config = SearchConfig(first_stage="dense", rerank="none")
+    with open_index(folder, threads=options.threads) as index, Pipeline.open(index, config) as pipeline:
         faceted = faceted_queries(index, drawn(index, options.queries))
-        search_alone = functools.partial(Searcher(index, "dense").search, matches=False)
+        search_dense = functools.partial(pipeline.search, matches=False)
         runs = {
             "facet": (faceted, TOP),
             "four": (_of_four(faceted), TOP),
             "deep": (faceted[:50], 1000),
         }
-        found: dict[str, Any] = {"seconds": {}}
+        results: dict[str, Any] = {"seconds": {}}
         for name, (queries, hits) in runs.items():
             for query in queries:
-                search_alone(query, hits)
-            found["seconds"][name], ranked = timed(search_alone, [(query, hits) for query in queries])
+                search_dense(query, hits)
+            results["seconds"][name], ranked = timed(search_dense, [(query, hits) for query in queries])
             if name == "facet":
-                found["best"] = [[hit.paper_id for hit in each] for each in ranked]
+                results["best"] = [[hit.paper_id for hit in each] for each in ranked]
             if name == "four":
-                found |= memory()
-        return found
+                results |= memory()
+        return results
 
 
 def _of_four(queries: list[Query]) -> list[Query]:
     from qbe.query import Query
 
-    return [Query(query.paper, positions=(0, 1, 2, 3)) for query in queries if len(query.paper.sentences) > 3]
+    papers = [aspect.paper for query in queries for aspect in query.aspects]
+    return [Query(paper, positions=(0, 1, 2, 3)) for paper in papers if len(paper.sentences) > 3]
 
 
-def judge(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> float:
+def exactness(options: argparse.Namespace, folder: Path, best: list[list[str]]) -> float:
     """The share of places of the best papers that hold the paper of exhaustive search."""
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
 
-    with Index(folder) as index:
+    with open_index(folder) as index:
         rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
-        found = [[rows[paper_id] for paper_id in ranked] for ranked in best]
-        return same_places(found, best_rows(index, drawn(index, options.queries), TOP))
+        ranked = [[rows[paper_id] for paper_id in paper_ids] for paper_ids in best]
+        return same_places(ranked, best_rows(index, drawn(index, options.queries), TOP))
 
 
-def alone(function: Any, *arguments: Any) -> Any:
-    """A function's result, out of a new process."""
+def in_new_process(function: Any, *arguments: Any) -> Any:
+    """The result of a function, called in a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -114,9 +116,9 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     ``rate`` is how many bytes/s the machine reads: the floor is the time to read once, of what FAISS holds,
     the share of the lists that a query sentence is compared with.
     """
-    built = alone(build, options, folder, papers)
-    searched = alone(search, options, folder)
-    same = alone(judge, options, folder, searched["best"])
+    built = in_new_process(build, options, folder, papers)
+    searched = in_new_process(search, options, folder)
+    same = in_new_process(exactness, options, folder, searched["best"])
     manifest = json.loads((folder / "manifest.json").read_text())
     sizes = {name: entry["bytes"] / 1e6 for name, entry in manifest["files"].items()}
     sentences, ann = manifest["corpus"]["sentences"], manifest["dense"]["ann"]
@@ -138,8 +140,8 @@ def row(options: argparse.Namespace, folder: Path, papers: int, rate: float) -> 
     return cells, sentences, sorted(seconds["facet"])[len(seconds["facet"]) // 2]
 
 
-def _memory(found: dict[str, Any]) -> dict[str, float]:
-    return {name: round(found[name], 3) for name in ("peak", "resident", "anonymous")}
+def _memory(searched: dict[str, Any]) -> dict[str, float]:
+    return {name: round(searched[name], 3) for name in ("peak", "resident", "anonymous")}
 
 
 def exponent(points: list[tuple[int, float]]) -> float:

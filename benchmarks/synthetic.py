@@ -2,8 +2,8 @@
 
 A made paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
 another. To each vector the difference of two real neighbours is added (sentences of different papers; two
-such differences mixed at random), times a number drawn from 0 to STRENGTH: a corpus has near copies and
-strangers. The same seed makes the same index. It has no postings.
+such differences mixed at random), times a number drawn from 0 to STRENGTH, since a real corpus has near copies
+as well as unrelated papers. The same seed makes the same index. It has no postings.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ def differences(vectors: Any, starts: np.ndarray, random: np.random.Generator) -
     """Differences (DIFFERENCES, dimension) of sentences and their nearest ones in other papers."""
     rows = np.sort(random.choice(len(vectors), min(DIFFERENCES, len(vectors)), replace=False))
     chosen = vectors[rows].astype(np.float32)
-    own = np.searchsorted(starts, rows, side="right") - 1
+    paper_of = np.searchsorted(starts, rows, side="right") - 1
     best, near = np.full(len(rows), -2, np.float32), np.zeros_like(rows)
     for first in range(0, len(vectors), 8192):
         products = chosen @ vectors[first : first + 8192].astype(np.float32).T
         places = np.arange(first, first + products.shape[1])
-        products[(places >= starts[own, None]) & (places < starts[own + 1, None])] = -2
+        products[(places >= starts[paper_of, None]) & (places < starts[paper_of + 1, None])] = -2
         better = products.max(axis=1) > best
         near[better] = first + products.argmax(axis=1)[better]
         best = np.maximum(best, products.max(axis=1))
     order = np.argsort(near)
     neighbours = np.empty_like(chosen)
     neighbours[order] = vectors[near[order]].astype(np.float32)
-    found: np.ndarray = neighbours - chosen
-    return found
+    moves: np.ndarray = neighbours - chosen
+    return moves
 
 
 def moved(vectors: np.ndarray, noise: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -164,10 +164,10 @@ def write_synthetic(
         del real, whole
     with timings.stage("faiss"):
         vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
-        made = write_faiss_index(folder, vectors, layout, source.similarity, ann, threads)
+        parameters = write_faiss_index(folder, vectors, layout, source.similarity, ann, threads)
     with timings.stage("files"):
         files = describe_files(folder)
-        dense = {**(source.manifest.dense or {}), "stored": stored, "ann": made}
+        dense = {**(source.manifest.dense or {}), "stored": stored, "ann": parameters}
         manifest = dataclasses.replace(
             source.manifest,
             format_version=FORMAT_VERSION,
@@ -184,11 +184,11 @@ def write_synthetic(
 def main(argv: list[str]) -> None:
     from qbe.index.building.timings import Timings
     from qbe.index.dense.ann import AnnSettings
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
 
     options = parser().parse_args(argv)
     timings = Timings()
-    with Index(options.index) as source:
+    with open_index(options.index) as source:
         threads = _cli.threads(options.threads)
         write_synthetic(source, options.output, options.papers, options.seed, AnnSettings(), threads, timings)
     print(", ".join(f"{name} {seconds:.1f} s" for name, seconds in timings.seconds.items()))

@@ -52,9 +52,9 @@ def main(argv: list[str]) -> None:
         os.environ[f"POT_BACKEND_DISABLE_{backend}"] = "1"  # POT imports them when it is loaded
     print(machine(threads, PACKAGES))
 
-    from qbe.index.index import Index
+    from qbe.index.opening import open_index
 
-    with Index(options.index) as index:
+    with open_index(options.index) as index:
         for size in SIZES:
             problems = _problems(index, options.pairs, size)
             print(
@@ -90,13 +90,14 @@ def _problems(index: Index, pairs: int, size: int) -> Problems:
 def _compare(problems: Problems, threads: int, rounds: int) -> None:
     import numpy as np
 
+    from qbe.parallel import Workers
     from qbe.rerank.entropic_transport import entropic_transport
 
     solve = functools.partial(entropic_transport, *problems, REGULARIZATION, TOLERANCE)
     pairs = len(problems.costs)
     singles = min(SINGLE_PAIRS, pairs)
     actions: dict[str, Stage] = {
-        QBE: functools.partial(solve, threads=threads),
+        QBE: functools.partial(solve, workers=Workers(threads)),
         f"{QBE}, 1 thread": solve,
         "ot.sinkhorn, pair by pair": functools.partial(_one_by_one, problems, singles),
         "ot.solve_batch, log domain": functools.partial(_batched, problems, "log_sinkhorn"),

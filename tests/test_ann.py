@@ -53,18 +53,18 @@ def test_all_lists_give_the_nearest_of_all(tmp_path, stored, kind, similarity):
     made = planned(kind, stored)
     write_faiss_segment(tmp_path, stored, similarity, made)
     neighbours = FaissSegment(tmp_path, 1, made, made.nlist)
-    asked = stored[:9].astype(np.float64)
+    query_vectors = stored[:9].astype(np.float64)
     everything = stored.astype(np.float64)
-    distances = ((asked[:, None] - everything[None]) ** 2).sum(axis=2)
-    exact = np.argsort(distances if similarity == "l2" else -(asked @ everything.T), axis=1)[:, :10]
-    found = neighbours.nearest(asked.astype(np.float32), 100)
-    assert found.shape == (9, 100)
-    for near, best in zip(found, exact, strict=True):
+    distances = ((query_vectors[:, None] - everything[None]) ** 2).sum(axis=2)
+    exact = np.argsort(distances if similarity == "l2" else -(query_vectors @ everything.T), axis=1)[:, :10]
+    nearest = neighbours.nearest(query_vectors.astype(np.float32), 100)
+    assert nearest.shape == (9, 100)
+    for near, best in zip(nearest, exact, strict=True):
         assert np.isin(best, near).all()
         real = near[near >= 0]
         assert len(set(real.tolist())) == len(real) > 80
     if kind != "hnsw":
-        for every in neighbours.nearest(asked.astype(np.float32), 10**6):
+        for every in neighbours.nearest(query_vectors.astype(np.float32), 10**6):
             assert len(set(every.tolist()) - {-1}) >= len(stored) - 5  # FAISS drops sums of parts near 0
 
 
@@ -78,31 +78,31 @@ def test_lists_on_the_disk_are_those_in_memory_and_move_with_the_index(tmp_path,
     write_faiss_segment(tmp_path / "b", stored, "cosine", made)
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
     assert digests(tmp_path / "a").keys() == {FAISS, lists.LISTS}
-    asked = stored[:5].astype(np.float32)
-    before = FaissSegment(tmp_path / "a", 1, made).nearest(asked, 50)
+    query_vectors = stored[:5].astype(np.float32)
+    before = FaissSegment(tmp_path / "a", 1, made).nearest(query_vectors, 50)
     assert (before[:, 0] == np.arange(5)).sum() >= 4
     moved = (tmp_path / "a").rename(tmp_path / "elsewhere")
     monkeypatch.chdir("/")
-    assert (FaissSegment(moved, 1, made).nearest(asked, 50) == before).all()
+    assert (FaissSegment(moved, 1, made).nearest(query_vectors, 50) == before).all()
     if kind == "ivf-sq":  # the same codes in memory
         (tmp_path / "c").mkdir()
         write_faiss_segment(tmp_path / "c", stored, "cosine", replace(made, on_disk=False))
-        assert (FaissSegment(tmp_path / "c", 1, made).nearest(asked, 50) == before).all()
+        assert (FaissSegment(tmp_path / "c", 1, made).nearest(query_vectors, 50) == before).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bytes_again_and_with_other_threads(tmp_path, stored, kind):
     made = planned(kind, stored)
-    found = []
+    results = []
     for number, threads in enumerate((1, 1, 2)):
         folder = tmp_path / str(number)
         folder.mkdir()
         write_faiss_segment(folder, stored, "cosine", made, threads)
         opened = FaissSegment(folder, threads, made)
-        found.append((digests(folder), opened.nearest(stored[:20].astype(np.float32), 60)))
-    assert found[0][0] == found[1][0] == found[2][0]
-    for other in found[1:]:
-        assert (np.sort(other[1], axis=1) == np.sort(found[0][1], axis=1)).all()
+        results.append((digests(folder), opened.nearest(stored[:20].astype(np.float32), 60)))
+    assert results[0][0] == results[1][0] == results[2][0]
+    for other in results[1:]:
+        assert (np.sort(other[1], axis=1) == np.sort(results[0][1], axis=1)).all()
 
 
 def test_a_gpu_that_is_there_finds_the_centroids(tmp_path, stored, monkeypatch):

@@ -200,8 +200,8 @@ def test_parts_must_be_of_one_build(halves, tmp_path, values, message):
 
 
 def test_settings_and_taggers_of_parts_must_agree(halves, tmp_path, settings):
-    own = json.loads((halves[1] / "part.json").read_text())
-    other = changed(halves[1], tmp_path, settings={**own["settings"], "facets": "predicted"})
+    part = json.loads((halves[1] / "part.json").read_text())
+    other = changed(halves[1], tmp_path, settings={**part["settings"], "facets": "predicted"})
     with pytest.raises(IndexBuildError, match=r"with facets given and .* with predicted"):
         PartsSource([halves[0], other])
     tagger = {"name": "another", "sha256": "1" * 64, "trunk": "2" * 64}

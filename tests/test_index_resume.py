@@ -231,13 +231,13 @@ def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sampl
 def test_resuming_what_has_ended_is_done_unless_the_corpus_changed(tmp_path, settings, sample):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_bytes((sample / "corpus.jsonl").read_bytes())
-    own = replace(settings, corpus=(str(corpus),), bm25=False)
-    built = build_job(tmp_path / "index", own)
-    assert build_job(tmp_path / "index", own, resume=True) == built
+    job = replace(settings, corpus=(str(corpus),), bm25=False)
+    built = build_job(tmp_path / "index", job)
+    assert build_job(tmp_path / "index", job, resume=True) == built
     later = (tmp_path / "index" / "manifest.json").stat().st_mtime_ns + 1
     os.utime(corpus, ns=(later, later))
     with pytest.raises(IndexBuildError, match="is an index already"):
-        build_job(tmp_path / "index", own, resume=True)
+        build_job(tmp_path / "index", job, resume=True)
 
 
 def test_a_second_builder_is_refused_while_the_first_runs(tmp_path, settings):

@@ -114,14 +114,14 @@ def test_the_mask_of_a_facet_is_that_of_each_paper(folders, facets):
             assert mask is index.facet_mask(facet)
             starts = index.layout.starts
             for row, paper in enumerate(index.papers.read_from(0)):
-                found = np.flatnonzero(mask[starts[row] : starts[row + 1]])
-                assert tuple(found) == paper.facet_positions(facet)[0]
+                positions = np.flatnonzero(mask[starts[row] : starts[row + 1]])
+                assert tuple(positions) == paper.facet_positions(facet)[0]
 
 
 PROBABILITIES = st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5]), min_size=5, max_size=5).filter(any)
 SENTENCE = PROBABILITIES.map(lambda shares: FacetProbabilities(*shares))
 SENTENCES = st.one_of(
-    st.lists(SENTENCE.map(lambda found: Sentence("x", found.facet, found)), min_size=1, max_size=5),
+    st.lists(SENTENCE.map(lambda shares: Sentence("x", shares.facet, shares)), min_size=1, max_size=5),
     st.lists(st.sampled_from(FACET_CODES).map(lambda facet: Sentence("x", facet)), min_size=1, max_size=5),
 )
 
@@ -183,21 +183,21 @@ def test_a_tagger_that_cannot_be_had_is_told_before_anything_is_built(tmp_path, 
 def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings, tiny_encoder, monkeypatch):
     tagger, output = tmp_path / "tagger", tmp_path / "index"
     write_tagger(tagger, tiny_encoder)
-    own = replace(settings, tagger=str(tagger))
+    job = replace(settings, tagger=str(tagger))
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("qbe.index.building.shards.join_shards", interrupted)
-        build_job(output, own)
+        build_job(output, job)
     before = (tagger / HEAD).read_bytes()
     write_tagger(tagger, tiny_encoder, seed=1)
     assert (tagger / HEAD).read_bytes() != before
     with pytest.raises(IndexBuildError, match=r"expected the tagger tiny-tagger .* put that one back"):
-        build_job(output, own, resume=True)
+        build_job(output, job, resume=True)
     assert (
-        build_job(output, own, overwrite=True).tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]
+        build_job(output, job, overwrite=True).tagger["sha256"] == Tagger.open(str(tagger)).identity["sha256"]
     )
 
 

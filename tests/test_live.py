@@ -92,8 +92,10 @@ def test_papers_layout_and_vectors_are_those_of_one_build(appended, tiny_index, 
         assert index.sentence_vectors.shape == whole.sentence_vectors.shape
         assert (np.asarray(index.sentence_vectors) == whole.sentence_vectors).all()
         assert (index.whole_vectors[:] == whole.whole_vectors).all()
-        asked = whole.sentence_vectors[:5].astype(np.float32)
-        ours, theirs = (each.candidate_source().sentences.nearest(asked, 7) for each in (index, whole))
+        query_vectors = whole.sentence_vectors[:5].astype(np.float32)
+        ours, theirs = (
+            each.candidate_source().sentences.nearest(query_vectors, 7) for each in (index, whole)
+        )
         assert (ours == theirs).all()
 
 
@@ -109,8 +111,8 @@ def test_the_manifest_counts_all_segments(appended, tiny_index):
     ]
     for name, entry in manifest.files.items():
         assert (appended / name).stat().st_size == entry["bytes"]
-    found = {path.relative_to(appended).as_posix() for path in appended.rglob("*") if path.is_file()}
-    assert {name for name in found if Path(name).name not in ("manifest.json", COMMIT)} == set(manifest.files)
+    names = {path.relative_to(appended).as_posix() for path in appended.rglob("*") if path.is_file()}
+    assert {name for name in names if Path(name).name not in ("manifest.json", COMMIT)} == set(manifest.files)
 
 
 def test_compacted_it_is_the_one_build_to_the_digest(index, tiny_index, papers):

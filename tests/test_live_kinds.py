@@ -197,22 +197,24 @@ def test_dead_sentences_take_no_places(halves, tmp_path, kind, on_disk):
     made = resolve(AnnSettings(kind, on_disk=on_disk), *stored.shape)
     write_faiss_segment(tmp_path, stored, "cosine", made)
     live = np.random.default_rng(1).random(len(stored)) < 0.4
-    asked = stored[np.flatnonzero(live)[:20]].astype(np.float32)
+    query_vectors = stored[np.flatnonzero(live)[:20]].astype(np.float32)
     every = FaissSegment(tmp_path, 1, made, made.nlist)
     some = FaissSegment(tmp_path, 1, made, made.nlist, live)
-    found = some.nearest(asked, 30)
-    assert live[found[found >= 0]].all()
+    nearest = some.nearest(query_vectors, 30)
+    assert live[nearest[nearest >= 0]].all()
     if kind == "hnsw":
-        assert (found[:, 0] == np.flatnonzero(live)[:20]).all()
+        assert (nearest[:, 0] == np.flatnonzero(live)[:20]).all()
         return
-    for ours, theirs in zip(found, every.nearest(asked, len(stored)), strict=True):
-        alive = [one for one in theirs.tolist() if one >= 0 and live[one]]
+    for ours, theirs in zip(nearest, every.nearest(query_vectors, len(stored)), strict=True):
+        alive = [row for row in theirs.tolist() if row >= 0 and live[row]]
         assert len(set(ours[ours >= 0].tolist())) > 15  # but for the last ties
         assert set(ours[ours >= 0].tolist()) <= set(alive)
-    narrow = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None, live).nearest(asked, len(stored))
-    reach = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None).nearest(asked, len(stored))
+    narrow = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None, live).nearest(
+        query_vectors, len(stored)
+    )
+    reach = FaissSegment(tmp_path, 1, made, 1 if made.nlist else None).nearest(query_vectors, len(stored))
     for ours, theirs in zip(narrow, reach, strict=True):
-        assert set(ours[ours >= 0].tolist()) == {one for one in theirs.tolist() if one >= 0 and live[one]}
+        assert set(ours[ours >= 0].tolist()) == {row for row in theirs.tolist() if row >= 0 and live[row]}
 
 
 def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path):

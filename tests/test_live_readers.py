@@ -115,12 +115,12 @@ def test_the_folder_itself_goes_while_an_index_is_opened(tmp_path, papers, tiny_
 
         def slow(folder: Path, calls=calls, moment=moment):
             calls.append(folder)
-            found = read(folder)
+            commit = read(folder)
             if len(calls) == 1:
                 append_papers(folder, [corpus(tmp_path, "b", papers[6:8])])
                 if moment == 2:
                     compact(folder)
-            return found
+            return commit
 
         monkeypatch.setattr(snapshot, "read_commit", slow)
         with Index(tmp_path / "index") as opened:

@@ -46,11 +46,11 @@ def test_every_row_has_one_owner(sizes, data):
     starts = starts_of(sizes)
     assert starts.tolist() == [sum(sizes[:i]) for i in range(len(sizes) + 1)]
     rows = np.array(data.draw(st.lists(st.integers(0, sum(sizes) - 1))), np.int64)
-    found = np.full(len(rows), -1)
+    rows_by_segment = np.full(len(rows), -1)
     for part, places, inside in shares(rows, starts):
         assert ((inside >= 0) & (inside < sizes[part])).all()
-        found[places] = starts[part] + inside
-    assert (found == rows).all()
+        rows_by_segment[places] = starts[part] + inside
+    assert (rows_by_segment == rows).all()
     dead = np.unique(rows)
     assert live_rows(sum(sizes), dead).tolist() == sorted(set(range(sum(sizes))) - set(dead.tolist()))
 
@@ -63,22 +63,22 @@ def layouts(sizes: list[int], tagged: bool) -> PaperLayout:
 
 @given(st.lists(st.tuples(SIZES, st.booleans()), min_size=1, max_size=4), st.data())
 def test_layouts_are_joined_and_taken_apart(parts, data):
-    sizes = [size for one, _ in parts for size in one]
+    sizes = [size for counts, _ in parts for size in counts]
     whole = joined([layouts(*part) for part in parts])
     assert whole.starts.tolist() == starts_of(sizes).tolist()
     tagged = any(flag for _, flag in parts)
     assert (whole.probabilities is not None) == tagged
     first = 0
-    for one, flag in parts:
-        papers = np.arange(first, first + len(one))
+    for counts, flag in parts:
+        papers = np.arange(first, first + len(counts))
         part = take(whole, papers)
-        expected = layouts(one, flag)
+        expected = layouts(counts, flag)
         assert part.starts.tolist() == expected.starts.tolist()
         assert part.facets.tolist() == expected.facets.tolist()
         if tagged:
-            zeros = np.zeros((sum(one), 5), np.float16)
+            zeros = np.zeros((sum(counts), 5), np.float16)
             assert np.array_equal(part.probabilities, expected.probabilities if flag else zeros)
-        first += len(one)
+        first += len(counts)
     chosen = np.unique(np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1))), np.int64))
     rows = [row for paper in chosen for row in range(whole.starts[paper], whole.starts[paper + 1])]
     assert sentence_rows(whole.starts, chosen).tolist() == rows

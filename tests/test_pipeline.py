@@ -10,7 +10,12 @@ from support.rerankers import ByHand
 from support.searching import first_stage, reranked
 
 from qbe import Aspect, Facet, Index, Pipeline, Query, SearchConfig, open_index
+from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
+from qbe.parallel import Workers
+from qbe.search.contracts import Candidates
+from qbe.search.dense import DenseStage
+from qbe.search.fused import FusedStage
 from qbe.search.fusion import z_normalize
 
 
@@ -220,3 +225,47 @@ def test_a_pipeline_follows_its_index(tiny_index, tmp_path, stage):
 def test_parameters_that_do_not_fit_the_index_are_refused(index):
     with pytest.raises(UsageError, match="`nprobe` goes with an index of kind"):
         Pipeline.open(index, SearchConfig(first_stage="dense", nprobe=4, rerank="none"))
+
+
+# Stages of other makes.
+
+
+class ByTitleLength:
+    """A source of a score that nobody ships: how short a title is."""
+
+    names = ("brevity",)
+
+    def __init__(self, index: Index) -> None:
+        self._papers = index.papers
+
+    def _scores(self, rows: np.ndarray) -> np.ndarray:
+        return np.array([-len(self._papers[row].title) for row in rows.tolist()], dtype=np.float64)
+
+    def batch_candidates(self, queries, k):
+        rows = np.arange(len(self._papers.ids))
+        best = np.sort(np.argsort(-self._scores(rows), kind="stable")[:k])
+        return [Candidates(best, {}) for _ in queries]
+
+    def scores(self, query, rows, known):
+        return {"brevity": self._scores(rows)}
+
+
+def test_fusion_takes_any_named_scores(index):
+    query = Aspect(index.paper("s024"), Facet.METHOD)
+    with index.reading() as reader, Workers(2) as workers:
+        encoded = EncodedAspect.of(query, reader.stored_vectors(query.paper))
+        dense, brevity = DenseStage(reader, workers), ByTitleLength(index)
+        weights = {"sentences": 1.0, "brevity": 3.0}
+        stage = FusedStage(reader, workers, [dense, brevity], weights, depth=5)
+        (hits,) = stage.batch_search([encoded], 200, [None], explain=True)
+        assert set(hits[0].component_scores) == {"whole", "sentences", "facet", "brevity"}
+        rows = np.array(sorted(index.papers.row(hit.paper_id) for hit in hits))
+        proposed = [source.batch_candidates([encoded], 6)[0].rows for source in (dense, brevity)]
+        assert rows.tolist() == np.union1d(*proposed).tolist()
+        sentences, short = dense.scores(encoded, rows, None)["sentences"], brevity._scores(rows)
+        z = [z_normalize(sentences), z_normalize(short)]
+        expected = dict(zip(rows.tolist(), (z[0] + 3 * z[1]) / 4, strict=True))
+        for hit in hits:
+            assert hit.score == pytest.approx(expected[index.papers.row(hit.paper_id)], abs=1e-6)
+        with pytest.raises(UsageError, match="expected `weights` of whole, sentences, facet, found bm25"):
+            FusedStage(reader, workers, [dense], {"bm25": 1.0})

@@ -180,7 +180,7 @@ REFUSED = [
         "expected a pool for each query, found none for s001",
     ),
     (["--paper", "s999"], PaperNotFoundError, "found 's999'"),
-    (["--text", " "], CorpusError, "--text: expected an abstract, found an empty one"),
+    (["--text", " "], CorpusError, "`text`: expected an abstract, found an empty one"),
     (["--text", "Some words.", "--facet", "method", "--tagger", "x"], ModelError, "expected a tagger known"),
     (["--paper-file", "absent.json"], CorpusError, "absent.json"),
     (["--topics", "absent.tsv"], FileFormatError, "cannot read absent.tsv"),

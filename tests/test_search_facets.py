@@ -252,22 +252,25 @@ def test_json_explains(search, raw_index, papers, tag, index):
     assert record["sentences"] == [
         {
             "position": position,
-            "text": one.text,
-            "facet": str(one.facet) if one.facet else None,
-            "label": one.probabilities.label,
+            "text": sentence.text,
+            "facet": str(sentence.facet) if sentence.facet else None,
+            "label": sentence.probabilities.label,
             "probability": round(
-                one.probabilities.of(one.facet) if one.facet else one.probabilities.other, 4
+                sentence.probabilities.of(sentence.facet) if sentence.facet else sentence.probabilities.other,
+                4,
             ),
             "selected": position == guess,
             "guess": position == guess,
         }
-        for position, one in enumerate(paper.sentences)
+        for position, sentence in enumerate(paper.sentences)
     ]
     for hit in record["hits"]:
         for match in hit["matches"]:
-            one = index.paper(hit["paper_id"]).sentences[match["position"]]
-            found = one.probabilities.of(one.facet) if one.facet else one.probabilities.other
-            assert match["probability"] == round(found, 4)
+            sentence = index.paper(hit["paper_id"]).sentences[match["position"]]
+            probability = (
+                sentence.probabilities.of(sentence.facet) if sentence.facet else sentence.probabilities.other
+            )
+            assert match["probability"] == round(probability, 4)
     plain = json.loads(
         search(raw_index, "--paper", "s024", "--facet", "result", "--format", "json", "--hits", 3)
     )
@@ -279,9 +282,9 @@ def test_given_labels_explained(search, tiny_index, papers):
     arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 2, "--format")
     record = json.loads(search(tiny_index, *arguments, "json"))
     selected = papers[23].positions(Facet.METHOD)
-    for position, one in enumerate(record["sentences"]):
-        assert (one["label"], one["probability"], one["guess"]) == (None, None, False)
-        assert one["selected"] is (position in selected)
+    for position, sentence in enumerate(record["sentences"]):
+        assert (sentence["label"], sentence["probability"], sentence["guess"]) == (None, None, False)
+        assert sentence["selected"] is (position in selected)
     assert {match["probability"] for hit in record["hits"] for match in hit["matches"]} == {None}
     table = search(tiny_index, *arguments, "table")
     assert "likeliest" not in table
@@ -303,7 +306,7 @@ def test_explaining_without_a_facet_tags_too(search, raw_index, unlabelled_index
             "json",
         )
         assert facets(output) == expected
-        selected = [one["selected"] for one in json.loads(output)["sentences"]]
+        selected = [sentence["selected"] for sentence in json.loads(output)["sentences"]]
         assert selected == ([False, True, False, False] if aspect else [True] * 4)
 
 

@@ -30,11 +30,11 @@ def test_figures_on_csabstruct_are_those_of_the_card(qbe_data, trunk):
     records = [json.loads(line) for line in (qbe_data / "csabstruct" / "test.jsonl").read_text().splitlines()]
     papers = [Paper("test", "", tuple(map(Sentence, record["sentences"]))) for record in records]
     true = [label for record in records for label in record["labels"]]
-    found = [
+    predicted = [
         sentence.probabilities.label for paper, _ in tagging.encode(papers) for sentence in paper.sentences
     ]
-    right = sum(map(str.__eq__, true, found))
-    folded = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, found, strict=True))
+    right = sum(map(str.__eq__, true, predicted))
+    folded = sum(Facet.from_label(a) is Facet.from_label(b) for a, b in zip(true, predicted, strict=True))
     micro_f1, folded = 100 * right / len(true), 100 * folded / len(true)
     card = resolve_tagger().metadata
     noted = {

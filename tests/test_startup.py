@@ -207,30 +207,40 @@ def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
 
     They are written out in the command line, which may not load the modules for its help.
     """
-    found = actions(command, subcommand)
-    return {name: tuple(action.choices) for name, action in found.items() if action.choices}
+    arguments = actions(command, subcommand)
+    return {name: tuple(action.choices) for name, action in arguments.items() if action.choices}
 
 
 def test_choices_of_search_are_those_of_its_modules():
-    from qbe.search.matching import MATCHES
-    from qbe.search.searcher import FIRST_STAGES
-
-    from qbe.models.reranker_files import RERANKER_PRECISIONS
-    from qbe.rerank.vector_matching import MATCHINGS
-    from qbe.search.bm25 import QUERY_FORMS
-    from qbe.search.fusion import FUSIONS
-    from qbe.tag.tagging import FACETS
+    from qbe.search import config
     from qbe.types import Facet
 
     offered = choices("search")
     assert offered["facet"] == tuple(map(str, Facet))
-    assert offered["first_stage"] == FIRST_STAGES
-    assert offered["bm25_query"] == QUERY_FORMS
-    assert offered["match"] == tuple(MATCHES)
-    assert offered["fusion"] == tuple(FUSIONS)
-    assert offered["facets"] == FACETS
-    assert offered["rerank"] == ("none", "cross-encoder", *MATCHINGS)
-    assert offered["rerank_precision"] == RERANKER_PRECISIONS
+    assert offered["first_stage"] == config.FIRST_STAGES
+    assert offered["bm25_query"] == config.BM25_QUERIES
+    assert offered["match"] == config.MATCHES
+    assert offered["fusion"] == config.FUSIONS
+    assert offered["facets"] == config.FACETS
+    assert sorted(offered["rerank"]) == sorted(config.RERANKINGS)
+    assert offered["rerank_precision"] == config.PRECISIONS
+
+
+def test_choices_of_a_configuration_are_those_of_its_modules():
+    """They are written out there as well, since the configuration is light."""
+    from qbe.index.dense.scoring import MATCHES
+    from qbe.models.reranker_files import RERANKER_PRECISIONS
+    from qbe.rerank.vector_matching import MATCHINGS
+    from qbe.search import config
+    from qbe.search.fusion import FUSIONS
+    from qbe.tag.tagging import FACETS
+
+    assert tuple(MATCHES) == config.MATCHES
+    assert tuple(FUSIONS) == config.FUSIONS
+    assert FACETS == config.FACETS
+    assert MATCHINGS == config.MATCHINGS
+    assert RERANKER_PRECISIONS == config.PRECISIONS
+    assert set(config.RERANKINGS) == {"by-facet", "none", "cross-encoder", *MATCHINGS}
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
@@ -275,11 +285,10 @@ def test_defaults_of_reranking_are_those_of_its_modules():
     temperatures = f"(default: {PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for whole abstracts)"
     assert helps["temperature"].endswith(temperatures)
     assert helps["regularization"].endswith(f"(default: {REGULARIZATION:g})")
-    names = {"name": "reranker", "precision": "rerank_precision"}
-    for parameter in inspect.signature(open_reranker).parameters.values():
-        if parameter.default is not None and parameter.name != "threads":
-            told = re.search(r"\(default: ([\w-]+)", helps[names.get(parameter.name, parameter.name)])
-            assert told[1] == str(parameter.default)
+    parameters = inspect.signature(open_reranker).parameters
+    for name, option in (("name", "reranker"), ("precision", "rerank_precision")):
+        stated = re.search(r"[( ]default: ([\w-]+)", helps[option])
+        assert stated[1] == parameters[name].default
     limit = resolve_reranker().metadata.max_tokens
     for name, pair in (("query_tokens", QUERY_TOKENS), ("candidate_tokens", CANDIDATE_TOKENS)):
         assert f"(default: {limit}; {pair} with a pair cross-encoder)" in helps[name]

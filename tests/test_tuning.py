@@ -24,9 +24,9 @@ def index(tiny_index):
 @pytest.fixture(scope="module")
 def vectors(index) -> np.ndarray:
     """Sentence vectors of the sample, moved apart: the tiny model's are nearly parallel."""
-    found = index.sentence_vectors.astype(np.float32)
-    found = found - found.mean(axis=0)
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float16)
+    centred = index.sentence_vectors.astype(np.float32)
+    centred = centred - centred.mean(axis=0)
+    return (centred / np.linalg.norm(centred, axis=1, keepdims=True)).astype(np.float16)
 
 
 def brute_force(vectors, starts, paper: int, rows, similarity: str) -> list[int]:
@@ -36,11 +36,11 @@ def brute_force(vectors, starts, paper: int, rows, similarity: str) -> list[int]
     for other in range(len(starts) - 1):
         total = 0.0
         for row in rows:
-            own = exact[starts[other] : starts[other + 1]]
+            sentences = exact[starts[other] : starts[other + 1]]
             if similarity == "l2":
-                total += max(-np.linalg.norm(exact[row] - sentence) for sentence in own)
+                total += max(-np.linalg.norm(exact[row] - sentence) for sentence in sentences)
             else:
-                total += max(float(exact[row] @ sentence) for sentence in own)
+                total += max(float(exact[row] @ sentence) for sentence in sentences)
         scores[other] = total / len(rows)
     del scores[paper]
     return sorted(scores, key=lambda other: -scores[other])
@@ -52,14 +52,14 @@ def test_exhaustive_search_is_that_of_plain_loops(index, vectors, similarity, mo
 
     monkeypatch.setattr(exhaustive, "BLOCK_SENTENCES", 100)
     starts = index.layout.starts
-    asked = draw_queries(index.layout, 7, seed=3)
-    assert len(set(asked.papers.tolist())) == 7
-    found = best_papers(vectors, starts, asked, 15, similarity)
-    for paper, rows, best in zip(asked.papers, asked.sentences, found, strict=True):
+    drawn = draw_queries(index.layout, 7, seed=3)
+    assert len(set(drawn.papers.tolist())) == 7
+    ranked = best_papers(vectors, starts, drawn, 15, similarity)
+    for paper, rows, best in zip(drawn.papers, drawn.sentences, ranked, strict=True):
         assert starts[paper] <= rows.min() <= rows.max() < starts[paper + 1]
         assert len(set(index.layout.facets[rows].tolist())) == 1
         assert best.tolist() == brute_force(vectors, starts, paper, rows, similarity)[:15]
-    few = DrawnQueries(asked.papers[:1], asked.sentences[:1])
+    few = DrawnQueries(drawn.papers[:1], drawn.sentences[:1])
     every = best_papers(vectors, starts, few, 500, similarity)
     assert every.shape == (1, 128)
     assert (every[0, -1], len(set(every[0].tolist()))) == (-1, 128)
@@ -88,22 +88,22 @@ def test_a_trial_is_what_counting_by_hand_gives(tmp_path, index, vectors, monkey
     ]
     save(tmp_path, tuned.index)
     neighbours = FaissSegment(tmp_path, 1, tuned.params)
-    asked = draw_queries(layout, tuning.QUERIES, seed=0)
-    found = same = 0
-    for paper, rows in zip(asked.papers, asked.sentences, strict=True):
+    drawn = draw_queries(layout, tuning.QUERIES, seed=0)
+    recalled = same = 0
+    for paper, rows in zip(drawn.papers, drawn.sentences, strict=True):
         nearest = neighbours.nearest(vectors[rows].astype(np.float32), tuned.params.min_candidates)
         papers = {int(np.searchsorted(layout.starts, p, side="right")) - 1 for p in nearest.ravel() if p >= 0}
         best = brute_force(vectors, layout.starts, paper, rows, "cosine")
         ranked = [other for other in best if other in papers][:TOP]
-        found += len(set(best[:TOP]) & papers)
+        recalled += len(set(best[:TOP]) & papers)
         same += sum(a == b for a, b in zip(ranked, best[:TOP], strict=False))
-    places = TOP * len(asked.papers)
+    places = TOP * len(drawn.papers)
     (trial,) = [
         t
         for t in tuned.trials
         if t[:4] == (tuned.params.nlist, tuned.params.pq, tuned.params.nprobe, tuned.params.min_candidates)
     ]
-    assert (trial.recall, trial.same) == pytest.approx((found / places, same / places), abs=2e-3)
+    assert (trial.recall, trial.same) == pytest.approx((recalled / places, same / places), abs=2e-3)
     good = [t for t in tuned.trials if t.same >= 0.4]
     assert trial.cost == min(t.cost for t in good if t.pq == trial.pq)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import sys
 
 from qbe import _cli
 from qbe.search.options import OPTIONS, PROGRAM, RUN_HITS, TABLE_HITS, parser
@@ -10,7 +10,7 @@ from qbe.search.options import OPTIONS, PROGRAM, RUN_HITS, TABLE_HITS, parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qbe.index.index import Index
     from qbe.search.output import Destination, Output
@@ -64,13 +64,17 @@ def main(arguments: list[str]) -> None:
                 _destination(options), lambda: fingerprint(index, config, options.tagger, run)
             ) as output,
         ):
-            _search(pipeline, source, pools, k, writer, output, explain=options.explain)
+            try:
+                _search(pipeline, source, pools, k, writer, output, explain=options.explain)
+            except KeyboardInterrupt:
+                if output.is_resumable():
+                    print("interrupted; --resume continues with what is finished", file=sys.stderr)
+                raise
 
 
 def _form(options: argparse.Namespace) -> tuple[str, int]:
     """The format of the output, and how many columns a table has."""
     import shutil
-    import sys
 
     form = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
@@ -131,7 +135,10 @@ def _search(
 
     firsts = range(0, len(source.ids), BLOCK)
     blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
-    with _progress(pipeline, source, pools, blocks) as (advance_queries, advance_pairs):
+    pairs = _rerank_pairs(pipeline, source, pools, blocks)
+    queries = sum(len(source.ids[block]) for block in blocks)
+    bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", queries)
+    with _cli.counter(*bar) as advance:
         for block in blocks:
             ids = source.ids[block]
             prepared = pipeline.prepare(source.load(block), explain=explain)
@@ -141,32 +148,27 @@ def _search(
                 None if pools is None else [pools[query_id] for query_id in ids],
                 matches=writer.needs_matches,
                 explain=explain,
-                progress=advance_pairs,
+                progress=advance if pairs else None,
             )
             results = [
                 Result(query_id, query.query, query_hits)
                 for query_id, query, query_hits in zip(ids, prepared, hits, strict=True)
             ]
             output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
-            advance_queries(len(ids))
+            if not pairs:
+                advance(len(ids))
     output.publish(len(firsts))
 
 
-@contextlib.contextmanager
-def _progress(
+def _rerank_pairs(
     pipeline: Pipeline, source: QuerySource, pools: Pools | None, blocks: Sequence[slice]
-) -> Iterator[tuple[Callable[[int], object], Callable[[int], object]]]:
-    """Functions to call with the number of queries, and of reranked pairs, just finished: the pairs move a
-    progress bar where there are any, else the queries.
-    """
+) -> int:
+    """How many pairs of a query's aspect and a candidate will be reranked."""
     places = [place for block in blocks for place in range(len(source.ids))[block]]
     sizes = (len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places)
-    pairs = sum(
+    return sum(
         pipeline.rerank_pairs(source.facets[place], size) for place, size in zip(places, sizes, strict=True)
     )
-    description = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
-    with _cli.counter(*description) as advance:
-        yield (lambda _: None, advance) if pairs else (advance, lambda _: None)
 
 
 if __name__ == "__main__":

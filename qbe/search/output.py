@@ -35,6 +35,9 @@ class Output(Protocol):
     def publish(self, blocks: int) -> None:
         """All blocks are there."""
 
+    def is_resumable(self) -> bool:
+        """Whether finished blocks stay when the search is interrupted."""
+
 
 class PrintedOutput:
     """Standard output; blocks are written as they come."""
@@ -49,6 +52,10 @@ class PrintedOutput:
 
     def publish(self, blocks: int) -> None:
         """Nothing is left to do."""
+
+    def is_resumable(self) -> bool:
+        """Nothing is kept."""
+        return False
 
 
 class BufferedOutput:
@@ -70,6 +77,10 @@ class BufferedOutput:
         """Write the file, whole or not at all."""
         write_text(self._path, "".join(self._texts))
 
+    def is_resumable(self) -> bool:
+        """Nothing is kept."""
+        return False
+
 
 @contextlib.contextmanager
 def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Iterator[Output]:
@@ -85,9 +96,4 @@ def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Ite
     else:
         inputs = describe()
         with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
-            try:
-                yield file
-            except KeyboardInterrupt:
-                if file.has_blocks():
-                    sys.stderr.write("interrupted; --resume continues with what is finished\n")
-                raise
+            yield file

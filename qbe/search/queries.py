@@ -84,4 +84,4 @@ def paper_from_file(source: str) -> Paper:
 def paper_from_text(text: str, title: str) -> Paper:
     """A paper of the id ``query`` from a pasted abstract; raises CorpusError when it is empty."""
     record = {"paper_id": "query", "title": title, "abstract": text}
-    return parse_paper(record, "--text", split_sentences)
+    return parse_paper(record, "`text`", split_sentences)

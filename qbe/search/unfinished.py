@@ -39,7 +39,7 @@ class BlockFile:
             write_text(self._folder / STATE, json.dumps(self._inputs, indent=1))
         write_text(self._block(number), text)
 
-    def has_blocks(self) -> bool:
+    def is_resumable(self) -> bool:
         """Whether there are finished blocks that `resume` continues with."""
         return any(self._folder.glob("*.block"))
 
@@ -71,7 +71,7 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
             raise RunError(f"{output} is being written by another process; wait until it ends")
         _resume_or_discard(folder, inputs, overwrite=overwrite, resume=resume)
         file = BlockFile(output, folder, inputs)
-        with resumable_staging(folder, file.has_blocks):
+        with resumable_staging(folder, file.is_resumable):
             yield file
 
 
