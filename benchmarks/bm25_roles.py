@@ -1,8 +1,8 @@
 """The sides of `benchmarks.bm25`: each a process of its own.
 
 ``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index; the others open their index
-(``NAME FOLDER QUERIES K1 B``), keep it open, and answer every line that they read with a round of all queries.
-bm25s runs in the peers' environment.
+(``NAME FOLDER QUERIES K1 B``), keep it open, and answer every line that they read with a round of all
+queries. bm25s runs in the peers' environment.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 index.
 
 Each paper's title ends in the number of the commit that brought it. Before each write the writer notes in a
-journal which papers there will be, by which commit, so that the contents of an index can be compared with what
-was committed, whenever the writer was killed.
+journal which papers there will be, by which commit, so that the contents of an index can be compared with
+what was committed, whenever the writer was killed.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _note(work: Path, generation: int, papers: Papers) -> None:
 
 
 def expected(work: Path, generation: int) -> Papers:
-    """The papers of a commit: the journal's last entry for it, since an earlier one may have been interrupted."""
+    """The papers of a commit by the journal's last entry for it; earlier ones are of interrupted writes."""
     for line in reversed((work / JOURNAL).read_text().split("\n")[:-1]):
         noted, papers = json.loads(line)
         if noted == generation:

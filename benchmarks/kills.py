@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "--longest",
         type=float,
         default=1.0,
-        help="seconds until a writer is killed, at most, from the start of its last write (default: %(default)s)",
+        help="seconds from the start of a writer's last write to its kill, at most (default: %(default)s)",
     )
     return parser
 
@@ -47,24 +47,24 @@ class Role:
             command, stdout=subprocess.PIPE, stderr=self._errors, env=environment, text=True
         )
         self.lines = 0
-        self._told = threading.Condition()
+        self._changed = threading.Condition()
         self._ended = False
         threading.Thread(target=self._count, daemon=True).start()
 
     def _count(self) -> None:
         assert self._process.stdout is not None
         for _ in self._process.stdout:
-            with self._told:
+            with self._changed:
                 self.lines += 1
-                self._told.notify_all()
-        with self._told:
+                self._changed.notify_all()
+        with self._changed:
             self._ended = True
-            self._told.notify_all()
+            self._changed.notify_all()
 
     def wait(self, lines: int) -> None:
         """Until it has printed so many lines, or has ended."""
-        with self._told:
-            self._told.wait_for(lambda: self.lines >= lines or self._ended)
+        with self._changed:
+            self._changed.wait_for(lambda: self.lines >= lines or self._ended)
 
     def kill(self) -> None:
         """End it with SIGKILL; raises SystemExit with what it printed last where it had ended by itself."""

@@ -1,7 +1,7 @@
 """The sides of `benchmarks.multivector`: each a process of its own, that answers queries by sentence vectors.
 
-A role is started with a folder of arrays and a number of threads; it builds or opens its index, and then answers
-every line that it reads with a round of all queries. PyLate's runs in the peers' environment.
+A role is started with a folder of arrays and a number of threads; it builds or opens its index, and then
+answers every line that it reads with a round of all queries. PyLate's runs in the peers' environment.
 """
 
 from __future__ import annotations

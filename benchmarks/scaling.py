@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
-    """Make the index; seconds and peak of memory of each stage, of which FAISS's is allocated by qbe's process itself."""
+    """Make the index; seconds and peak of memory of each stage; that of FAISS runs qbe's code only."""
     from benchmarks.synthetic import write_synthetic
     from qbe.index.building.timings import Timings
     from qbe.index.dense.ann import AnnSettings

