@@ -96,7 +96,7 @@ def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[st
         "--optimize",
     ]
     bm25s = ["-m", ROLES, "bm25s-index", inputs.collection / "papers.jsonl", folder / "bm25s", *SETTINGS]
-    commands = {
+    commands: dict[str, list[object]] = {
         "qbe": [sys.executable, *qbe, "--threads", threads],
         "pyserini": [sys.executable, "-c", _PYSERINI, *pyserini, "--threads", threads],
         "bm25s": [str(peers), *bm25s],

@@ -10,7 +10,8 @@ import argparse
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from benchmarks.common import Stage, collection_options, machine, median_p95, positive, table, time_stages
 from qbe import _cli
@@ -46,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-class Opened(NamedTuple):
+@dataclass(frozen=True)
+class Opened:
     """An index, its stages by themselves, and whole searches by the name of their first stage."""
 
     index: Index
@@ -120,7 +122,7 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
     from qbe.search.fusion import weighted_sum
     from qbe.search.matches import add_matches
 
-    index, reader, bm25, dense, pipelines = opened
+    index, pipelines = opened.index, opened.pipelines
     (aspect,) = query.aspects
     encoded = _with_vectors(index, aspect)
     rows = _candidates(index, encoded, hits)
@@ -128,7 +130,7 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
         rows = np.unique([index.papers.row(paper_id) for paper_id in pool])
     ranking = pipelines["fused"].search(query, hits, pool, matches=False)
     scores = {name: np.random.default_rng(0).random(len(rows)) for name in EQUAL_WEIGHTS}
-    _check_scores(dense, index, encoded, rows)
+    _check_scores(opened.dense, index, encoded, rows)
     stages: dict[str, Stage] = {}
     if pool is None:
         outside = dataclasses.replace(aspect, paper=dataclasses.replace(aspect.paper, paper_id="query"))
@@ -136,13 +138,13 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
         stages["query vectors, stored"] = functools.partial(_with_vectors, index, aspect)
         stages["query vectors, encoded"] = functools.partial(_with_vectors, index, outside)
         stages["FAISS candidates"] = functools.partial(_candidates, index, encoded, hits)
-    stages["BM25"] = functools.partial(bm25.batch_search, [encoded], hits, [pool])
+    stages["BM25"] = functools.partial(opened.bm25.batch_search, [encoded], hits, [pool])
     stages["exact scores"] = functools.partial(_exact_scores, index, encoded, rows, [None])
     facets = [None, aspect.facet]
     stages["exact scores, all and facet"] = functools.partial(_exact_scores, index, encoded, rows, facets)
     stages["exact scores, whole papers"] = functools.partial(_whole_scores, index, encoded, rows)
     stages["fusion"] = functools.partial(weighted_sum, scores, EQUAL_WEIGHTS)
-    add = functools.partial(add_matches, reader, Workers(), [[encoded]])
+    add = functools.partial(add_matches, opened.reader, Workers(), [[encoded]])
     stages[f"matches of {TABLE_HITS} hits"] = functools.partial(add, [ranking[:TABLE_HITS]])
     stages["matches of all hits"] = functools.partial(add, [ranking])
     for name, pipeline in pipelines.items():

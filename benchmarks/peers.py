@@ -49,6 +49,7 @@ def compare(
     count, starts, same = max(sentences.min_candidates, 2 * hits), reader.layout.starts[:-1], 0
     stages: list[dict[str, Stage]] = []
     for query in queries:
+        assert query.sentences is not None
         text = query_text(query)
         expected = _pyserini_hits(pyserini, text, hits)
         (ranked,) = bm25.batch_search([query], hits, [None])

@@ -60,7 +60,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str, description: str) -> argparse.ArgumentParser:
-    """A parser that takes no abbreviated options."""
+    """A parser that takes no abbreviated options.
+
+    >>> command = parser("qbe demo", "Show options.")
+    >>> _ = command.add_argument("--hits", type=int)
+    >>> command.parse_args(["--hits", "5"])
+    Namespace(hits=5)
+    """
     return _Parser(prog=program, description=description)
 
 
@@ -150,7 +156,11 @@ def _log_to_standard_error() -> None:
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:
-    """Pass items through, with a progress bar when standard error is a terminal."""
+    """Pass items through, with a progress bar when standard error is a terminal.
+
+    >>> [paper_id.upper() for paper_id in progress(["a", "b"], "reading", "papers", total=2)]
+    ['A', 'B']
+    """
     if not sys.stderr.isatty():
         yield from items
         return
@@ -164,6 +174,10 @@ def counter(
 ) -> contextlib.AbstractContextManager[Callable[[int], object]]:
     """A context that gives a function to call with the number of items just finished; it moves a progress
     bar, on a terminal only.
+
+    >>> with counter("reranking", "pairs", total=2) as finished:
+    ...     for _ in ("first pair", "second pair"):
+    ...         _ = finished(1)
     """
     from contextlib import contextmanager, nullcontext
 
@@ -180,7 +194,15 @@ def counter(
 
 
 def threads(requested: int | None) -> int:
-    """The value of ``--threads``, or all available ones; raises UsageError below 1."""
+    """The value of ``--threads``, or all available ones; raises UsageError below 1.
+
+    >>> threads(4)
+    4
+    >>> threads(0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `threads` of at least 1, found 0
+    """
     from qbe.errors import UsageError
     from qbe.parallel import available_threads
 

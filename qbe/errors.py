@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
 
 class QbeError(Exception):
-    """The base class of all errors of qbe; ``exit_code`` is the exit code of a command that fails with it."""
+    """The base class of all errors of qbe; ``exit_code`` is the exit code of a command that fails with it.
+
+    >>> try:
+    ...     raise UsageError("expected `k` of at least 1, found 0")
+    ... except QbeError as error:
+    ...     print(error.exit_code, error)
+    2 expected `k` of at least 1, found 0
+    """
 
     exit_code = 1
 
@@ -147,6 +154,11 @@ def file_error(error: OSError, output: StrPath | None = None) -> InputError | Ou
 
     Any other error is one on reading, unless only writing can have raised it: a full or read-only disk, or
     a refused access to a file that does not exist in a folder that does.
+
+    >>> file_error(OSError(errno.ENOSPC, "No space left on device", "runs/a.trec"))
+    OutputError('cannot write runs/a.trec: No space left on device; free some space or choose another disk')
+    >>> file_error(OSError(errno.EIO, "Input/output error", "qrels/a.qrels"))
+    InputError('cannot read qrels/a.qrels: Input/output error; check the path')
     """
     if output is not None and (error.filename is None or _related(str(error.filename), output)):
         return output_error(output, error)

@@ -30,6 +30,10 @@ def sha256(path: StrPath) -> str:
     """Return the hexadecimal SHA-256 of a file, which is read in blocks.
 
     Raises OSError where the file cannot be read.
+
+    >>> _ = Path("a.txt").write_text("text")
+    >>> sha256("a.txt")[:12]
+    '982d9e3eb996'
     """
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -45,10 +49,9 @@ def atomic_file(path: StrPath) -> Iterator[IO[bytes]]:
     directly. Raises OutputError when the file cannot be written; an OSError of the block that names
     another file is passed on.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with atomic_file(f"{folder}/new/a.txt") as stream:
-    ...         _ = stream.write(b"text")
-    ...     Path(folder, "new", "a.txt").read_text()
+    >>> with atomic_file("new/a.txt") as stream:
+    ...     _ = stream.write(b"text")
+    >>> Path("new/a.txt").read_text()
     'text'
     """
     path = Path(path)

@@ -25,7 +25,11 @@ _inside = threading.local()
 
 
 def available_threads() -> int:
-    """Processors this process may run on: the affinity mask, which containers set, not the host's count."""
+    """Processors this process may run on: the affinity mask, which containers set, not the host's count.
+
+    >>> available_threads() >= 1
+    True
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -123,7 +127,11 @@ def _end(pool: ThreadPoolExecutor, threads: int, at_exit: Sequence[Callable[[], 
 
 
 def ordered_map(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """`Workers.map` for one piece of work, with threads of its own that end with it."""
+    """`Workers.map` for one piece of work, with threads of its own that end with it.
+
+    >>> list(ordered_map(len, ["a", "bb", "ccc"], threads=2))
+    [1, 2, 3]
+    """
     with Workers(threads) as workers:
         yield from workers.map(function, items)
 
@@ -132,6 +140,10 @@ class Memo(Generic[T, R]):
     """A function that remembers what it gave for each object, by identity; threads may share it.
 
     For the duration of one piece of work, whose objects live that long.
+
+    >>> length, words = Memo(len), ["a", "b"]
+    >>> length(words), words.append("c"), length(words), length(["a"])
+    (2, None, 2, 1)
     """
 
     def __init__(self, function: Callable[[T], R]) -> None:

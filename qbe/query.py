@@ -155,7 +155,11 @@ class Query:
 
 
 class TopicAspect(NamedTuple):
-    """An aspect in a topics file: a paper of the index by its id, and what of it counts (see `Aspect`)."""
+    """An aspect in a topics file: a paper of the index by its id, and what of it counts (see `Aspect`).
+
+    >>> TopicAspect("p7", positions=(0, 3), weight=-0.5)
+    TopicAspect(paper_id='p7', facet=None, positions=(0, 3), weight=-0.5)
+    """
 
     paper_id: str
     facet: Facet | None = None
@@ -166,6 +170,9 @@ class TopicAspect(NamedTuple):
 class Topic(NamedTuple):
     """One line of a topics file: a paper and a facet (None: its whole abstract), or ``aspects``, which then
     take their place.
+
+    >>> Topic("q1", "p1", Facet.METHOD).resolved_aspects()
+    (TopicAspect(paper_id='p1', facet=<Facet.METHOD: 'method'>, positions=None, weight=1.0),)
     """
 
     query_id: str

@@ -21,6 +21,14 @@ class Unfinished:
 
     ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``shaped_by``
     what its inputs are ("the corpus and settings"), ``error`` the class of what is raised.
+
+    >>> work = Unfinished(Path("unfinished"), "state.json", "build", "the corpus and settings", QbeError)
+    >>> work.read_state() is None
+    True
+    >>> work.check_inputs({"corpus": "a.jsonl"}, {"corpus": "b.jsonl"})
+    Traceback (most recent call last):
+        ...
+    qbe.errors.QbeError: expected the corpus and settings of the unfinished build in unfinished, found ...
     """
 
     folder: Path

@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 
 
 class Facet(enum.Enum):
-    """An aspect of a paper, as CSFCube defines them (Mysore et al., 2021, section 3.1)."""
+    """An aspect of a paper, as CSFCube defines them (Mysore et al., 2021, section 3.1).
+
+    >>> Facet.from_label("objective_label"), str(Facet.RESULT)
+    (<Facet.BACKGROUND: 'background'>, 'result')
+    """
 
     BACKGROUND = "background"
     METHOD = "method"
@@ -41,7 +45,12 @@ _FACET_OF_LABEL: Mapping[str, Facet | None] = {
 
 
 class FacetProbabilities(NamedTuple):
-    """Probabilities of the five labels of CSAbstruct (Cohan et al., 2019) for one sentence; they sum to 1."""
+    """Probabilities of the five labels of CSAbstruct (Cohan et al., 2019) for one sentence; they sum to 1.
+
+    >>> shares = FacetProbabilities(background=0.3, objective=0.25, method=0.4, result=0.05, other=0.0)
+    >>> shares.label, shares.facet, shares.of(Facet.BACKGROUND)
+    ('background', <Facet.BACKGROUND: 'background'>, 0.55)
+    """
 
     background: float
     objective: float
@@ -78,6 +87,9 @@ class Sentence(NamedTuple):
     """One sentence of an abstract and its facet (None: no label, or labelled ``other``).
 
     ``probabilities`` are there where a tagger predicted the facet, and None where it was given.
+
+    >>> Sentence("We route packets.", Facet.METHOD).facet, Sentence("It helps.").facet
+    (<Facet.METHOD: 'method'>, None)
     """
 
     text: str
@@ -92,6 +104,11 @@ class Paper:
     ``labelled`` tells a paper whose sentences carry facets, given or predicted, from one that was never
     tagged. ``offsets`` (begin, end) say where each sentence stands in the abstract as it came, in
     characters; None for an abstract that came as sentences.
+
+    >>> sentences = Sentence("Routes are long.", Facet.BACKGROUND), Sentence("We cut them.", Facet.METHOD)
+    >>> paper = Paper("p1", "On routes", sentences, labelled=True, metadata={"date": "2019-05"})
+    >>> paper.abstract, paper.positions(Facet.METHOD), paper.year
+    ('Routes are long. We cut them.', (1,), '2019')
     """
 
     paper_id: str
@@ -158,6 +175,9 @@ class Match(NamedTuple):
     """A query sentence, the candidate's sentence closest to it (positions from 0), and their similarity.
 
     ``aspect`` is the place (from 0) of the aspect of the query whose paper has the query sentence.
+
+    >>> Match(query_position=0, position=3, score=0.9)
+    Match(query_position=0, position=3, score=0.9, aspect=0)
     """
 
     query_position: int
@@ -170,6 +190,10 @@ class TransportEntry(NamedTuple):
     """The mass that a transport plan moves from a query sentence to a candidate's (positions from 0).
 
     All masses of a plan sum to 1.
+
+    >>> plan = TransportEntry(0, 2, 0.75), TransportEntry(1, 0, 0.25)
+    >>> sum(entry.mass for entry in plan)
+    1.0
     """
 
     query_position: int
@@ -186,6 +210,10 @@ class Hit(NamedTuple):
     a paper below the reranked ones). ``driven_by`` is the pair of sentences that contributed most to a
     reranker's score, where it tells. ``plan``, only where a search was asked to explain itself, is the
     transport plan, largest mass first, where the reranker has one.
+
+    >>> hit = Hit("p7", 0.82, (Match(0, 3, 0.9), Match(1, 2, 0.74)))
+    >>> [(match.query_position, match.position) for match in hit.matches]
+    [(0, 3), (1, 2)]
     """
 
     paper_id: str

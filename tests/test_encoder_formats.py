@@ -447,7 +447,7 @@ def test_other_formats_are_refused(tmp_path, tiny_encoder, fields, message):
 def test_options_override_what_a_folder_declares(tmp_path):
     def read(*options: str) -> EncoderFormat:
         arguments = ["encoder", "--model", str(tmp_path), "--output", "x", *options]
-        return command.format_of(parser(command.PROGRAM).parse_args(arguments))
+        return command.format_of(parser().parse_args(arguments))
 
     assert read() == EncoderFormat()
     declare(tmp_path, DECLARED)

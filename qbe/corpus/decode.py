@@ -13,7 +13,13 @@ DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def decode_text(data: bytes, where: str) -> str:
-    """UTF-8 bytes as text; raises CorpusError for another encoding."""
+    """UTF-8 bytes as text; raises CorpusError for another encoding.
+
+    >>> decode_text("Müller".encode("latin-1"), "papers.jsonl, line 3")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.CorpusError: papers.jsonl, line 3: expected UTF-8 text, found byte 0xfc at position 2; ...
+    """
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -26,7 +32,11 @@ def decode_text(data: bytes, where: str) -> str:
 
 
 def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
-    """The JSON object a text holds; raises CorpusError for malformed JSON and other values."""
+    """The JSON object a text holds; raises CorpusError for malformed JSON and other values.
+
+    >>> decode_record('{"paper_id": "p1", "year": NaN}', "papers.jsonl, line 3")
+    {'paper_id': 'p1', 'year': None}
+    """
     try:
         record = DECODER.decode(text)
     except (ValueError, RecursionError) as error:
@@ -35,7 +45,13 @@ def decode_record(text: str, where: str, expected: str = "a JSON object") -> dic
 
 
 def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
-    """The record, if it is an object and free of lone surrogates; ``text`` is what it was read from."""
+    """The record, if it is an object and free of lone surrogates; ``text`` is what it was read from.
+
+    >>> checked_record(["p1"], '["p1"]', "papers.jsonl, line 3")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.CorpusError: papers.jsonl, line 3: expected a JSON object, found an array; ...
+    """
     if not isinstance(record, dict):
         kind = {list: "an array", str: "a string", type(None): "null"}.get(
             type(record), "a number or boolean"
@@ -48,7 +64,11 @@ def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
 
 
 def malformed(error: Exception, text: str, where: str, expected: str = "a JSON object") -> CorpusError:
-    """The error for text that is no JSON."""
+    """The error for text that is no JSON.
+
+    >>> print(malformed(RecursionError(), "[[[[", "papers.jsonl, line 3"))
+    papers.jsonl, line 3: expected a JSON object, found values nested too deeply; mend or remove it
+    """
     if "\0" in text:
         return CorpusError(f"{where}: expected JSON, found a NUL byte; remove it or fetch the file again")
     match error:

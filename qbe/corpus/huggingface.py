@@ -41,6 +41,9 @@ def parse_name(name: str) -> DatasetName:
     """Split a dataset's name into its parts; the path of an existing folder is not split at its colons.
 
     Raises UsageError for a name that does not follow the form, or names a field that papers lack.
+
+    >>> parse_name("someone/papers::train?abstract=summary")
+    DatasetName(path='someone/papers', config=None, split='train', columns={'abstract': 'summary'})
     """
     location, _, query = (name, "", "") if is_folder(name) else name.partition("?")
     parts = [location] if is_folder(location) else location.split(":")

@@ -22,6 +22,10 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     Raises CorpusError for a source that cannot be read, and for a line that is not UTF-8, not a JSON
     object, or longer than MAX_LINE_BYTES.
+
+    >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish"}')
+    >>> list(read_records("papers.jsonl"))
+    [('papers.jsonl, line 1', {'paper_id': 7, 'title': 'On fish'})]
     """
     name = display_name(source)
     with open_source(source) as stream:
@@ -40,6 +44,10 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
 
     ``split`` splits abstracts that are one string. Ids are not compared with each other: see
     `qbe.corpus.read_corpus`. Raises CorpusError with the file and line for anything invalid.
+
+    >>> _ = Path("papers.jsonl").write_text('{"paper_id": 7, "title": "On fish", "abstract": ["We count."]}')
+    >>> [(paper.paper_id, paper.abstract) for paper in read_jsonl("papers.jsonl")]
+    [('7', 'We count.')]
     """
     for where, record in read_records(source):
         yield parse_paper(record, where, split)
@@ -49,6 +57,10 @@ def read_paper_file(source: str | Path, split: Splitter | None = None) -> Paper:
     """The paper of a JSON file or of standard input (``-``); without ``paper_id`` its id is ``query``.
 
     Raises CorpusError where the file is not one JSON object that `parse_paper` takes.
+
+    >>> _ = Path("query.json").write_text('{"title": "On fish", "abstract": ["Fish swim."]}')
+    >>> read_paper_file("query.json").paper_id
+    'query'
     """
     where = display_name(source)
     with open_source(source) as stream:
@@ -64,7 +76,13 @@ def read_paper_file(source: str | Path, split: Splitter | None = None) -> Paper:
 
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
-    """Write papers in the form `read_jsonl` reads, UTF-8, and return their number."""
+    """Write papers in the form `read_jsonl` reads, UTF-8, and return their number.
+
+    >>> paper = parse_paper({"paper_id": 7, "title": "On fish", "abstract": ["We count."]}, "a record")
+    >>> with Path("papers.jsonl").open("wb") as stream:
+    ...     write_jsonl([paper], stream)
+    1
+    """
     count = 0
     for count, paper in enumerate(papers, start=1):  # noqa: B007 (the last count is the result)
         stream.write(dump_record(paper_to_record(paper)))
@@ -72,5 +90,9 @@ def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:
 
 
 def dump_record(record: dict[str, Any]) -> bytes:
-    """One line of JSON, with its line end."""
+    """One line of JSON, with its line end.
+
+    >>> print(dump_record({"paper_id": "1", "title": "Über"}).decode(), end="")
+    {"paper_id": "1", "title": "Über"}
+    """
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"

@@ -25,7 +25,13 @@ _END = re.compile(r"\s*(?:\{\s*)?\}\s*\Z")
 
 
 def is_mapping(stream: io.BufferedReader) -> bool:
-    """Whether the stream, still at its start, begins as an object of objects and not as a record."""
+    """Whether the stream, still at its start, begins as an object of objects and not as a record.
+
+    >>> is_mapping(io.BufferedReader(io.BytesIO(b'{"7": {"title": "On fish"}}')))
+    True
+    >>> is_mapping(io.BufferedReader(io.BytesIO(b'{"metadata": {"year": 2019}}')))
+    False
+    """
     match = _START.match(stream.peek(1 << 12))
     return match is not None and match[1].decode(errors="replace") not in FIELDS
 
@@ -34,6 +40,10 @@ def read_mapping(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, di
     """Records with their places (``{name}, entry {number}``); a record without ``paper_id`` gets its key.
 
     Raises CorpusError for malformed JSON, text that is not UTF-8, and entries over MAX_LINE_BYTES.
+
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"7": {"title": "On fish"}}'))
+    >>> list(read_mapping(stream, "papers.json"))
+    [('papers.json, entry 1', {'title': 'On fish', 'paper_id': '7'})]
     """
     window = _Window(stream, name)
     while (entry := window.entry()) is not None:

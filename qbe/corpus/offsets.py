@@ -21,6 +21,11 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
 
     White space and control characters may differ. None where a splitter has added or dropped
     visible characters.
+
+    >>> locate("Fish  swim. We count.", ["Fish swim.", "We count."])
+    ((0, 11), (12, 21))
+    >>> locate("Fish swim.", ["Fish"]) is None
+    True
     """
     offsets = []
     words = _VISIBLE.finditer(text)
@@ -42,7 +47,11 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
 
 
 def parse_offsets(value: Any, sentences: int, where: str) -> Offsets:
-    """The offsets of a record's field; raises CorpusError unless they are one ascending pair each."""
+    """The offsets of a record's field; raises CorpusError unless they are one ascending pair each.
+
+    >>> parse_offsets([[0, 10], [11, 20]], 2, "papers.jsonl, line 3")
+    ((0, 10), (11, 20))
+    """
     try:
         offsets = tuple((begin, end) for begin, end in value)
         flat = [0, *(offset for pair in offsets for offset in pair)]

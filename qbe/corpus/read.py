@@ -23,6 +23,12 @@ def read_corpus(sources: Sequence[str], split: Splitter | None = None) -> Iterat
 
     Raises CorpusError for anything that the readers refuse, for an id that occurs twice, and where there is
     no paper at all; MissingDependencyError for a dataset without the package ``datasets``.
+
+    >>> from pathlib import Path
+    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
+    >>> _ = Path("b.jsonl").write_text('{"paper_id": 2, "title": "B", "abstract": ["Two."]}')
+    >>> [paper.title for paper in read_corpus(["a.jsonl", "b.jsonl"])]
+    ['A', 'B']
     """
     seen: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
     ends: list[int] = []  # the number of the last paper of each source read

@@ -41,6 +41,11 @@ def parse_paper(
 
     Raises CorpusError for a missing or invalid field, an abstract without a sentence, texts over
     MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
+
+    >>> record = {"paper_id": 7, "title": "On  fish", "abstract": ["We count."], "pred_labels": ["method"]}
+    >>> paper = parse_paper(record, "papers.jsonl, line 1")
+    >>> paper.paper_id, paper.title, paper.sentences[0].facet
+    ('7', 'On fish', <Facet.METHOD: 'method'>)
     """
     paper_id = _paper_id(record.get("paper_id"), where, default_id)
     title = record.get("title")
@@ -103,6 +108,10 @@ def paper_to_record(paper: Paper) -> dict[str, Any]:
     A sentence whose label was predicted has that label; of the others one without facet is labelled
     ``other_label``, and one that was given as ``objective_label`` has become ``background_label``. The
     probabilities of predicted labels are not kept.
+
+    >>> sentences = Sentence("One.", Facet.METHOD), Sentence("Two.")
+    >>> paper_to_record(Paper("1", "A title", sentences, labelled=True))["pred_labels"]
+    ['method_label', 'other_label']
     """
     record: dict[str, Any] = {
         "paper_id": paper.paper_id,
@@ -199,7 +208,11 @@ def _clean(text: Any, field: str, where: str) -> str:
 
 
 def has_lone_surrogate(texts: Iterable[str]) -> bool:
-    """Whether a text holds half a surrogate pair, which no UTF-8 file can hold."""
+    """Whether a text holds half a surrogate pair, which no UTF-8 file can hold.
+
+    >>> has_lone_surrogate(["fish", chr(0xD800)])
+    True
+    """
     try:
         for text in texts:
             text.encode()

@@ -34,12 +34,20 @@ class _DamagedError(Exception):
 
 
 def display_name(source: str | Path) -> str:
-    """The name of a source in messages: as the user typed it, ``standard input`` for ``-``."""
+    """The name of a source in messages: as the user typed it, ``standard input`` for ``-``.
+
+    >>> display_name("-"), display_name("papers.jsonl")
+    ('standard input', 'papers.jsonl')
+    """
     return "standard input" if str(source) == STDIN else str(source)
 
 
 def is_folder(source: str) -> bool:
-    """Whether a source is a folder; False, not an error, for a path that cannot be examined."""
+    """Whether a source is a folder; False, not an error, for a path that cannot be examined.
+
+    >>> is_folder("."), is_folder("papers.jsonl")
+    (True, False)
+    """
     return os.path.isdir(source)  # noqa: PTH112 (`Path.is_dir` raises for folders without permission)
 
 
@@ -49,6 +57,12 @@ def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
 
     Raises CorpusError for a source that cannot be read and for compressed data that is truncated or
     corrupt (also while the block reads), and MissingDependencyError where .zst has no ``zstandard``.
+
+    >>> import gzip
+    >>> _ = Path("papers.jsonl.gz").write_bytes(gzip.compress(b"{}"))
+    >>> with open_source("papers.jsonl.gz") as stream:
+    ...     stream.read()
+    b'{}'
     """
     name = display_name(source)
     with contextlib.ExitStack() as stack:
@@ -87,9 +101,13 @@ def _unreadable(name: str, error: OSError) -> CorpusError:
 
 
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1, line ends kept.
+    r"""Lines with their numbers from 1, line ends kept.
 
     Raises CorpusError for a line of more than MAX_LINE_BYTES.
+
+    >>> stream = io.BufferedReader(io.BytesIO(b"one\ntwo"))
+    >>> list(numbered_lines(stream, "papers.jsonl"))
+    [(1, b'one\n'), (2, b'two')]
     """
     read_line = partial(stream.readline, MAX_LINE_BYTES + 1)
     for number, line in enumerate(iter(read_line, b""), start=1):

@@ -19,7 +19,11 @@ SPLITS = ("dev", "test")
 
 
 def files(name: str) -> tuple[str, str, str]:
-    """Return the names of a release's files: papers, judgements, splits."""
+    """Return the names of a release's files: papers, judgements, splits.
+
+    >>> files("relish")
+    ('abstracts-relish.jsonl', 'test-pid2anns-relish.json', 'relish-evaluation_splits.json')
+    """
     return f"abstracts-{name}.jsonl", f"test-pid2anns-{name}.json", f"{name}-evaluation_splits.json"
 
 

@@ -47,6 +47,10 @@ def download(url: str, target: Path, digest: str, *, pause_s: float = 1.0) -> bo
 
     Raises DatasetError when the download fails or has another digest, OutputError when the file cannot be
     written.
+
+    >>> Path("empty").touch()
+    >>> download("https://example.org/empty", Path("empty"), "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+    False
     """
     if target.is_file() and matches(target.read_bytes(), digest):
         return False

@@ -38,6 +38,10 @@ def copy_sample(output: StrPath, *, raw: bool = False) -> list[str]:
 
     With ``raw`` each abstract of the corpus is one string, without labels. Raises DatasetError when they
     are missing in the installation, OutputError when the folder cannot be written.
+
+    >>> copy_sample("sample")
+    ['corpus.jsonl', 'topics.tsv', 'pools.tsv', 'sample.background.qrels', 'sample.method.qrels',
+    'sample.result.qrels', 'folds.json']
     """
     folder = resources.files("qbe.datasets").joinpath("sample")
     for name, target in _FILES.items():
@@ -71,7 +75,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of all papers, and the pairs of related families, by facet."""
+    """The places of all papers, and the pairs of related families, by facet.
+
+    >>> places = {name: {Facet.METHOD: Place("stone", way)} for name, way in (("a", "cut"), ("b", "split"))}
+    >>> grade(Layout(places, {}), "a", "b", Facet.METHOD)
+    2
+    """
 
     places: Mapping[str, Mapping[Facet, Place]]
     related: Mapping[Facet, frozenset[frozenset[str]]]
@@ -82,6 +91,10 @@ def read_layout(path: Path) -> Layout:
 
     Raises OSError, ValueError or KeyError when it is absent or not a layout. It is part of the package:
     these errors mean a broken installation.
+
+    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
+    >>> layout.places["s036"][Facet.METHOD]
+    Place(family='contrastive-learning', variant='augmented-views')
     """
     content = json.loads(path.read_text(encoding="utf-8"))
     places = {
@@ -102,6 +115,10 @@ def grade(layout: Layout, query: str, candidate: str, facet: Facet) -> int:
 
     3: the same variant; 2: another variant of the same family; 1: a related family; 0: anything else. The
     grade is symmetric and independent of other facets. Raises KeyError for an unknown paper id.
+
+    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
+    >>> [grade(layout, "s036", other, Facet.METHOD) for other in ("s001", "s007", "s002", "s003")]
+    [3, 2, 1, 0]
     """
     first, second = layout.places[query][facet], layout.places[candidate][facet]
     if first.family == second.family:
@@ -114,6 +131,10 @@ def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
 
     These are all papers of a grade above 0 and, as hard negatives, all papers of the query paper's variant
     under another facet. Every paper outside the pool has grade 0 too.
+
+    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
+    >>> pool(layout, "s036", Facet.METHOD)[:3]
+    ['s001', 's002', 's006']
     """
 
     def belongs(candidate: str) -> bool:
@@ -126,12 +147,22 @@ def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
 
 
 def pools(layout: Layout, topics: Iterable[Topic]) -> dict[str, list[str]]:
-    """Return the pool of each topic by query id, in the order of the topics."""
+    """Return the pool of each topic by query id, in the order of the topics.
+
+    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
+    >>> {name: len(ids) for name, ids in pools(layout, [Topic("s036_method", "s036", Facet.METHOD)]).items()}
+    {'s036_method': 43}
+    """
     return {topic.query_id: pool(layout, topic.paper_id, _facet(topic)) for topic in topics}
 
 
 def judgments(layout: Layout, topics: Iterable[Topic]) -> list[Judgment]:
-    """Return the judgement of every paper of every pool, in the order of topics and pools."""
+    """Return the judgement of every paper of every pool, in the order of topics and pools.
+
+    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
+    >>> judgments(layout, [Topic("s036_method", "s036", Facet.METHOD)])[0]
+    Judgment(query_id='s036_method', paper_id='s001', relevance=3)
+    """
     return [
         Judgment(topic.query_id, paper_id, grade(layout, topic.paper_id, paper_id, _facet(topic)))
         for topic in topics

@@ -30,6 +30,10 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
 
     Raises DatasetError for a file of another form, a candidate judged twice for a query, a grade that is
     no whole number from 0 to ``highest``, and a paper that is not in ``papers``.
+
+    >>> _ = Path("pools.json").write_text('{"1": {"cands": ["a", "b"], "relevance_adju": [2, 0]}}')
+    >>> read_pools(Path("pools.json"), {"1", "a", "b"}, "papers.jsonl", 3)
+    {'1': {'a': 2, 'b': 0}}
     """
     pools: Pools = {}
     for query, entry in read_object(path).items():
@@ -67,7 +71,14 @@ def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; raises DatasetError when that fails or it holds something else."""
+    """Read a JSON object from a file; raises DatasetError when that fails or it holds something else.
+
+    >>> _ = Path("list.json").write_text("[]")
+    >>> read_object(Path("list.json"))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.DatasetError: list.json: expected an object, found something else; take the file of the release
+    """
     try:
         text = path.read_bytes().decode()
         content = json.loads(text, object_pairs_hook=_compact)

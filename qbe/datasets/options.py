@@ -44,7 +44,12 @@ WITHOUT_RAW = ("scidocs",)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options; paths stay strings."""
+    """Return the parser of the command's options; paths stay strings.
+
+    >>> options = parser().parse_args(["sample", "--output", "data/sample"])
+    >>> options.name, options.output, options.raw
+    ('sample', 'data/sample', False)
+    """
     parser = _cli.parser(PROGRAM, "Write a test collection: corpus, topics, pools, TREC qrels and folds.")
     parser.epilog = EPILOG
     names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")

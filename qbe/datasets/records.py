@@ -39,6 +39,12 @@ def read_papers(path: Path) -> Papers:
     """Check every record of a file of papers (see `qbe.corpus`).
 
     Raises CorpusError for a record that `parse_paper` refuses, and for an id that occurs twice.
+
+    >>> _ = Path("papers.jsonl").write_text('''{"paper_id": "1", "title": "On stone", "abstract": null}
+    ... {"paper_id": "2", "title": "", "abstract": []}''')
+    >>> papers = read_papers(Path("papers.jsonl"))
+    >>> papers.ids, papers.title_only, papers.without_text
+    (frozenset({'1'}), 1, frozenset({'2'}))
     """
     ids: set[str] = set()
     without_text: set[str] = set()
@@ -88,7 +94,11 @@ def raw_record(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_text(record: Mapping[str, Any]) -> bool:
-    """Return whether a record, as `corpus_record` returns it, has an abstract or a title."""
+    """Return whether a record, as `corpus_record` returns it, has an abstract or a title.
+
+    >>> has_text(corpus_record({"paper_id": "1", "title": "On stone"})), has_text({"abstract": [" "]})
+    (True, False)
+    """
     return not _empty(record["abstract"])
 
 

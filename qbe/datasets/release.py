@@ -26,7 +26,11 @@ FOLDS = "evaluation_splits.json"
 
 
 def judgments_file(facet: Facet) -> str:
-    """Return the name of the file with a facet's judgements and pools."""
+    """Return the name of the file with a facet's judgements and pools.
+
+    >>> judgments_file(Facet.METHOD)
+    'test-pid2anns-csfcube-method.json'
+    """
     return f"test-pid2anns-csfcube-{facet}.json"
 
 
@@ -61,6 +65,10 @@ def find_release(
         report: called with one line for each download.
 
     Raises DatasetError for a folder where a file is missing, and for a download that fails.
+
+    >>> Path("empty").touch()
+    >>> find_release(Path(), digests={"empty": "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"})
+    PosixPath('.')
     """
     data = os.environ.get("QBE_DATA")
     if source is None and data and Path(data, "csfcube").is_dir():
@@ -81,5 +89,11 @@ def find_release(
 
 
 def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[str]:
-    """Return the names of the files that differ from the release's."""
+    """Return the names of the files that differ from the release's.
+
+    >>> _ = Path("empty").touch(), Path("changed").write_text("other content")
+    >>> digest = "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # of an empty file
+    >>> changed_files(Path(), {"empty": digest, "changed": digest})
+    ['changed']
+    """
     return [name for name, digest in digests.items() if not matches((folder / name).read_bytes(), digest)]

@@ -71,6 +71,10 @@ def find_source(collection: Collection, source: Path | None) -> Path:
 
     Raises DatasetError, which says where to get the release, when there is no such folder or a file is
     missing in it.
+
+    >>> Path("papers.jsonl").touch()
+    >>> find_source(Collection("mine", ["papers.jsonl"], "https://example.org", read=None), Path())
+    PosixPath('.')
     """
     name, where = collection.name, collection.where
     data = os.environ.get("QBE_DATA")
@@ -98,6 +102,12 @@ def convert(
 
     With ``raw`` each abstract of the corpus is one string. Raises OutputError, and DatasetError for a split
     without a query.
+
+    >>> from qbe.datasets.records import read_papers
+    >>> _ = Path("papers.jsonl").write_text('''{"paper_id": "a", "title": "On stone", "abstract": null}
+    ... {"paper_id": "b", "title": "On sand", "abstract": null}''')
+    >>> convert("mine", read_papers(Path("papers.jsonl")), [Split("test", {"a": {"a": 1, "b": 1}})], Path())
+    [SplitCounts(name='test', queries=1, judgments=1, without_text=0, dropped=(), in_own_pool=('a',))]
     """
     searchable = [_searchable(split, papers.ids) for split in splits]
     for (_, pools), counts in searchable:
@@ -144,7 +154,15 @@ def _judgments(pools: Pools) -> Iterator[Judgment]:
 
 
 def describe(name: str, papers: Papers, splits: Sequence[SplitCounts]) -> list[str]:
-    """Summarize a collection that was written, as lines of text."""
+    """Summarize a collection that was written, as lines of text.
+
+    >>> papers = Papers(Path("mine/papers.jsonl"), frozenset("ab"), 2, frozenset())
+    >>> for line in describe("mine", papers, [SplitCounts("test", 1, 1, 0, (), ("a",))]):
+    ...     print(line)
+    mine: 2 papers (2 with a title only) from mine
+      test: 1 queries, 1 judgements
+        left out of its own pool: a
+    """
     lines = [
         f"{name}: {len(papers.ids):,} papers ({papers.title_only:,} with a title only) from "
         f"{papers.path.parent}"

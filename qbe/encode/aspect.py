@@ -21,6 +21,11 @@ class EncodedAspect(NamedTuple):
     ``positions`` are those of the aspect's sentences in its paper; ``sentences`` (positions, dimension) and
     ``whole`` (dimension,), float32, the vectors of these sentences and of the whole paper; None where the
     vectors were not needed.
+
+    >>> from qbe.types import Facet, Paper, Sentence
+    >>> paper = Paper("p1", "A title", (Sentence("It is slow."), Sentence("We route.", Facet.METHOD)))
+    >>> EncodedAspect.of(Aspect(paper, Facet.METHOD)).positions
+    (1,)
     """
 
     aspect: Aspect

@@ -15,6 +15,13 @@ class TokenStateHook(Protocol):
     """Computes a few numbers for each sentence from token states that the encoder computes anyway.
 
     An encoder with several threads calls `compute` from several threads at the same time.
+
+    >>> class Lengths:  # the number of tokens of each sentence, from no layer at all
+    ...     layers, width = (), 1
+    ...     def compute(self, states, spans):
+    ...         return np.array([[end - begin] for begin, end in spans], np.float32)
+    >>> Lengths().compute([], [(1, 4), (4, 9)]).tolist()
+    [[3.0], [5.0]]
     """
 
     @property

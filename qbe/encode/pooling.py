@@ -13,7 +13,11 @@ GRID = 2.0**16
 
 
 def pooled(states: Floats, pooling: str) -> Floats:
-    """The vector (dimension,) of a sentence from its states (tokens, dimension)."""
+    """The vector (dimension,) of a sentence from its states (tokens, dimension).
+
+    >>> pooled(np.array([[1, 2], [3, 4]], np.float32), "mean").tolist()
+    [2.0, 3.0]
+    """
     vector: Floats = states[0] if pooling == CLS else states.mean(axis=0)
     return vector
 
@@ -23,6 +27,12 @@ class WholeVector:
 
     Only the first pass counts, as for encoders that cut a paper after one pass; with the mean and the layout
     ``title-abstract`` all passes count.
+
+    >>> whole = WholeVector(EncoderFormat(similarity="l2"), dimension=2)
+    >>> whole.add(np.array([[1, 2], [3, 4]], np.float32))
+    >>> whole.add(np.array([[5, 6]], np.float32))
+    >>> whole.vector().tolist()
+    [3.0, 4.0]
     """
 
     def __init__(self, encoder_format: EncoderFormat, dimension: int) -> None:
@@ -54,6 +64,9 @@ def stored(vectors: Floats, similarity: str) -> Floats:
     precision is finer: products of their numbers are then multiples of 2 ** -32, and double precision holds
     sums of these exactly as long as vectors are shorter than 724, so that distances do not depend on the
     order of summation. Raises ModelError for numbers beyond half precision.
+
+    >>> stored(np.array([[3, 4]], np.float32), "cosine").tolist()
+    [[0.60009765625, 0.7998046875]]
     """
     if similarity == COSINE:
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)

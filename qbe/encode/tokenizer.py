@@ -14,7 +14,13 @@ SPECIAL_TOKENS = (("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "[UNK]"))
 
 
 class PaperTokenizer:
-    """The tokenizer of a BERT-family model, applied to titles and sentences."""
+    """The tokenizer of a BERT-family model, applied to titles and sentences.
+
+    >>> from qbe.models.encoder_files import resolve_encoder
+    >>> tokenizer = PaperTokenizer(resolve_encoder().tokenizer)
+    >>> len(tokenizer.ids("Fish swim.")), tokenizer.special.cls
+    (3, 101)
+    """
 
     def __init__(self, path: Path) -> None:
         """Load a file of the ``tokenizers`` package; raises ModelError where it is not a BERT tokenizer."""

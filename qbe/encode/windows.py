@@ -14,6 +14,10 @@ class Window(NamedTuple):
 
     ``ids`` are token ids with [CLS] and [SEP]; ``spans`` gives (begin, end) of each sentence in it,
     sentences being consecutive; spans are never empty.
+
+    >>> window = Window([101, 7, 8, 9, 102], [(1, 3), (3, 4)])
+    >>> [window.ids[begin:end] for begin, end in window.spans]
+    [[7, 8], [9]]
     """
 
     ids: list[int]
@@ -29,12 +33,20 @@ class SpecialTokens(NamedTuple):
 
 
 def title_room(max_tokens: int) -> int:
-    """The largest number of title tokens in a window."""
+    """The largest number of title tokens in a window.
+
+    >>> title_room(512)
+    128
+    """
     return max_tokens // 4
 
 
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout."""
+    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout.
+
+    >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
+    (16, 18)
+    """
     if layout == SENTENCES:
         return max_tokens - 2
     separator = 1 if layout == TITLE_SEP_ABSTRACT else 0
@@ -48,7 +60,12 @@ def passes(
     max_tokens: int,
     layout: str,
 ) -> Iterator[Window]:
-    """The passes of one of `qbe.models.encoder_format.LAYOUTS`."""
+    """The passes of one of `qbe.models.encoder_format.LAYOUTS`.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> [window.ids for window in passes([1], [[2, 3]], special, 16, "title-sep-abstract")]
+    [[101, 1, 102, 2, 3, 102]]
+    """
     if layout == SENTENCES:
         return single_sentences(title, sentences, special, max_tokens)
     return windows(title, sentences, special, max_tokens, separated=layout == TITLE_SEP_ABSTRACT)
@@ -71,6 +88,10 @@ def windows(
     ``separated`` puts another [SEP] after the title, and fills a window that has no room for the next
     sentence with the beginning of that sentence, which belongs to no span: so the first window equals the
     input of a model that cuts a paper at its limit.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> list(windows([1], [[2, 3], [4, 5]], special, max_tokens=6))
+    [Window(ids=[101, 1, 2, 3, 102], spans=[(2, 4)]), Window(ids=[101, 1, 4, 5, 102], spans=[(2, 4)])]
     """
     head = [special.cls, *title[: title_room(max_tokens)], *([special.sep] if separated else [])]
     room = sentence_room(title, max_tokens, TITLE_SEP_ABSTRACT if separated else TITLE_ABSTRACT)
@@ -91,6 +112,10 @@ def single_sentences(
 ) -> Iterator[Window]:
     """First ``[CLS] title sentence sentence ... [SEP]`` without spans, then ``[CLS] sentence [SEP]`` for each
     sentence, whose span is the whole window. Each is cut to ``max_tokens``.
+
+    >>> special = SpecialTokens(cls=101, sep=102, unk=100)
+    >>> [window.ids for window in single_sentences([1], [[2, 3], [4]], special, max_tokens=16)]
+    [[101, 1, 2, 3, 4, 102], [101, 2, 3, 102], [101, 4, 102]]
     """
     room = max_tokens - 2
     yield Window([special.cls, *list(chain(title, *sentences))[:room], special.sep], [])

@@ -29,6 +29,9 @@ def discount(rank: int) -> float:
 
     This is the original discount of Järvelin and Kekäläinen (2002) with base 2: the first two ranks are
     not discounted.
+
+    >>> [round(discount(rank), 3) for rank in (1, 2, 3, 4)]
+    [1.0, 1.0, 1.585, 2.0]
     """
     return max(1.0, math.log2(rank))
 
@@ -39,7 +42,11 @@ def _dcg(grades: Grades) -> float:
 
 
 def ndcg_cutoff(pool_size: int) -> int:
-    """Return the cutoff rank of NDCG%20: a fifth of the pool, rounded down."""
+    """Return the cutoff rank of NDCG%20: a fifth of the pool, rounded down.
+
+    >>> ndcg_cutoff(24)
+    4
+    """
     return int(0.20 * pool_size)
 
 
@@ -55,7 +62,11 @@ def ndcg_percent(ranked: Grades, pool: Collection[int]) -> float:
 
 
 def average_precision(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute average precision over the pool's relevant papers, in [0, 1]; 0 where there are none."""
+    """Compute average precision over the pool's relevant papers, in [0, 1]; 0 where there are none.
+
+    >>> round(average_precision([3, 0, 2], [3, 2, 0, 2]), 3)  # (1 / 1 + 2 / 3) / 3
+    0.556
+    """
     retrieved, total = 0, 0.0
     for rank, grade in enumerate(ranked, start=1):
         if grade >= RELEVANT:
@@ -70,6 +81,9 @@ def precision_at_last(ranked: Grades, pool: Collection[int]) -> float:
 
     The usual R-precision is the precision at rank R, the number of relevant papers. A run that does not
     retrieve all relevant papers gets 0.
+
+    >>> precision_at_last([0, 2, 0, 3], [3, 2, 0, 0])  # both relevant papers are among the first four
+    0.5
     """
     last = max((rank for rank, grade in enumerate(ranked, start=1) if grade >= RELEVANT), default=0)
     relevant = _relevant(pool)
@@ -77,12 +91,20 @@ def precision_at_last(ranked: Grades, pool: Collection[int]) -> float:
 
 
 def precision(ranked: Grades, _pool: Collection[int]) -> float:
-    """Compute precision at rank 20, in [0, 1]; divided by 20 even where fewer papers are ranked."""
+    """Compute precision at rank 20, in [0, 1]; divided by 20 even where fewer papers are ranked.
+
+    >>> precision([2, 0, 3], [3, 2, 0])  # 2 / 20
+    0.1
+    """
     return _relevant(ranked[:CUTOFF]) / CUTOFF
 
 
 def recall(ranked: Grades, pool: Collection[int]) -> float:
-    """Compute recall at rank 20, in [0, 1]; 0 where the pool has no relevant paper."""
+    """Compute recall at rank 20, in [0, 1]; 0 where the pool has no relevant paper.
+
+    >>> recall([2, 0, 1], [2, 0, 1, 3])  # one of two relevant papers
+    0.5
+    """
     relevant = _relevant(pool)
     return _relevant(ranked[:CUTOFF]) / relevant if relevant else 0.0
 
@@ -92,7 +114,11 @@ def _relevant(grades: Collection[int]) -> int:
 
 
 class ProtocolMeasure(NamedTuple):
-    """A measure of the protocol: its name in publications, its name in ir-measures, its definition."""
+    """A measure of the protocol: its name in publications, its name in ir-measures, its definition.
+
+    >>> MEASURES["MAP"].name, MEASURES["MAP"].function([0, 2], [2, 0])
+    ('CSFCube_AP', 0.5)
+    """
 
     label: str
     name: str
@@ -143,13 +169,20 @@ def judged_ranking(
         query_id: ``{paper_id}_{facet}`` or ``{paper_id}``.
         grades: grades by paper id.
         scores: scores by paper id.
+
+    >>> judged_ranking("7_method", {"7": 3, "a": 1, "b": 2}, {"7": 0.9, "unjudged": 0.8, "b": 0.7})
+    ([2], [1, 2])
     """
     pool = pool_of(query_id, grades)
     return [pool[paper_id] for paper_id in trec_order(scores) if paper_id in pool], list(pool.values())
 
 
 def pool_of(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
-    """Return the grades of a query's judged papers by paper id, without the query paper."""
+    """Return the grades of a query's judged papers by paper id, without the query paper.
+
+    >>> pool_of("7_method", {"7": 3, "a": 1, "b": 2})
+    {'a': 1, 'b': 2}
+    """
     query_paper, _ = split_query_id(query_id)
     return {paper_id: grade for paper_id, grade in grades.items() if paper_id != query_paper}
 

@@ -72,6 +72,10 @@ def coverage(
 
     A facet has no figure where the run has none of its queries; then the scope of all queries has none
     either. Raises FileFormatError when the run has none of the queries.
+
+    >>> run = Run("bm25", {"1_method": ()})
+    >>> coverage({"method": ("1_method", "2_method")}, {"1_method": {"a": 1}, "2_method": {"a": 0}}, run)
+    (frozenset(), ('no documents for query 2_method: it scores as an empty ranking',))
     """
     ranked = run.rankings.keys()
     queries = dict.fromkeys(query_id for ids in scopes.values() for query_id in ids)
@@ -99,7 +103,12 @@ def coverage(
 
 
 def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:
-    """Return scores by query id and paper id, for the papers of each query's pool only."""
+    """Return scores by query id and paper id, for the papers of each query's pool only.
+
+    >>> from qbe.types import Hit
+    >>> pool_scores({"1": {"a": 1}}, Run("bm25", {"1": (Hit("a", 9.5), Hit("b", 7.5))}))
+    {'1': {'a': 9.5}}
+    """
     return {
         query_id: {paper_id: score for paper_id, score in scores.items() if paper_id in pools[query_id]}
         for query_id, scores in scores_of(run).items()
@@ -108,7 +117,11 @@ def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:
 
 
 def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return a warning on pool papers that are missing in the rankings of a run, or none."""
+    """Return a warning on pool papers that are missing in the rankings of a run, or none.
+
+    >>> incomplete({"1": {"a": 1, "b": 0}}, {"1": {"a": 9.5}})
+    ['1 pool documents missing in 1 queries (1, ...): they count as not retrieved']
+    """
     missing = {
         query_id: len(pools[query_id]) - len(ranked)
         for query_id, ranked in scores.items()
@@ -123,7 +136,12 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
 
 
 def scores_of(run: Run) -> dict[str, dict[str, float]]:
-    """Return a run's scores by query id and paper id."""
+    """Return a run's scores by query id and paper id.
+
+    >>> from qbe.types import Hit
+    >>> scores_of(Run("bm25", {"1": (Hit("a", 9.5), Hit("b", 7.5))}))
+    {'1': {'a': 9.5, 'b': 7.5}}
+    """
     return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.rankings.items()}
 
 

@@ -20,6 +20,11 @@ def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
 
     Raises FileFormatError for a broken file, no judgement at all, or a paper judged for a query in two
     files.
+
+    >>> for facet, grade in (("method", 2), ("result", 0)):
+    ...     trec.write_qrels(f"{facet}.qrels", [trec.Judgment(f"1_{facet}", "a", grade)])
+    >>> read_qrels(["method.qrels", "result.qrels"])
+    {'1_method': {'a': 2}, '1_result': {'a': 0}}
     """
     joined: dict[str, dict[str, int]] = {}
     source: dict[str, Path] = {}
@@ -69,6 +74,11 @@ def read_runs(paths: Iterable[StrPath]) -> Run:
     """Read the run files of one system as one run; its tag is that of the first file.
 
     Raises FileFormatError for a broken file, or a query in two files.
+
+    >>> for facet in ("method", "result"):
+    ...     trec.write_run(f"bm25.{facet}.trec", Run("bm25", {f"1_{facet}": (Hit("a", 9.5),)}))
+    >>> list(read_runs(["bm25.method.trec", "bm25.result.trec"]).rankings)
+    ['1_method', '1_result']
     """
     rankings: dict[str, tuple[Hit, ...]] = {}
     tag = ""
@@ -90,6 +100,10 @@ def read_titles(path: StrPath) -> dict[str, str]:
 
     White space in titles is normalized. Raises CorpusError for a file that cannot be read, and, with the
     line number, for a line that is no such record.
+
+    >>> _ = Path("corpus.jsonl").write_text('{"paper_id": "1", "title": " On   stone"}')
+    >>> read_titles("corpus.jsonl")
+    {'1': 'On stone'}
     """
     path = Path(path)
     titles: dict[str, str] = {}

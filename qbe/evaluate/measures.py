@@ -28,6 +28,11 @@ def register_protocol_measures() -> None:
     """Register the protocol's measures with ir-measures (``CSFCube_nDCG``, ``CSFCube_AP``, ...).
 
     Afterwards ``ir_measures.parse_measure`` and its other functions accept them like its own measures.
+
+    >>> import ir_measures
+    >>> register_protocol_measures()
+    >>> ir_measures.parse_measure("CSFCube_AP").NAME
+    'CSFCube_AP'
     """
     import ir_measures
 
@@ -103,6 +108,9 @@ def per_query_values(
         scores: query id -> paper id -> score; queries outside the qrels are ignored.
 
     Raises UsageError for a measure whose provider fails, as gdeval's ERR does on query ids with letters.
+
+    >>> per_query_values(parse_measures(["RR"]), {"1": {"a": 0, "b": 1}}, {"1": {"a": 9.5, "b": 7.5}})
+    {'RR': {'1': 0.5}}
     """
     if not measures:
         return {}
@@ -126,7 +134,11 @@ def per_query_values(
 
 
 def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
-    """Return the figure of several queries: their mean, or the sum for counts such as NumRet."""
+    """Return the figure of several queries: their mean, or the sum for counts such as NumRet.
+
+    >>> [aggregate(measure, [3.0, 2.0]) for measure in parse_measures(["RR", "NumRet"]).values()]
+    [2.5, 5.0]
+    """
     aggregator = measure.aggregator()
     for value in values:
         aggregator.add(value)
@@ -134,7 +146,13 @@ def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
 
 
 def definition(name: str) -> str:
-    """Return a one-line definition of a measure, given by its canonical name or the protocol's label."""
+    """Return a one-line definition of a measure, given by its canonical name or the protocol's label.
+
+    >>> definition("MAP")
+    'mean average precision over the pool; a grade of 2 or 3 is relevant'
+    >>> definition("P@5")
+    'Precision at k, as ir-measures computes P@5'
+    """
     if name in MEASURES:
         return MEASURES[name].definition
     measure = parse_measures([name])[name]

@@ -35,7 +35,12 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options; paths stay strings."""
+    """Return the parser of the command's options; paths stay strings.
+
+    >>> options = parser().parse_args(["--qrels", "a.qrels", "--run", "a.trec", "b.trec"])
+    >>> options.run, options.protocol
+    (['a.trec', 'b.trec'], None)
+    """
     parser = _cli.parser(PROGRAM, "Evaluate TREC runs against TREC qrels.")
     parser.epilog = EPILOG
     add = parser.add_argument
@@ -75,7 +80,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that do not go together, or a value out of range."""
+    """Raise UsageError for options that do not go together, or a value out of range.
+
+    >>> check(parser().parse_args(["--qrels", "a.qrels", "--run", "a.trec", "--worst", "5"]))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: --plot and --worst need --protocol csfcube and a --baseline; give both
+    """
     from qbe.errors import UsageError
 
     csfcube = options.protocol == "csfcube"

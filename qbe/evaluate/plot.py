@@ -45,6 +45,11 @@ def check_plot(path: StrPath) -> None:
     """Check that a plot can be written to a file of this name.
 
     Raises UsageError unless the name ends in .svg or .png, MissingDependencyError without matplotlib.
+
+    >>> check_plot("gains.pdf")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected a plot file that ends in .svg or .png, found gains.pdf; rename it
     """
     path = Path(path)
     if path.suffix[1:].lower() not in FORMATS:

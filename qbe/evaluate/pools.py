@@ -25,6 +25,9 @@ class PoolProtocol(NamedTuple):
     """How a collection is scored: its name, and measures: name in publications -> name in ir-measures.
 
     NDCG%20 is CSFCube's (`qbe.evaluate.csfcube.ndcg_percent`), which ASPIRE uses on all collections.
+
+    >>> POOL_PROTOCOLS["relish"].measures
+    {'NDCG%20': 'CSFCube_nDCG', 'MAP': 'AP(rel=2)'}
     """
 
     title: str
@@ -96,5 +99,9 @@ def _percent(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> dict[st
 
 
 def pool_definition(protocol: str, label: str) -> str:
-    """Return a one-line definition of a protocol's measure."""
+    """Return a one-line definition of a protocol's measure.
+
+    >>> pool_definition("scidocs", "NDCG")
+    'Normalised Discounted Cumulative Gain, as ir-measures computes nDCG'
+    """
     return definition(POOL_PROTOCOLS[protocol].measures[label])

@@ -91,6 +91,11 @@ def judged_scopes(folds: Folds, qrels: Qrels) -> dict[str, Sequence[Sequence[str
     """Return the folds of the scopes that the qrels cover: facets, and aggregated when all are covered.
 
     Raises FileFormatError when only a part of a facet's queries is judged, or a judged query is in no fold.
+
+    >>> scopes = {"method": (("1_method",), ("2_method",)), "result": (("1_result",), ("2_result",))}
+    >>> folds = Folds(scopes, frozenset(("1_method", "2_method", "1_result", "2_result")))
+    >>> judged_scopes(folds, {"1_method": {"a": 3}, "2_method": {"a": 0}})
+    {'method': (('1_method',), ('2_method',))}
     """
     for query_id in qrels:
         if query_id not in folds.known:

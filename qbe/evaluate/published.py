@@ -63,7 +63,11 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 def papers() -> dict[str, Paper]:
-    """Return the publications by key, those without figures too, with the reason."""
+    """Return the publications by key, those without figures too, with the reason.
+
+    >>> papers()["aspire"].short
+    'ASPIRE 2022'
+    """
     return {key: Paper(**paper) for key, paper in _content()["papers"].items()}
 
 

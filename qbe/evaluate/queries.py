@@ -75,6 +75,9 @@ class Outcome(NamedTuple):
         pool: number of judged papers, without the query paper.
         overranked: see `overranked`.
         missed: see `best_missed`.
+
+    >>> Outcome("1_method", 0.5, 0.75, 20, (), None).difference
+    -0.25
     """
 
     query_id: str
@@ -202,11 +205,23 @@ def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper |
 
 
 def largest_losses(results: Collection[Outcome], count: int) -> list[Outcome]:
-    """Return at most ``count`` queries with a lower score than the baseline's, the largest loss first."""
+    """Return at most ``count`` queries with a lower score than the baseline's, the largest loss first.
+
+    >>> lost = Outcome("1_method", 0.5, 0.75, 20, (), None)
+    >>> won = Outcome("2_method", 0.25, 0.125, 20, (), None)
+    >>> [outcome.query_id for outcome in largest_losses([lost, won], 5)]
+    ['1_method']
+    """
     losses = (outcome for outcome in results if outcome.difference < 0)
     return sorted(losses, key=lambda outcome: (outcome.difference, outcome.query_id))[:count]
 
 
 def lowest_scores(results: Collection[Outcome], count: int) -> list[Outcome]:
-    """Return at most ``count`` queries with the lowest scores, the lowest first."""
+    """Return at most ``count`` queries with the lowest scores, the lowest first.
+
+    >>> lost = Outcome("1_method", 0.5, 0.75, 20, (), None)
+    >>> won = Outcome("2_method", 0.25, 0.125, 20, (), None)
+    >>> [outcome.query_id for outcome in lowest_scores([lost, won], 5)]
+    ['2_method', '1_method']
+    """
     return sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))[:count]

@@ -27,6 +27,13 @@ def to_text(report: Report) -> str:
     Without facets it is one table, with a column for each measure. Measures of a protocol are given in per
     cent, as in publications, others as ir-measures computes them. The comparisons and the sources of
     published figures follow.
+
+    >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
+    >>> print(to_text(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()})))
+    means over queries; queries: all 2
+    <BLANKLINE>
+    run       RR
+    bm25  0.7500
     """
     first = next(iter(report.evaluations.values()))
     counts = ", ".join(f"{scope} {len(ids)}" for scope, ids in first.queries.items())
@@ -130,6 +137,11 @@ def to_json(report: Report) -> dict[str, Any]:
     Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
     (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, per_query,
     warnings), ``comparisons``, ``published`` (papers, rows).
+
+    >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
+    >>> to_json(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()}))["rows"]
+    [{'run': 'bm25', 'files': [], 'figures': {'RR': {'all': 0.75}}, 'per_query': {'RR': {'1': 0.5, '2': 1.0}},
+    'warnings': ()}]
     """
     first = next(iter(report.evaluations.values()))
     return {

@@ -15,6 +15,19 @@ def worst_to_text(
 
     Each has both scores in per cent, the title of the query paper, the overranked papers and the best
     missed one. ``titles`` are by paper id; a paper without a title is given by its id only.
+
+    >>> comparison = RunComparison("fused", "bm25", None, None)
+    >>> outcome = Outcome("1_method", 0.5, 0.75, 20, (RankedPaper("a", 0, 1),), RankedPaper("b", 3, 9))
+    >>> print(worst_to_text(comparison, [outcome], 1, {"1": "On stone", "a": "On sand"}))
+    Largest losses of fused against bm25, NDCG%20 (per cent):
+    1_method  50.00 against 75.00 (-25.00)  On stone
+      high    rank 1 of 20, grade 0: a  On sand
+      missed  rank 9 of 20, grade 3: b
+    <BLANKLINE>
+    Lowest scores of fused, NDCG%20 (per cent):
+    1_method  50.00 against 75.00 (-25.00)  On stone
+      high    rank 1 of 20, grade 0: a  On sand
+      missed  rank 9 of 20, grade 3: b
     """
     losses, lowest = largest_losses(results, count), lowest_scores(results, count)
     lines = [f"Largest losses of {comparison.system} against {comparison.baseline}, {MEASURE} (per cent):"]

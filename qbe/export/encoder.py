@@ -98,7 +98,13 @@ def load_encoder(folder: Path, parameter: str = "`folder`") -> Any:
 
 
 def positions(model: Any) -> int:
-    """The largest number of tokens in a pass; RoBERTa and MPNet count positions after that of padding."""
+    """The largest number of tokens in a pass; RoBERTa and MPNet count positions after that of padding.
+
+    >>> from types import SimpleNamespace
+    >>> config = SimpleNamespace(max_position_embeddings=514)
+    >>> positions(SimpleNamespace(config=config, embeddings=SimpleNamespace(padding_idx=1)))  # RoBERTa
+    512
+    """
     padding = getattr(getattr(model, "embeddings", None), "padding_idx", None)
     return int(model.config.max_position_embeddings) - (0 if padding is None else padding + 1)
 

@@ -103,7 +103,12 @@ def one_facet(network: Any, facet: int) -> Any:
 def example_inputs(
     ids: NDArray[np.int64], pooling: NDArray[np.float32], shape: Sequence[int]
 ) -> dict[str, Any]:
-    """Inputs to trace with: a candidate for a query of two tokens; ``shape`` is (layers, heads, size)."""
+    """Inputs to trace with: a candidate for a query of two tokens; ``shape`` is (layers, heads, size).
+
+    >>> inputs = example_inputs(np.zeros(3, np.int64), np.ones((5, 3), np.float32), (4, 12, 32))
+    >>> inputs["past_keys"].shape
+    (4, 12, 2, 32)
+    """
     layers, heads, size = shape
     past = np.random.default_rng(0).normal(size=(layers, heads, 2, size)).astype(np.float32)
     return {"input_ids": ids, "pooling": pooling, "past_keys": past, "past_values": past}

@@ -17,7 +17,12 @@ SIMILARITIES = ("cosine", "l2")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options; ``kind`` is one of KINDS."""
+    """The command's options; ``kind`` is one of KINDS.
+
+    >>> options = parser().parse_args(["cross-encoder", "--model", "weights", "--output", "onnx"])
+    >>> options.kind, options.model, options.name
+    ('cross-encoder', 'weights', None)
+    """
     parser = _cli.parser(PROGRAM, "Turn PyTorch weights into the ONNX models that qbe runs.")
     commands = parser.add_subparsers(dest="kind", required=True)
     for kind, description in KINDS.items():

@@ -51,7 +51,12 @@ class EncoderMetadata:
 
 @dataclass(frozen=True, slots=True)
 class EncoderFiles:
-    """An exported encoder on disk, in one precision."""
+    """An exported encoder on disk, in one precision.
+
+    >>> files = resolve_encoder("facet-encoder")
+    >>> files.tokenizer.name, sorted(files.identity)
+    ('tokenizer.json', ['name', 'precision', 'weights_sha256'])
+    """
 
     folder: Path
     metadata: EncoderMetadata
@@ -95,7 +100,11 @@ class EncoderFiles:
 
 
 def state_output(layer: int, last: int) -> str:
-    """Name of the output with the token states after a layer; 0 means the embeddings."""
+    """Name of the output with the token states after a layer; 0 means the embeddings.
+
+    >>> state_output(2, last=6), state_output(6, last=6)
+    ('hidden_state_2', 'last_hidden_state')
+    """
     return "last_hidden_state" if layer == last else f"hidden_state_{layer}"
 
 
@@ -122,7 +131,12 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
 
 
 def read_card(folder: Path) -> EncoderMetadata:
-    """Read an export's metadata; raises ModelError when they are damaged or of another format."""
+    """Read an export's metadata; raises ModelError when they are damaged or of another format.
+
+    >>> card = read_card(resolve_encoder("facet-encoder").folder)
+    >>> card.dimension, card.layers, card.encoder_format.similarity
+    (384, 6, 'cosine')
+    """
 
     def parse(record: Any) -> EncoderMetadata:
         version = record.get("format", 1)
@@ -139,7 +153,13 @@ def read_card(folder: Path) -> EncoderMetadata:
 
 
 def write_card(folder: Path, metadata: EncoderMetadata) -> None:
-    """Write the metadata of an export in progress."""
+    """Write the metadata of an export in progress.
+
+    >>> card = read_card(resolve_encoder("facet-encoder").folder)
+    >>> write_card(Path(), card)
+    >>> read_card(Path()) == card
+    True
+    """
     fields = dataclasses.asdict(metadata)
     record = {_FORMAT_KEY if key == "encoder_format" else key: value for key, value in fields.items()}
     write_metadata(folder / CARD, record)

@@ -31,6 +31,11 @@ class EncoderFormat:
     equals ``whole``. ``similarity`` is ``cosine``, of vectors scaled to unit length, or ``l2``, minus the
     Euclidean distance of unscaled vectors. ``max_tokens`` limits a pass; None: the number of positions of
     the model.
+
+    >>> EncoderFormat(whole="cls", similarity="l2").sentences
+    'mean'
+    >>> EncoderFormat.pooled("sentences", "cls").sentences
+    'cls'
     """
 
     layout: str = TITLE_ABSTRACT

@@ -40,12 +40,20 @@ def exported(kind: ModelKind, source: Exported | Weights) -> Path:
 def cached_export(kind: ModelKind, name: str, weights_sha256: str, variant: str = "") -> Path:
     """Where in the cache the export of these weights is, or will be; ``variant`` distinguishes exports of
     the same weights.
+
+    >>> from qbe.models.kinds import ENCODER
+    >>> cached_export(ENCODER, "my-encoder", "0123456789abcdef").name
+    'my-encoder-0123456789ab-3'
     """
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
 
 def model_file(precision: str) -> str:
-    """Name of the ONNX file of a precision inside an export."""
+    """Name of the ONNX file of a precision inside an export.
+
+    >>> model_file("int8")
+    'model.int8.onnx'
+    """
     return f"model.{precision}.onnx"
 
 

@@ -15,6 +15,9 @@ class ModelKind(NamedTuple):
     the version of both. ``command`` is the subcommand of ``qbe export`` that makes them out of the
     ``required`` files of a PyTorch model, and ``cache`` the subfolder of the cache that holds the results;
     both are empty for a kind that is never exported on first use.
+
+    >>> [(kind.noun, kind.metadata_file) for kind in (ENCODER, CROSS_ENCODER, TAGGER)]
+    [('encoder', 'encoder.json'), ('reranker', 'reranker.json'), ('tagger', 'tagger.json')]
     """
 
     noun: str

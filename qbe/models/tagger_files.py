@@ -30,6 +30,9 @@ class TaggerMetadata:
     were measured there (``measured``). ``begin`` and ``end`` (labels) and ``transitions`` (labels, labels;
     from row to column) are the scores of its chain of labels. ``files`` holds SHA-256 by file name;
     ``training`` the recipe, data and figures.
+
+    >>> resolve_tagger("facet-tagger").metadata.labels
+    ['background', 'objective', 'method', 'result', 'other']
     """
 
     name: str
@@ -84,5 +87,11 @@ def resolve_tagger(name: str = DEFAULT_TAGGER) -> TaggerFiles:
 
 
 def write_tagger_card(folder: Path, metadata: TaggerMetadata) -> None:
-    """Write the metadata of a tagger whose folder is being made."""
+    """Write the metadata of a tagger whose folder is being made.
+
+    >>> metadata = resolve_tagger("facet-tagger").metadata
+    >>> write_tagger_card(Path(), metadata)
+    >>> resolve_tagger(".").metadata == metadata
+    True
+    """
     write_metadata(folder / TAGGER_CARD, dataclasses.asdict(metadata))

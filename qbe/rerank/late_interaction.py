@@ -32,7 +32,13 @@ class Vectors(NamedTuple):
 
 
 def similarities(query: Vectors, candidate: Vectors) -> Floats:
-    """Cosines between the query's sentences of the facet and all of the candidate's, (query, candidate)."""
+    """Cosines between the query's sentences of the facet and all of the candidate's, (query, candidate).
+
+    >>> axes = np.eye(2, dtype=np.float32)
+    >>> paper = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
+    >>> similarities(paper, paper).tolist()
+    [[1.0, 0.0]]
+    """
     cosines: Floats = query.sentences[query.facet] @ candidate.sentences.T
     return cosines
 
@@ -45,6 +51,12 @@ def features(query: Vectors, candidate: Vectors) -> Floats:
     same with the candidate's sentences of the facet alone. ``whole``: the cosine of the papers. ``mean``:
     the cosine of the facet's sentences, averaged. ``tokens``: each token of the query's facet's best cosine
     with a token of the candidate, averaged by the tokens' shares.
+
+    >>> axes = np.eye(2, dtype=np.float32)
+    >>> query = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
+    >>> candidate = query._replace(mean=axes[1], facet=np.array([False, True]))
+    >>> dict(zip(FEATURES, features(query, candidate).tolist()))
+    {'sentences': 1.0, 'facet': 0.0, 'whole': 1.0, 'mean': 0.0, 'tokens': 1.0}
     """
     cosines = similarities(query, candidate)
     counted = query.shares > 0
@@ -62,5 +74,12 @@ def features(query: Vectors, candidate: Vectors) -> Floats:
 
 
 def score(query: Vectors, candidate: Vectors, weights: Sequence[float]) -> float:
-    """The weighted sum of the features."""
+    """The weighted sum of the features.
+
+    >>> axes = np.eye(2, dtype=np.float32)
+    >>> query = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
+    >>> candidate = query._replace(mean=axes[1], facet=np.array([False, True]))  # features 1, 0, 1, 0, 1
+    >>> score(query, candidate, [0.5, 1.0, 2.0, 1.0, 0.25])
+    2.75
+    """
     return float(features(query, candidate).astype(np.float64) @ np.asarray(weights, np.float64))

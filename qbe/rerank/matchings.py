@@ -19,7 +19,12 @@ from qbe.rerank.semidual import Bools, Doubles, total
 
 
 def single_match(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
-    """Minus the least distance, ``-min D[i, j]``: how TSASPIRE ranks."""
+    """Minus the least distance, ``-min D[i, j]``: how TSASPIRE ranks.
+
+    >>> rows, columns = np.array([[True, True]]), np.array([[True, False]])  # one candidate sentence, padded
+    >>> single_match(np.array([[[3.0, 1.0], [2.0, 4.0]]]), rows, columns).tolist()
+    [-2.0]
+    """
     scores: Doubles = -np.where(cells(rows, columns), distances, np.inf).min(axis=(1, 2))
     return scores
 
@@ -27,6 +32,10 @@ def single_match(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
 def attention(distances: Doubles, rows: Bools, columns: Bools) -> Doubles:
     """Minus the mean distance by soft attention, ``-sum D * A`` where A is the softmax of -D over all pairs
     of sentences: ATTASPIRE.
+
+    >>> distances = np.array([[[0.0, np.log(3)]]])  # weights 3/4 and 1/4
+    >>> attention(distances, np.array([[True]]), np.array([[True, True]])).round(4).tolist()
+    [-0.2747]
     """
     inside = cells(rows, columns)
     nearness = np.where(inside, -distances, -np.inf)
@@ -54,6 +63,11 @@ def transport(
 
     P is the entropy-regularized optimal plan (see `qbe.rerank.entropic_transport`, and its errors) between
     the marginals of `marginals`.
+
+    >>> distances, tau = np.array([[[1.0, 3.0]]]), 2 / np.log(3)  # masses 3/4 and 1/4
+    >>> result = transport(distances, np.array([[True]]), np.array([[True, True]]), tau)
+    >>> result.scores.round(6).tolist(), result.plans.round(6).tolist()
+    ([-1.5], [[[0.75, 0.25]]])
     """
     sources, targets = marginals(distances, rows, columns, temperature)
     plans = entropic_transport(distances, sources, targets, regularization, workers=workers)
@@ -64,6 +78,11 @@ def marginals(distances: Doubles, rows: Bools, columns: Bools, temperature: floa
     """How much each sentence counts, (pairs, m) and (pairs, n), each summing to 1, padding 0.
 
     On each side the softmax of ``-min D / temperature``, the minimum being over the other side's sentences.
+
+    >>> distances, tau = np.array([[[1.0, 3.0]]]), 2 / np.log(3)  # exp(-1 / tau) is 3 times exp(-3 / tau)
+    >>> rows, columns = marginals(distances, np.array([[True]]), np.array([[True, True]]), tau)
+    >>> rows.tolist(), columns.round(6).tolist()
+    ([[1.0]], [[0.75, 0.25]])
     """
     near = np.where(cells(rows, columns), -distances, -np.inf)
     return _softmax(near.max(axis=2) / temperature), _softmax(near.max(axis=1) / temperature)
@@ -73,6 +92,10 @@ def mean_max(similarities: Doubles, rows: Bools, columns: Bools) -> Doubles:
     """The mean over the rows' sentences of each one's best similarity.
 
     The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+
+    >>> two = np.array([[True, True]])
+    >>> mean_max(np.array([[[0.75, 0.25], [0.0, 0.5]]]), two, two).tolist()  # (0.75 + 0.5) / 2
+    [0.625]
     """
     best = np.where(cells(rows, columns), similarities, -np.inf).max(axis=2)
     mean: Doubles = total(np.where(rows, best, 0), 1) / rows.sum(axis=1)
@@ -80,7 +103,11 @@ def mean_max(similarities: Doubles, rows: Bools, columns: Bools) -> Doubles:
 
 
 def cells(rows: Bools, columns: Bools) -> Bools:
-    """Which pairs of sentences (pairs, m, n) bool are not padding."""
+    """Which pairs of sentences (pairs, m, n) bool are not padding.
+
+    >>> cells(np.array([[True, False]]), np.array([[True, True]])).tolist()
+    [[[True, True], [False, False]]]
+    """
     return rows[:, :, None] & columns[:, None]
 
 

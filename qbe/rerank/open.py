@@ -35,6 +35,9 @@ def open_reranker(
 def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
     """What distinguishes a reranker from another: the SHA-256 of its files by name; errors are those of
     `open_reranker`.
+
+    >>> sorted(describe_reranker())
+    ['background.onnx', 'method.onnx', 'result.onnx', 'tokenizer.json', 'trunk.bin']
     """
     return dict(resolve_reranker(name, precision).metadata.files)
 

@@ -20,23 +20,42 @@ class Pair(NamedTuple):
 
 
 def closed(title: str) -> str:
-    """A title that ends as a sentence does, so that the text behind it begins a new one."""
+    """A title that ends as a sentence does, so that the text behind it begins a new one.
+
+    >>> closed("On stone"), closed("Why stone?")
+    ('On stone.', 'Why stone?')
+    """
     title = title.rstrip()
     return title if not title or title[-1] in ".?!:" else f"{title}."
 
 
 def query_room(query_tokens: int) -> int:
-    """Tokens of text that a query's budget holds beside [CLS] and [SEP]."""
+    """Tokens of text that a query's budget holds beside [CLS] and [SEP].
+
+    >>> query_room(256)
+    254
+    """
     return query_tokens - 2
 
 
 def candidate_room(candidate_tokens: int) -> int:
-    """Tokens of text that a candidate's budget holds beside [SEP]."""
+    """Tokens of text that a candidate's budget holds beside [SEP].
+
+    >>> candidate_room(256)
+    255
+    """
     return candidate_tokens - 1
 
 
 def check_budgets(query_tokens: int, candidate_tokens: int, max_tokens: int) -> None:
-    """Raise UsageError where a side has no room for a token, or both together exceed what a model reads."""
+    """Raise UsageError where a side has no room for a token, or both together exceed what a model reads.
+
+    >>> check_budgets(2, 256, 512)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected at least 3 query tokens and 2 candidate tokens, special tokens counted,
+    found 2 and 256
+    """
     if query_room(query_tokens) < 1 or candidate_room(candidate_tokens) < 1:
         raise UsageError(
             "expected at least 3 query tokens and 2 candidate tokens, special tokens counted, found "
@@ -50,7 +69,11 @@ def check_budgets(query_tokens: int, candidate_tokens: int, max_tokens: int) -> 
 
 
 def side(title: Sequence[int], sentences: Sequence[Sequence[int]], room: int) -> list[int]:
-    """Title and sentences, cut at the end to ``room`` tokens, so that the title is the last to go."""
+    """Title and sentences, cut at the end to ``room`` tokens, so that the title is the last to go.
+
+    >>> side([11, 12], [[13, 14], [15, 16]], room=5)
+    [11, 12, 13, 14, 15]
+    """
     ids = list(title)
     for sentence in sentences:
         ids.extend(sentence)
@@ -58,6 +81,10 @@ def side(title: Sequence[int], sentences: Sequence[Sequence[int]], room: int) ->
 
 
 def pair(query: Sequence[int], candidate: Sequence[int], special: SpecialTokens) -> Pair:
-    """Both sides in one row."""
+    """Both sides in one row.
+
+    >>> pair([11, 12], [13], SpecialTokens(cls=101, sep=102, unk=100))
+    Pair(ids=[101, 11, 12, 102, 13, 102], types=[0, 0, 0, 0, 1, 1])
+    """
     first, second = [special.cls, *query, special.sep], [*candidate, special.sep]
     return Pair(first + second, [0] * len(first) + [1] * len(second))

@@ -32,6 +32,9 @@ def total(array: Doubles, axis: int = 0) -> Doubles:
 
     numpy's own sum pairs numbers up in an order that depends on the array's shape, and with it the last
     digit; here zeros that pad an array at its end change none.
+
+    >>> total(np.array([[0.5, 1.0], [0.25, 0.0]]), axis=1).tolist()
+    [1.5, 0.25]
     """
     first, *others = np.moveaxis(array, axis, 0)
     running: Doubles = first.copy()
@@ -68,6 +71,11 @@ def solve(
     """The plans of a block of problems, all laid out as in `entropic_transport`.
 
     Rows come in the order of their masses, the greatest first: the first is the ground of the elimination.
+
+    >>> costs, halves = np.array([[[0.0, 1.0], [1.0, 0.0]]]), np.array([[0.5, 0.5]])
+    >>> plans = solve(costs, halves, halves, np.log(4), 1e-9, 100)  # ratios of masses: exp(log(4)) = 4
+    >>> plans.round(6).tolist()
+    [[[0.4, 0.1], [0.1, 0.4]]]
     """
     order = np.argsort(-rows, axis=1, kind="stable")
     costs = np.take_along_axis(costs, order[:, :, None], 1)

@@ -39,6 +39,13 @@ class VectorMatching:
     Of a score, ``match`` is the pair of sentences that contributed most to it, with its cosine: for transport
     the one with the largest mass times cosine, for mean-max the best, else the closest. Transport gives its
     plan too.
+
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("p1", "", (Sentence("We route."), Sentence("It helps.")))
+    >>> query = EncodedAspect(Aspect(paper), (0, 1), np.eye(2, dtype=np.float32))
+    >>> matching = VectorMatching("mean-max", lambda paper: np.float32([[1, 0]]), similarity="cosine")
+    >>> matching.batch_score([RerankRequest(query, [paper])])  # cosines 1 and 0
+    [[RerankScore(score=0.5, match=Match(query_position=0, position=0, score=1.0, aspect=0), plan=())]]
     """
 
     needs_vectors = True

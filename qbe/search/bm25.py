@@ -20,6 +20,12 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     """The words of a BM25 query, in one of `qbe.search.config.BM25_QUERIES`: the aspect's sentences alone
     (``facet``), behind the title of their paper (``title+facet``), or title and whole abstract
     (``abstract``).
+
+    >>> from qbe import Facet, Paper, Sentence
+    >>> from qbe.query import Aspect
+    >>> paper = Paper("1", "On stone", (Sentence("Stone is hard."), Sentence("We cut it.", Facet.METHOD)))
+    >>> query_text(EncodedAspect.of(Aspect(paper, Facet.METHOD)))
+    'On stone We cut it.'
     """
     paper = query.aspect.paper
     if form == "abstract":
@@ -29,7 +35,15 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
 
 
 class BM25Stage:
-    """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does."""
+    """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does.
+
+    >>> from qbe.query import Aspect
+    >>> query = EncodedAspect.of(Aspect(index.paper("s036")))
+    >>> with index.reading() as reader:
+    ...     (hits,) = BM25Stage(reader, Workers()).batch_search([query], 3, [["s001", "s051"]])
+    >>> [hit.paper_id for hit in hits]
+    ['s051', 's001']
+    """
 
     names = ("bm25",)
     needs_vectors = False

@@ -23,6 +23,14 @@ class DenseStage:
     """Ranks papers by how well their sentences match those of the query.
 
     Candidates come from a `CandidateSource`, the vectors that score them from a `VectorStore`.
+
+    >>> from qbe.query import Aspect
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     ((own, best),) = DenseStage(reader, Workers()).batch_search([query], 2, [None])
+    >>> own.paper_id, round(own.score, 2), best.paper_id
+    ('s036', 1.0, 's051')
     """
 
     names = ("whole", "sentences", "facet")
@@ -117,7 +125,11 @@ def _sentences(query: EncodedAspect) -> Floats:
 
 
 def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
-    """The best ``k`` papers by score, ties by id."""
+    """The best ``k`` papers by score, ties by id.
+
+    >>> [hit.paper_id for hit in best_hits(["c", "b", "a"], np.array([0.5, 0.75, 0.5]), 2)]
+    ['b', 'a']
+    """
     chosen = np.arange(len(scores))
     if k < len(scores):  # only those that reach the last place are worth sorting, ties with it included
         chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])

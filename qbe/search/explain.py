@@ -26,7 +26,16 @@ class ExplainedSentence(NamedTuple):
 
 
 def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
-    """All sentences of an aspect's paper, in order; raises what `Aspect.selected_positions` does."""
+    """All sentences of an aspect's paper, in order; raises what `Aspect.selected_positions` does.
+
+    >>> for sentence in explain_query(Aspect(index.paper("s036"), Facet.METHOD)):
+    ...     print(sentence.position, sentence.facet, sentence.selected)
+    0 background False
+    1 background False
+    2 method True
+    3 method True
+    4 result False
+    """
     selected, guess = aspect.selected_positions(), aspect.is_guess
     return [
         ExplainedSentence(
@@ -45,6 +54,11 @@ def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
 def facet_probability(sentence: Sentence) -> float | None:
     """The probability of a predicted sentence's facet (of ``other`` where it has none), to four places;
     None where the facet was given.
+
+    >>> from qbe.types import FacetProbabilities
+    >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
+    >>> facet_probability(Sentence("Stone is hard.", Facet.BACKGROUND, probabilities))
+    0.75
     """
     probabilities = sentence.probabilities
     if probabilities is None:
@@ -53,13 +67,26 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 
 def stands_in(paper: Paper, position: int, facet: Facet | None) -> bool:
-    """Whether a sentence is its paper's best guess for a facet."""
+    """Whether a sentence is its paper's best guess for a facet.
+
+    >>> from qbe.types import FacetProbabilities
+    >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
+    >>> sentence = Sentence("Stone is hard.", Facet.BACKGROUND, probabilities)
+    >>> stands_in(Paper("1", "On stone", (sentence,), labelled=True), 0, Facet.METHOD)
+    True
+    """
     return facet is not None and paper.facet_positions(facet) == ((position,), True)
 
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
     """A sentence's label and whose it is, such as ``method 0.93``, ``method given`` or ``no label``; where
     it stands in for the facet searched for, ``background 0.62, best guess for method 0.31``.
+
+    >>> from qbe.types import FacetProbabilities
+    >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
+    >>> sentence = Sentence("Stone is hard.", Facet.BACKGROUND, probabilities)
+    >>> describe(Paper("1", "On stone", (sentence,), labelled=True), 0, Facet.METHOD)
+    'background 0.75, best guess for method 0.25'
     """
     if not paper.labelled:
         return "no label"

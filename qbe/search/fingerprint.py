@@ -36,6 +36,10 @@ def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: Run
     """What distinguishes a run from another; errors are those of opening the models.
 
     ``tagger`` is the name or folder of one that was asked for in place of the index's.
+
+    >>> run = RunInputs(Path("sample/topics.tsv"), None, "method", 10, "qbe", "trec", 80, explain=False)
+    >>> fingerprint(index, SearchConfig(rerank="none"), None, run)["options"]["hits"]
+    10
     """
     described = {
         "index": index.manifest.digest,

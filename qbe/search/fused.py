@@ -20,6 +20,17 @@ class FusedStage:
     """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
 
     Every component is computed for every candidate, so that none is punished for the list it missed.
+
+    >>> from qbe.query import Aspect
+    >>> from qbe.search.dense import DenseStage
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     dense = DenseStage(reader, Workers())
+    ...     stage = FusedStage(reader, Workers(), [dense], {"sentences": 1.0, "whole": 1.0})
+    ...     (hits,) = stage.batch_search([query], 3, [["s001", "s051"]], explain=True)
+    >>> [hit.score for hit in hits], sorted(hits[0].component_scores)
+    ([1.0, -1.0], ['sentences', 'whole'])
     """
 
     needs_vectors = True

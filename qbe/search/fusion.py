@@ -28,7 +28,12 @@ def z_normalize(scores: Floats) -> Floats:
 
 
 def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
-    """The weighted mean of z-normalized components, each (n,); components without weight do not count."""
+    """The weighted mean of z-normalized components, each (n,); components without weight do not count.
+
+    >>> components = {"bm25": np.array([1.0, 3.0]), "whole": np.array([0.4, 0.2])}
+    >>> weighted_sum(components, {"bm25": 1.0, "whole": 3.0}).round(6).tolist()  # (-1 + 3 * 1) / 4
+    [0.5, -0.5]
+    """
     used = [name for name in components if weights.get(name, 0.0)]
     total = sum(weights[name] for name in used)
     fused = sum(
@@ -41,6 +46,9 @@ def reciprocal_rank(components: Mapping[str, Floats], weights: Mapping[str, floa
     """Reciprocal rank fusion (Cormack et al., 2009, section 2): the weighted sum of 1 / (k + rank).
 
     Equal scores share the best of their ranks, so that the order of candidates does not matter.
+
+    >>> reciprocal_rank({"bm25": np.array([9.5, 7.5, 7.5])}, {"bm25": 6.0}, k=1).tolist()  # ranks 1, 2, 2
+    [3.0, 2.0, 2.0]
     """
     fused = np.zeros(_length(components))
     for name, scores in components.items():
@@ -67,7 +75,11 @@ def combine_aspects(scores: Sequence[Floats], weights: Sequence[float]) -> Float
 
 
 def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
-    """``(1 - weight) * z(first stage) + weight * z(reranker)`` of papers scored by both, in their order."""
+    """``(1 - weight) * z(first stage) + weight * z(reranker)`` of papers scored by both, in their order.
+
+    >>> [round(score, 6) for score in interpolate([5.0, 7.0], [0.9, 0.1], 0.75)]  # 0.25 * -1 + 0.75 * 1
+    [0.5, -0.5]
+    """
     mixed = (1 - weight) * z_normalize(np.array(first_stage)) + weight * z_normalize(np.array(reranker))
     scores: list[float] = mixed.tolist()
     return scores

@@ -32,6 +32,11 @@ class LuceneSearch:
     ids and scores come as two arrays, the ids of a pool go as one text, and there may be several segments.
     Nearly all the work is then Java's, which several threads do side by side (pyjnius lets go of the
     interpreter's lock meanwhile).
+
+    >>> with index.reading() as reader:
+    ...     ((paper_id, score),) = LuceneSearch(reader.lucene).search("unlabelled eye photographs", 1)
+    >>> index.paper(paper_id).title
+    'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
     """
 
     def __init__(self, postings: Postings) -> None:
@@ -110,6 +115,9 @@ def break_ties(scores: Sequence[float]) -> list[float]:
     """Descending scores to four decimals, a run of equal ones lowered by a millionth, two millionths and so
     on: single-precision arithmetic as in Anserini's ``ScoreTiesAdjusterReranker``, which can be given only
     what Lucene found, dead papers included.
+
+    >>> [round(score, 6) for score in break_ties([2.5, 2.5, 2.5, 1.0])]
+    [2.5, 2.499999, 2.499998, 1.0]
     """
     adjusted: list[np.float32] = []
     run = np.float32(0)

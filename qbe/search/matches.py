@@ -21,6 +21,15 @@ def add_matches(
 ) -> list[list[Hit]]:
     """Each query's hits with, for every sentence of every aspect, the closest sentence of the paper, best
     pair first. ``queries`` has the encoded aspects of each query, with their vectors.
+
+    >>> from qbe import Facet
+    >>> from qbe.query import Aspect
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     ((hit,),) = add_matches(reader, Workers(), [[query]], [[Hit("s051", 1.0)]])
+    >>> [(match.query_position, match.position) for match in hit.matches]
+    [(3, 2), (2, 2)]
     """
 
     def matched(number: int) -> list[Hit]:

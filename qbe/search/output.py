@@ -40,7 +40,11 @@ class Output(Protocol):
 
 
 class PrintedOutput:
-    """Standard output; blocks are written as they come."""
+    """Standard output; blocks are written as they come.
+
+    >>> PrintedOutput().add(0, "a block of text")
+    a block of text
+    """
 
     def has(self, number: int) -> bool:  # noqa: ARG002
         """Nothing is kept."""
@@ -59,7 +63,15 @@ class PrintedOutput:
 
 
 class BufferedOutput:
-    """A file that is written in the end: one query's, or one that is no regular file, such as a pipe."""
+    """A file that is written in the end: one query's, or one that is no regular file, such as a pipe.
+
+    >>> output = BufferedOutput(Path("buffered.txt"))
+    >>> for number, text in enumerate(["block 0, ", "block 1"]):
+    ...     output.add(number, text)
+    >>> output.publish(2)
+    >>> Path("buffered.txt").read_text()
+    'block 0, block 1'
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,6 +99,10 @@ def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Ite
     """The output at a destination; errors are those of `block_file`.
 
     ``describe`` gives all that shapes the run, where finished blocks are kept.
+
+    >>> with open_output(Destination(None), dict) as output:
+    ...     output.add(0, "printed")
+    printed
     """
     path = destination.path
     if path is None:

@@ -27,6 +27,12 @@ from qbe.types import Facet, Hit, Pools
 class Explanation(NamedTuple):
     """A query's result with its reasons: the ``query``, its papers labelled; the sentences of each of its
     aspects with their facets; and ``hits`` with component scores, matches and transport plans.
+
+    >>> from qbe import Facet, Query
+    >>> with Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none")) as pipeline:
+    ...     explanation = pipeline.explain(Query(index.paper("s036"), Facet.METHOD), k=1)
+    >>> sorted(explanation.hits[0].component_scores)
+    ['dense']
     """
 
     query: Query

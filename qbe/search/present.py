@@ -28,6 +28,11 @@ def to_record(
     `qbe.search.explain.ExplainedSentence`), the probabilities of matched sentences' facets, each hit's
     component scores (see `qbe.types.Hit`), the pair of sentences that contributed most to a reranker's score,
     null where there was none, and the transport plan, empty where the reranker has none.
+
+    >>> query = Query(index.paper("s036"), Facet.METHOD)
+    >>> record = to_record(index.paper, query.query_id, query, [Hit("s051", 1.5, (Match(2, 1, 0.75),))])
+    >>> record["query_id"], record["hits"][0]["paper_id"], record["hits"][0]["matches"][0]["facet"]
+    ('s036_method', 's051', 'background')
     """
     record: dict[str, Any] = {"query_id": query_id}
     if query.is_single:
@@ -96,6 +101,16 @@ def to_table(lookup: Lookup, query: Query, hits: Sequence[Hit], width: int, *, e
 
     A facet with a question mark is a best guess. ``explain`` shows the query's sentences and all matches,
     each with its facet and the probability of this, and the component scores of each hit.
+
+    >>> query = Query(index.paper("s036"), Facet.METHOD)
+    >>> print(to_table(index.paper, query, [Hit("s051", 1.5, (Match(2, 1, 0.75),))], 100))
+    Papers like “Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations”, for its
+    method:
+    <BLANKLINE>
+       1   1.5000 Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification
+                  (2020)  [s051]
+                  background: The question here is whether pre-training on unlabelled speeches helps a
+                  machine to do it.
     """
     lines = textwrap.wrap(f"{_heading(query)}:", width)
     if explain:

@@ -18,6 +18,9 @@ from qbe.types import Facet, Paper
 class QuerySource(NamedTuple):
     """Queries that are loaded a few at a time: their ids in the run, the facets of each one's aspects (None
     for an aspect that is none), and a function that loads those of a slice.
+
+    >>> from_query(Query(index.paper("s036"))).has_facet
+    False
     """
 
     ids: Sequence[str]
@@ -31,7 +34,12 @@ class QuerySource(NamedTuple):
 
 
 def from_topics(index: Index, path: Path, facet: Facet | None = None) -> QuerySource:
-    """The queries of a topics file, their papers read from the index; errors are those of `topics_of`."""
+    """The queries of a topics file, their papers read from the index; errors are those of `topics_of`.
+
+    >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
+    >>> source.ids[:2], [query.query_id for query in source.load(slice(2))]
+    (['s024_method', 's063_method'], ['s024_method', 's063_method'])
+    """
     topics = topics_of(index, path, facet)
     facets = [[aspect.facet for aspect in topic.resolved_aspects()] for topic in topics]
     ids = [topic.query_id for topic in topics]
@@ -39,7 +47,11 @@ def from_topics(index: Index, path: Path, facet: Facet | None = None) -> QuerySo
 
 
 def from_query(query: Query) -> QuerySource:
-    """One query."""
+    """One query.
+
+    >>> from_query(Query(index.paper("s036"), Facet.METHOD)).ids
+    ['s036_method']
+    """
     facets = [aspect.facet for aspect in query.aspects]
     return QuerySource([query.query_id], [facets], lambda block: [query][block])
 
@@ -49,6 +61,9 @@ def topics_of(index: Index, path: Path, facet: Facet | None = None) -> list[Topi
 
     Raises FileFormatError for a malformed file, UsageError when no topic has the facet, and
     PaperNotFoundError for a paper that the index lacks.
+
+    >>> topics_of(index, Path("sample/topics.tsv"), Facet.METHOD)[0]
+    Topic(query_id='s024_method', paper_id='s024', facet=<Facet.METHOD: 'method'>, aspects=())
     """
     topics = [topic for topic in read_topics(path) if facet in (None, topic.facet)]
     if not topics:
@@ -61,7 +76,12 @@ def topics_of(index: Index, path: Path, facet: Facet | None = None) -> list[Topi
 
 
 def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
-    """The queries of topics, their papers read from the index; raises PaperNotFoundError."""
+    """The queries of topics, their papers read from the index; raises PaperNotFoundError.
+
+    >>> (query,) = queries_of(index, [Topic("q1", "s036", Facet.METHOD)])
+    >>> query.papers[0].title
+    'Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations'
+    """
     return [_query(index, topic) for topic in topics]
 
 
@@ -77,11 +97,21 @@ def _query(index: Index, topic: Topic) -> Query:
 def paper_from_file(source: str) -> Paper:
     """A paper from a JSON file (``-``: standard input) with title and abstract; its id is ``query`` if it
     has none. Raises CorpusError for a file that holds no such paper.
+
+    >>> _ = Path("paper.json").write_text('{"title": "On stone", "abstract": "Stone is hard. We cut it."}')
+    >>> paper = paper_from_file("paper.json")
+    >>> paper.paper_id, len(paper.sentences)
+    ('query', 2)
     """
     return read_paper_file(source, split_sentences)
 
 
 def paper_from_text(text: str, title: str) -> Paper:
-    """A paper of the id ``query`` from a pasted abstract; raises CorpusError when it is empty."""
+    """A paper of the id ``query`` from a pasted abstract; raises CorpusError when it is empty.
+
+    >>> paper = paper_from_text("Stone is hard. We cut it.", "On stone")
+    >>> paper.paper_id, [sentence.text for sentence in paper.sentences]
+    ('query', ['Stone is hard.', 'We cut it.'])
+    """
     record = {"paper_id": "query", "title": title, "abstract": text}
     return parse_paper(record, "`text`", split_sentences)

@@ -20,7 +20,12 @@ ASPECT_DEPTH = 1000
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, and the ids of the papers to rank, None for the whole index."""
+    """A query, its encoded aspects, and the ids of the papers to rank, None for the whole index.
+
+    >>> request = RankingRequest(Query(index.paper("s036")), [], None)
+    >>> request.excluded(), request.label(0)
+    ({'s036'}, 'abstract')
+    """
 
     query: Query
     aspects: Sequence[EncodedAspect]
@@ -40,6 +45,11 @@ class RankingRequest(NamedTuple):
 def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | None:
     """The pool without the query's own papers and repetitions; raises PaperNotFoundError for papers that the
     index lacks.
+
+    >>> request = RankingRequest(Query(index.paper("s036")), [], ["s051", "s036", "s051"])
+    >>> with index.reading() as reader:
+    ...     checked_pool(reader, request)
+    ['s051']
     """
     if request.pool is None:
         return None
@@ -63,6 +73,15 @@ def rank(
     A query of one aspect has the stage's own scores. For one of several, the papers that its positive
     aspects bring (or its pool) are scored by every aspect, and the scores combined
     (`qbe.search.fusion.combine_aspects`).
+
+    >>> from qbe.parallel import Workers
+    >>> from qbe.search.bm25 import BM25Stage
+    >>> query = Query(index.paper("s036"))
+    >>> request = RankingRequest(query, [EncodedAspect.of(query.aspects[0])], None)
+    >>> with index.reading() as reader:
+    ...     (hits,) = rank(BM25Stage(reader, Workers()), reader, [request], 2, explain=False)
+    >>> [hit.paper_id for hit in hits]
+    ['s059', 's031']
     """
     k = min(k, len(reader))
     pools = [checked_pool(reader, request) for request in requests]

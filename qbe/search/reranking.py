@@ -26,6 +26,15 @@ class RerankStage:
     Each reranked hit carries the pair of sentences that contributed most to its score, where the reranker
     has one, and if explained its transport plan. A query none of whose aspects the settings rerank keeps the
     ranking of the first stage.
+
+    >>> from qbe.rerank.vector_matching import VectorMatching
+    >>> from qbe.search.config import SearchConfig
+    >>> matching = VectorMatching(
+    ...     "mean-max", lambda paper: index.vectors(paper).sentences, similarity=index.similarity
+    ... )
+    >>> stage = RerankStage(matching, SearchConfig(rerank="mean-max", rerank_depth=50).rerank_settings)
+    >>> stage.pair_count([Facet.METHOD, None], papers=20)  # each of the 20 papers for both aspects
+    40
     """
 
     def __init__(self, reranker: Reranker, settings: RerankSettings) -> None:

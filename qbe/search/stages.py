@@ -17,6 +17,10 @@ def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers
     """The first stage; raises IndexFormatError when the index was built without what it needs.
 
     That is checked before the Java virtual machine starts.
+
+    >>> with index.reading() as reader:
+    ...     open_first_stage(SearchConfig(first_stage="dense"), reader, Workers()).needs_vectors
+    True
     """
     settings = config.first_stage_settings
     if settings.name == "bm25":
@@ -43,6 +47,10 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> R
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
     in the index.
+
+    >>> stage = open_rerank_stage(SearchConfig(rerank="transport"), index, Workers())
+    >>> stage.depth, stage.needs_vectors
+    (100, True)
     """
     settings = config.rerank_settings
     if settings is None:

@@ -63,6 +63,13 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
     ``inputs``, has these blocks already. ``overwrite`` alone discards them. Raises RunError where another
     process writes the file, or unfinished blocks are in the way or are those of other inputs; OutputError for
     what cannot be written.
+
+    >>> with block_file(Path("run.txt"), {"hits": 10}, overwrite=False, resume=False) as file:
+    ...     file.add(0, "block 0, ")
+    ...     file.add(1, "block 1")
+    ...     file.publish(2)
+    >>> Path("run.txt").read_text()
+    'block 0, block 1'
     """
     output = Path(os.path.realpath(output))
     folder = output.parent / f".{output.name}.part"

@@ -38,6 +38,12 @@ def prepare_queries(
     """See `qbe.search.pipeline.Pipeline.prepare`. Papers are labelled as many at a time as there are threads.
 
     Raises TypeError for what is no query, and what `qbe.query.Aspect.selected_positions` does.
+
+    >>> from qbe import Facet
+    >>> queries = [Query(index.paper("s036"), Facet.METHOD)]
+    >>> (prepared,) = prepare_queries(index, queries, Workers(), facets="given", explain=False)
+    >>> prepared.aspects[0].positions, prepared.aspects[0].sentences
+    ((2, 3), None)
     """
     for query in queries:
         if not isinstance(query, Query | PreparedQuery):
@@ -77,6 +83,13 @@ def encode_queries(
 ) -> list[PreparedQuery]:
     """Queries with the vectors of their aspects: the stored ones for a paper of the index, those that
     labelling brought, or new ones. Aspects that have vectors keep them.
+
+    >>> queries = [Query(index.paper("s036"), positions=[1, 2])]
+    >>> prepared = prepare_queries(index, queries, Workers(), facets="given", explain=False)
+    >>> with index.reading() as reader:
+    ...     (encoded,) = encode_queries(index, reader, prepared, Workers())
+    >>> encoded.aspects[0].sentences.shape, encoded.aspects[0].whole.shape
+    ((2, 384), (384,))
     """
 
     def encode(work: tuple[EncodedAspect, PaperVectors | None]) -> EncodedAspect:

@@ -32,7 +32,13 @@ class ResultWriter(Protocol):
 
 
 class TrecWriter:
-    """A TREC run."""
+    """A TREC run.
+
+    >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5), Hit("s001", 1.25)])
+    >>> print(TrecWriter("qbe-bm25").text([result], first=True))
+    s036 Q0 s051 1 1.5 qbe-bm25
+    s036 Q0 s001 2 1.25 qbe-bm25
+    """
 
     needs_matches = False
 
@@ -45,7 +51,12 @@ class TrecWriter:
 
 
 class JsonWriter:
-    """One JSON object a query and line (see `qbe.search.present.to_record`)."""
+    """One JSON object a query and line (see `qbe.search.present.to_record`).
+
+    >>> result = Result("s036", Query(index.paper("s036")), [])
+    >>> print(JsonWriter(index.paper, explain=False).text([result], first=True))
+    {"query_id": "s036", "paper_id": "s036", "facet": null, "hits": []}
+    """
 
     needs_matches = True
 
@@ -59,7 +70,14 @@ class JsonWriter:
 
 
 class TableWriter:
-    """Tables for people, with empty lines in between (see `qbe.search.present.to_table`)."""
+    """Tables for people, with empty lines in between (see `qbe.search.present.to_table`).
+
+    >>> result = Result("s036", Query(index.paper("s036")), [])
+    >>> print(TableWriter(index.paper, 100, explain=False).text([result], first=True))
+    Papers like “Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations”, by its
+    abstract:
+    No paper was found.
+    """
 
     needs_matches = True
 
@@ -77,7 +95,11 @@ class TableWriter:
 
 
 def open_writer(form: str, tag: str, lookup: Lookup, width: int, *, explain: bool) -> ResultWriter:
-    """The writer of a format, ``trec``, ``json`` or ``table``."""
+    """The writer of a format, ``trec``, ``json`` or ``table``.
+
+    >>> open_writer("json", "qbe", index.paper, 100, explain=False).needs_matches
+    True
+    """
     if form == "trec":
         return TrecWriter(tag)
     return (

@@ -11,7 +11,11 @@ FACETS = ("given", "predicted")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
+    """The command's options.
+
+    >>> parser().parse_args(["--input", "papers.jsonl", "--output", "-"]).facets
+    'given'
+    """
     parser = _cli.parser(
         PROGRAM,
         "Split abstracts into sentences and label each: background, objective, method, result or other. "

@@ -23,6 +23,10 @@ def formulas(text: str) -> Iterator[tuple[int, int]]:
     r"""Offsets (start, end) of ``$...$``, ``$$...$$``, ``\(...\)`` and ``\[...\]``, in order.
 
     The time is linear in the length of the text: a search that fails stops at the next delimiter of its kind.
+
+    >>> text = "The norm $|x|$ costs $5 or $6."
+    >>> [text[start:end] for start, end in formulas(text)]
+    ['$|x|$']
     """
     formula = _FORMULA.search(text) if "$" in text or "\\" in text else None
     while formula:

@@ -61,7 +61,11 @@ _HEADING = 40
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, without the white space around them."""
+    """The sentences of a text, in order, without the white space around them.
+
+    >>> split_sentences("Fish swim, e.g. cod. We count them in Sec. 3. Most are cod.")
+    ['Fish swim, e.g. cod.', 'We count them in Sec. 3.', 'Most are cod.']
+    """
     return [text[start:end] for start, end in split_spans(text)]
 
 
@@ -70,6 +74,9 @@ def split_spans(text: str) -> list[tuple[int, int]]:
 
     Spans ascend, do not overlap, neither begin nor end with white space, and hold every other character.
     Any string is accepted, NUL and lone surrogates included; the time is linear in its length.
+
+    >>> split_spans("Fish swim.  We count them.")
+    [(0, 10), (12, 26)]
     """
     spans = []
     start = 0

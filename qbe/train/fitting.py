@@ -34,6 +34,9 @@ def matmul_dtype(device: str) -> torch.dtype:
     """The type of numbers for matrix products: bfloat16 where the processor multiplies it, else float32.
 
     Raises UsageError for a GPU where torch sees none.
+
+    >>> matmul_dtype("cpu") in (torch.bfloat16, torch.float32)
+    True
     """
     if device != "cpu" and not torch.cuda.is_available():
         raise UsageError(
@@ -47,13 +50,20 @@ def lr_factor(step: int, total: int, warm_up: float = 0.1) -> float:
     """The factor of the full learning rate at a step (from 0).
 
     It rises linearly to 1 over a share ``warm_up`` of the steps, and then falls linearly to 0.
+
+    >>> [lr_factor(step, 10, warm_up=0.2) for step in (0, 1, 2, 6, 10)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
     """
     warm = max(1, int(total * warm_up))
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 
 
 def should_stop(scores: Sequence[float], patience: int) -> bool:
-    """Whether none of the last ``patience`` scores (higher is better) exceeds the best one before them."""
+    """Whether none of the last ``patience`` scores (higher is better) exceeds the best one before them.
+
+    >>> should_stop([0.2, 0.5, 0.4, 0.5], patience=2), should_stop([0.2, 0.5, 0.4, 0.6], patience=2)
+    (True, False)
+    """
     return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 
@@ -61,6 +71,13 @@ class ScheduledOptimizer:
     """An optimizer with gradient clipping, whose learning rates follow `lr_factor`.
 
     Each group of parameters has its full learning rate as ``lr``.
+
+    >>> weight = nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = ScheduledOptimizer(torch.optim.SGD([weight], lr=0.5), [weight], total=10, clip=1.0)
+    >>> (3 * weight).sum().backward()
+    >>> optimizer.step(0)  # the gradient 3 is clipped to 1
+    >>> round(weight.item(), 4)
+    0.5
     """
 
     def __init__(

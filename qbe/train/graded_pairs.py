@@ -40,6 +40,11 @@ def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Files of pairs to train on: other than files, folders stand for their ``train*.tsv``, in order.
 
     Raises UsageError for a folder without such files.
+
+    >>> for name in ("train.tsv", "train-2.tsv", "dev.tsv"):
+    ...     Path(name).touch()
+    >>> [path.name for path in pair_files([Path()])]
+    ['train.tsv', 'train-2.tsv']
     """
     files: list[Path] = []
     for path in paths:
@@ -51,9 +56,14 @@ def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def read_graded_pairs(path: Path) -> dict[str, list[GradedPair]]:
-    """Read a tab-separated file with the columns query_id, paper_id, background, method, result.
+    r"""Read a tab-separated file with the columns query_id, paper_id, background, method, result.
 
     Other columns are ignored. Raises CorpusError for a file that is absent or has another format.
+
+    >>> rows = ("query_id paper_id background method result", "q a 3 1 0")
+    >>> _ = Path("pairs.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
+    >>> read_graded_pairs(Path("pairs.tsv"))
+    {'q': [GradedPair(paper_id='a', grades=(3.0, 1.0, 0.0))]}
     """
     lists: dict[str, list[GradedPair]] = {}
     try:
@@ -74,7 +84,12 @@ def read_graded_pairs(path: Path) -> dict[str, list[GradedPair]]:
 
 
 def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[GradedPair]]:
-    """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped."""
+    """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped.
+
+    >>> lists = {"q": [GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))], "r": [GradedPair("a", (1, 1, 1))]}
+    >>> without(lists, frozenset({"a"}))
+    {'q': [GradedPair(paper_id='b', grades=(0, 0, 0))]}
+    """
     kept = {
         query: [pair for pair in pairs if pair.paper_id not in excluded]
         for query, pairs in lists.items()
@@ -84,7 +99,11 @@ def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[Grad
 
 
 def papers_of(*sets: GradedLists) -> set[str]:
-    """The ids of all queries and candidates."""
+    """The ids of all queries and candidates.
+
+    >>> sorted(papers_of({"q": [GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))]}))
+    ['a', 'b', 'q']
+    """
     return {
         paper_id
         for lists in sets

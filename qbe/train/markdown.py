@@ -7,12 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def document(parts: Iterable[str]) -> str:
-    """Markdown out of its parts: paragraphs are wrapped, tables, headings and lists stay as they are."""
+    """Markdown out of its parts: paragraphs are wrapped, tables, headings and lists stay as they are.
+
+    >>> print(document(["# A model", "It has one line."]))
+    # A model
+    <BLANKLINE>
+    It has one line.
+    """
     return "\n\n".join(map(_wrapped, parts)) + "\n"
 
 
 def file_list(digests: Mapping[str, str]) -> str:
-    """A list of files with their SHA-256."""
+    """A list of files with their SHA-256.
+
+    >>> print(file_list({"model.onnx": "9f86d081", "tokenizer.json": "2c26b46b"}))
+    - model.onnx: SHA-256 9f86d081
+    - tokenizer.json: SHA-256 2c26b46b
+    """
     return "\n".join(f"- {name}: SHA-256 {digest}" for name, digest in digests.items())
 
 
@@ -30,7 +41,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], labels: int = 1)
 
 
 def decimals(values: Iterable[float], places: int) -> list[str]:
-    """Numbers as cells of a table, with so many places behind the point."""
+    """Numbers as cells of a table, with so many places behind the point.
+
+    >>> decimals([0.5, 81.77], 1)
+    ['0.5', '81.8']
+    """
     return [f"{value:.{places}f}" for value in values]
 
 

@@ -25,6 +25,11 @@ def sample_papers(source: str | Path, evaluated: TitleIndex, count: int, seed: i
 
     The sample depends on the corpus and the seed only; a larger one holds every smaller one. Raises
     CorpusError where the corpus has fewer of them.
+
+    >>> from qbe.datasets.embedded import copy_sample
+    >>> _ = copy_sample("sample")
+    >>> [paper.paper_id for paper in sample_papers("sample/corpus.jsonl", TitleIndex([]), 3, seed=0)]
+    ['s041', 's036', 's126']
     """
     rng = random.Random(seed)
     shuffled = sorted(
@@ -50,7 +55,11 @@ def _suitable(papers: Iterable[Paper], evaluated: TitleIndex, count: int) -> Ite
 
 
 def title_words(title: str) -> frozenset[str]:
-    """The words of a title, lower case, without punctuation."""
+    """The words of a title, lower case, without punctuation.
+
+    >>> sorted(title_words("On Stone: a Study of Stone"))
+    ['a', 'of', 'on', 'stone', 'study']
+    """
     return frozenset(re.findall(r"\w+", title.lower()))
 
 

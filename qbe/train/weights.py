@@ -24,27 +24,53 @@ class Progress(NamedTuple):
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters that have gradients, by name."""
+    """The parameters that have gradients, by name.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> _ = layer.bias.requires_grad_(False)
+    >>> list(trainable(layer))
+    ['weight']
+    """
     return {name: part for name, part in network.named_parameters() if part.requires_grad}
 
 
 def copied(network: nn.Module) -> dict[str, Tensor]:
-    """A copy of the trainable parameters."""
+    """A copy of the trainable parameters.
+
+    >>> copied(nn.Linear(1, 1))["bias"].requires_grad
+    False
+    """
     return {name: part.detach().clone() for name, part in trainable(network).items()}
 
 
 def cloned(weights: Weights) -> dict[str, Tensor]:
-    """A copy of weights."""
+    """A copy of weights.
+
+    >>> weights = {"bias": torch.tensor([1.0])}
+    >>> copy = cloned(weights)
+    >>> weights["bias"] += 1
+    >>> copy
+    {'bias': tensor([1.])}
+    """
     return {name: part.clone() for name, part in weights.items()}
 
 
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
-    """The mean of several sets of weights (a "soup"; Wortsman et al., *Model soups*, ICML 2022)."""
+    """The mean of several sets of weights (a "soup"; Wortsman et al., *Model soups*, ICML 2022).
+
+    >>> mean([{"bias": torch.tensor([1.0])}, {"bias": torch.tensor([4.0])}])
+    {'bias': tensor([2.5000])}
+    """
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
 
 
 def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
-    """The result of a function that is called while the network has other weights."""
+    """The result of a function that is called while the network has other weights.
+
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> with_weights(layer, {"weight": torch.tensor([[2.0]])}, lambda: layer(torch.tensor([3.0])).item())
+    6.0
+    """
     before = {name: part.detach().clone() for name, part in network.named_parameters() if name in weights}
     network.load_state_dict(dict(weights), strict=False)
     try:
@@ -63,6 +89,12 @@ def save_checkpoint(
     """Write the state of a fit, and ``copies`` of weights (such as the best) by their names, to a file.
 
     The file is replaced in one step: after an interruption it is the old one or the new one.
+
+    >>> layer = nn.Linear(1, 1)
+    >>> optimizer = torch.optim.AdamW(layer.parameters())
+    >>> save_checkpoint(Path("fit.pt"), layer, optimizer, Progress(3, (0.5,)), {"best": copied(layer)})
+    >>> load_checkpoint(Path("fit.pt"), layer, optimizer, {})
+    Progress(step=3, dev=(0.5,))
     """
     state = {
         "network": {name: part.detach() for name, part in trainable(network).items()},
@@ -96,7 +128,12 @@ def load_checkpoint(
 
 
 def best_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The best weights in the checkpoint of a fit; raises ModelError where there are none."""
+    """The best weights in the checkpoint of a fit; raises ModelError where there are none.
+
+    >>> torch.save({"best": {"bias": torch.tensor([0.5])}}, "fit.pt")
+    >>> best_weights(Path("fit.pt"))
+    {'bias': tensor([0.5000])}
+    """
     with _checked(checkpoint):
         best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
         return best

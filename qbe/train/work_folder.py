@@ -39,6 +39,13 @@ def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
     """Write what a work folder's parts are made from (recipe, data) into it, or compare with what it says.
 
     Raises ModelError where the folder holds parts of another recipe or of other data.
+
+    >>> check_provenance(Path(), {"data": {"train.tsv": "9f86d081"}})
+    >>> check_provenance(Path(), {"data": {"train.tsv": "2c26b46b"}})
+    Traceback (most recent call last):
+    ...
+    qbe.errors.ModelError: .: expected parts of the same recipe and data, found those of others (see
+    made-from.json); give another `work`
     """
     note, text = work / _NOTE, json.dumps(provenance, indent=1) + "\n"
     if not note.exists():
@@ -51,7 +58,12 @@ def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
 
 
 def read_provenance(work: Path) -> Any:
-    """What the parts in a work folder are made from; raises ModelError where it holds no such note."""
+    """What the parts in a work folder are made from; raises ModelError where it holds no such note.
+
+    >>> check_provenance(Path(), {"data": {"train.tsv": "9f86d081"}})
+    >>> read_provenance(Path())
+    {'data': {'train.tsv': '9f86d081'}}
+    """
     try:
         return json.loads((work / _NOTE).read_text())
     except (OSError, ValueError) as error:
@@ -64,6 +76,9 @@ def as_record(value: Any) -> Any:
     """Nested dataclasses as nested dictionaries for JSON.
 
     A field whose metadata has ``recorded_as`` goes by that name, so that a renamed field keeps its key.
+
+    >>> as_record(RunOptions(seeds=(0,)))
+    {'seeds': (0,), 'threads': 1, 'device': 'cpu'}
     """
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
@@ -74,5 +89,10 @@ def as_record(value: Any) -> Any:
 
 
 def file_digests(*paths: Path) -> dict[str, str]:
-    """SHA-256 of files, by the name of each and of its folder."""
+    """SHA-256 of files, by the name of each and of its folder.
+
+    >>> Path("empty").touch()
+    >>> {name: digest[:8] for name, digest in file_digests(Path("empty")).items()}
+    {'/empty': 'e3b0c442'}
+    """
     return {f"{path.parent.name}/{path.name}": sha256(path) for path in paths}

@@ -45,6 +45,11 @@ def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int,
 
     A pair that shares papers with all others is left out. (The code of Mysore et al., 2022, takes a random
     permutation of the positives, which may assign a paper to its own query.)
+
+    >>> paper = Paper("", "", ())
+    >>> pairs = [Pair(frozenset(ids), paper, paper) for ids in ("ab", "ac", "cd")]
+    >>> draw_negatives(pairs, random.Random(0))  # the second pair shares a paper with both others
+    [(0, 2), (2, 0)]
     """
     drawn = []
     for number, pair in enumerate(pairs):

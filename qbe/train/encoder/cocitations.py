@@ -51,6 +51,15 @@ def read_cocitations(source: Path, evaluated: TitleIndex, *, contexts: bool = Fa
 
     Equal papers are one object. With ``contexts``, citing sentences are required. Raises CorpusError with
     file and line for malformed lines.
+
+    >>> import json
+    >>> query, positive = {"TITLE": "On stone", "ABSTRACT": ["Hard."]}, {"TITLE": "On sand", "ABSTRACT": ["Soft."]}
+    >>> record = {"cited_pids": ["1", "2"], "query": query, "pos_context": positive}
+    >>> _ = Path("pairs.jsonl").write_text(json.dumps(record))
+    >>> [pair.positive.title for pair in read_cocitations(Path("pairs.jsonl"), TitleIndex([]))]
+    ['On sand']
+    >>> list(read_cocitations(Path("pairs.jsonl"), TitleIndex(["On stone"])))
+    []
     """
     papers: dict[tuple[str, tuple[Sentence, ...]], Paper] = {}
     kept: dict[str, bool] = {}
@@ -79,6 +88,13 @@ def read_citing_sentences(source: Path, evaluated: TitleIndex) -> Iterator[Cocit
 
     Each two of the sentences that cite a set of papers make a pair; sets with a paper in ``evaluated`` are
     left out where the file has the papers. Raises CorpusError with file and line for malformed lines.
+
+    >>> import json
+    >>> record = {"cited_pids": ["1", "2"], "query": "Both cut stone [1, 2].", "pos_context": "See [1] and [2]."}
+    >>> _ = Path("sentences.jsonl").write_text(json.dumps(record))
+    >>> (pair,) = read_citing_sentences(Path("sentences.jsonl"), TitleIndex([]))
+    >>> pair.query.abstract, pair.positive.abstract
+    ('Both cut stone [1, 2].', 'See [1] and [2].')
     """
     seen: set[frozenset[str]] = set()
     for where, record in _records(source):

@@ -75,7 +75,15 @@ def read_parts(sources: Sources, objective: Objective) -> Parts:
 
 
 def hold_out(pairs: Sequence[Cocitation]) -> Parts:
-    """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else."""
+    """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else.
+
+    >>> from qbe.types import Paper
+    >>> paper = Paper("", "", ())
+    >>> pairs = [Cocitation(frozenset((f"{i}", f"{i + 1}")), paper, paper) for i in range(60)]
+    >>> parts = hold_out(pairs)
+    >>> len(parts.train), len(parts.dev)
+    (57, 3)
+    """
     sets = sorted({pair.cited for pair in pairs}, key=sorted)
     count = min(max(2, round(HELD_OUT * len(sets))), MOST_HELD_OUT, len(sets))
     dev_sets = set(random.Random("held out").sample(sets, count))

@@ -54,7 +54,14 @@ Loss = Callable[[Triplets, Settings], Tensor]
 
 
 def bi_encoder(triplets: Triplets, settings: Settings) -> Tensor:
-    """SPECTER-CoCite: L2 distance of the vectors of whole papers (CoSentBert: of single sentences)."""
+    """SPECTER-CoCite: L2 distance of the vectors of whole papers (CoSentBert: of single sentences).
+
+    >>> def at(place):
+    ...     return Vectors(torch.tensor([[[place]]]), torch.tensor([[True]]), torch.tensor([[place]]))
+    >>> triplets = Triplets(at(0.0), at(1.0), at(1.5), torch.tensor([[0, 0]]), torch.tensor([0]))
+    >>> bi_encoder(triplets, Settings(margin=1.0))  # 1 + 1 - 1.5
+    tensor([0.5000])
+    """
     query, positive, negative = triplets[:3]
     return _margin(
         _length(query.whole - positive.whole), _length(query.whole - negative.whole), settings.margin
@@ -67,6 +74,15 @@ def single_match(triplets: Triplets, settings: Settings) -> Tensor:
     The distance of the negative is between the query's aligned sentence and the one by which the negative was
     aligned in its pair. (The authors' code takes the query's sentence at the position that the query of that
     pair had.)
+
+    >>> def papers(*places):
+    ...     sentences = torch.tensor([places]).unsqueeze(2)
+    ...     return Vectors(sentences, torch.ones(1, len(places), dtype=torch.bool), sentences.mean(1))
+    >>> triplets = Triplets(
+    ...     papers(0.0, 5.0), papers(9.0, 4.5), papers(6.0, 9.0), torch.tensor([[1, 1]]), torch.tensor([0])
+    ... )
+    >>> single_match(triplets, Settings(margin=1.0))  # 1 + |5 - 4.5| - |5 - 6|
+    tensor([0.5000])
     """
     rows = torch.arange(len(triplets.alignment), device=triplets.alignment.device)
     query = triplets.query.sentences[rows, triplets.alignment[:, 0]]
@@ -76,12 +92,26 @@ def single_match(triplets: Triplets, settings: Settings) -> Tensor:
 
 
 def optimal_transport(triplets: Triplets, settings: Settings) -> Tensor:
-    """OTASPIRE: the cost of optimal transport between all sentences; see `transport_cost`."""
+    """OTASPIRE: the cost of optimal transport between all sentences; see `transport_cost`.
+
+    >>> def at(place):
+    ...     return Vectors(torch.tensor([[[place]]]), torch.tensor([[True]]), torch.tensor([[place]]))
+    >>> triplets = Triplets(at(0.0), at(1.0), at(1.5), torch.tensor([[0, 0]]), torch.tensor([0]))
+    >>> optimal_transport(triplets, Settings(margin=1.0))
+    tensor([0.5000])
+    """
     return _triplet_margin(triplets, settings, transport_cost)
 
 
 def single_match_and_transport(triplets: Triplets, settings: Settings) -> Tensor:
-    """TS+OTASPIRE: the sum of the losses `single_match` and `optimal_transport`."""
+    """TS+OTASPIRE: the sum of the losses `single_match` and `optimal_transport`.
+
+    >>> def at(place):
+    ...     return Vectors(torch.tensor([[[place]]]), torch.tensor([[True]]), torch.tensor([[place]]))
+    >>> triplets = Triplets(at(0.0), at(1.0), at(1.5), torch.tensor([[0, 0]]), torch.tensor([0]))
+    >>> single_match_and_transport(triplets, Settings(margin=1.0))  # 0.5 + 0.5
+    tensor([1.])
+    """
     return single_match(triplets, settings) + optimal_transport(triplets, settings)
 
 
@@ -114,6 +144,12 @@ def transport_cost(query: Vectors, candidate: Vectors, settings: Settings) -> Te
     The cost of moving one sentence to another is their L2 distance; the masses of a paper's sentences are
     softmax(-distance to the nearest sentence of the other paper / tau). Gradients flow through the masses
     too, as in the authors' code.
+
+    >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
+    >>> sentences = torch.tensor([[[1.0], [3.0]]])
+    >>> candidate = Vectors(sentences, torch.tensor([[True, True]]), sentences.mean(1))
+    >>> transport_cost(query, candidate, Settings(temperature=2 / math.log(3)))  # 3/4 * 1 + 1/4 * 3
+    tensor([1.5000])
     """
     distances, real = _pairwise(query, candidate)
     masked = distances.masked_fill(~real, math.inf)
@@ -122,13 +158,27 @@ def transport_cost(query: Vectors, candidate: Vectors, settings: Settings) -> Te
 
 
 def smallest_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
-    """The smallest L2 distance (pairs,) of a sentence of the query and a sentence of the candidate."""
+    """The smallest L2 distance (pairs,) of a sentence of the query and a sentence of the candidate.
+
+    >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
+    >>> sentences = torch.tensor([[[2.0], [1.0]]])
+    >>> candidate = Vectors(sentences, torch.tensor([[True, False]]), sentences.mean(1))  # the last is padding
+    >>> smallest_distance(query, candidate, Settings())
+    tensor([2.])
+    """
     distances, real = _pairwise(query, candidate)
     return distances.masked_fill(~real, math.inf).flatten(1).amin(1)
 
 
 def attention_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor:
-    """L2 distances of all pairs of sentences, weighted by softmax(-distance) over all pairs (pairs,)."""
+    """L2 distances of all pairs of sentences, weighted by softmax(-distance) over all pairs (pairs,).
+
+    >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
+    >>> sentences = torch.tensor([[[0.0], [math.log(3)]]])
+    >>> candidate = Vectors(sentences, torch.tensor([[True, True]]), sentences.mean(1))
+    >>> attention_distance(query, candidate, Settings())  # 3/4 * 0 + 1/4 * log(3)
+    tensor([0.2747])
+    """
     distances, real = _pairwise(query, candidate)
     weights = torch.softmax((-distances).masked_fill(~real, -math.inf).flatten(1), 1)
     return (weights * distances.flatten(1)).sum(1)

@@ -55,6 +55,11 @@ class Settings:
     plan is regularized by its entropy / lambda. Distances are those of vectors as they are (``similarity``
     "l2"), or scaled to unit length ("cosine"). The paper's code has a margin of 1, a tau of 5000 (all
     sentences have nearly the same mass), a lambda of 20 (a blur of 0.05), and vectors as they are.
+
+    >>> Settings(margin=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `margin` above 0, found 0
     """
 
     margin: float = 1.0
@@ -76,6 +81,11 @@ class Schedule:
     A step sees ``accumulate`` batches of ``batch`` pairs; negatives are drawn within a batch. Gradients are
     clipped to a norm of ``clip``; ``weight_decay`` is not applied to biases and normalizations. ``patience``
     epochs without a lower loss on dev end the training.
+
+    >>> Schedule(batch=1)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `batch` of at least 2, found 1
     """
 
     epochs: int = 1
@@ -100,7 +110,11 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that is chosen about an encoder's training, apart from data and seeds."""
+    """All that is chosen about an encoder's training, apart from data and seeds.
+
+    >>> Recipe("cosent").format.layout, Recipe("ot").format.layout
+    ('sentences', 'title-sep-abstract')
+    """
 
     objective: str = "ot"
     layout: str = TITLE_SEP_ABSTRACT

@@ -37,6 +37,12 @@ def transport(
     respect to the costs is then the plan P, and with respect to the masses the potentials. Iteration stops
     when the error of the plan's marginals (summed over the rows) is at most ``tolerance``, or after
     ``max_rounds``. Computed in double precision; the result has the type of the costs.
+
+    >>> costs, halves = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), torch.tensor([[0.5, 0.5]]).log()
+    >>> cost = transport(costs, halves, halves, math.log(4))  # of the plan [[0.4, 0.1], [0.1, 0.4]]
+    >>> plan_cost, divergence = 0.2, 0.8 * math.log(0.4 / 0.25) + 0.2 * math.log(0.1 / 0.25)
+    >>> round(cost.item(), 4), round(plan_cost + divergence / math.log(4), 4)
+    (0.339, 0.339)
     """
     exact = costs.double()
     log_rows, log_columns = rows.double(), columns.double()
@@ -62,6 +68,12 @@ def potentials(
 
     Lambda is annealed: it doubles from a value at which all costs are nearly equal to ``regularization``, so
     that large costs need no more rounds than small ones. Parameters are those of `transport`.
+
+    >>> costs, halves = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), torch.tensor([[0.5, 0.5]]).log()
+    >>> f, g = potentials(costs, halves, halves, math.log(4))
+    >>> (math.log(4) * (f[:, :, None] + g[:, None] - costs)).exp() / 4  # the plan
+    tensor([[[0.4000, 0.1000],
+             [0.1000, 0.4000]]])
     """
     extent = regularization * float(costs.max()) / FIRST_EXTENT
     stages = max(0, math.ceil(math.log2(extent))) if extent > 0 else 0

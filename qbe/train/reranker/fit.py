@@ -137,7 +137,14 @@ class _Learner:
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
-    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order."""
+    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order.
+
+    >>> pairs = [GradedPair("a", (3, 0, 0)), GradedPair("b", (0, 0, 0)), GradedPair("c", (0, 0.5, 0))]
+    >>> [pair.paper_id for pair in sample_unrelated(pairs, 0, random.Random(0))]
+    ['a']
+    >>> len(sample_unrelated(pairs, 1, random.Random(0)))
+    2
+    """
     unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
     dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
     return [pair for place, pair in enumerate(pairs) if place not in dropped]

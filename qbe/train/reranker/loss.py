@@ -22,7 +22,11 @@ def _differences(values: Tensor) -> Tensor:
 
 
 def logistic(scores: Tensor, grades: Tensor) -> Tensor:
-    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference."""
+    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference.
+
+    >>> logistic(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 1.0]))  # log(1 + exp(0)), weight 2, over 2
+    tensor(0.6931)
+    """
     better = _differences(grades).clamp(min=0)
     losses = better * F.softplus(-_differences(scores))
     return losses.sum() / better.sum().clamp(min=1e-9)
@@ -32,6 +36,9 @@ def margin(scores: Tensor, grades: Tensor) -> Tensor:
     """Margin ranking loss (SciFACE, 2026, section 3.10), the mean over all pairs of different grades.
 
     It is the expectation of the loss of triplets that are sampled in each epoch.
+
+    >>> margin(torch.tensor([0.25, 0.0]), torch.tensor([3.0, 1.0]))  # 0.5 - (0.25 - 0)
+    tensor(0.2500)
     """
     better = _differences(grades) > 0
     losses = F.relu(MARGIN - _differences(scores)) * better
@@ -41,12 +48,20 @@ def margin(scores: Tensor, grades: Tensor) -> Tensor:
 def listwise(scores: Tensor, grades: Tensor) -> Tensor:
     """ListNet (Cao et al., 2007, section 4.1, top-one probabilities): cross-entropy of the softmax of scores
     against the softmax of grades.
+
+    >>> listwise(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 1.0]))  # the entropy of two halves, log(2)
+    tensor(0.6931)
     """
     return -(torch.softmax(grades, 0) * torch.log_softmax(scores, 0)).sum()
 
 
 def cross_entropy(scores: Tensor, grades: Tensor) -> Tensor:
-    """Pointwise binary cross-entropy (Nogueira et al., 2020, eq. 1), the mean over candidates."""
+    """Pointwise binary cross-entropy (Nogueira et al., 2020, eq. 1), the mean over candidates.
+
+    >>> from math import log
+    >>> cross_entropy(torch.tensor([log(3), -log(3)]), torch.tensor([2.0, 0.0]))  # -log(3/4) for both
+    tensor(0.2877)
+    """
     return F.binary_cross_entropy_with_logits(scores, (grades >= RELEVANT).float())
 
 
@@ -55,6 +70,9 @@ def margin_mse(scores: Tensor, grades: Tensor) -> Tensor:
 
     The teacher's scores take the place of grades. The mean over all pairs equals twice the variance of the
     errors, which is what is computed.
+
+    >>> margin_mse(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 0.0]))  # ((1 - 3)^2 + (-1 + 3)^2) / 4 pairs
+    tensor(2.)
     """
     return 2 * (scores - grades).var(correction=0)
 

@@ -18,6 +18,11 @@ class Schedule:
     ``weight_decay`` is that of the layers; gradients are clipped to a norm of ``clip``. The result is an
     exponential moving average of the weights, with ``ema_decay``. ``loss`` is one of
     `qbe.train.reranker.loss.LOSSES`. ``patience`` epochs without a better score on dev end the training.
+
+    >>> Schedule(epochs=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `epochs` of at least 1, found 0
     """
 
     epochs: int = 1

@@ -17,6 +17,12 @@ class TokenizedPaper(NamedTuple):
     ``ids`` (tokens,) int64. ``pooling`` (sentences + facets + 1, tokens) float32 averages token states: over
     each sentence, over each facet's sentences together, over all tokens. ``facets`` holds, for each facet,
     the positions (int64) of its sentences in the window; of all sentences where it has none.
+
+    >>> pooling = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    >>> positions = (torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
+    >>> paper = TokenizedPaper(torch.tensor([11, 12]), pooling, positions)
+    >>> paper.sentences, paper.facet_tokens(2)
+    (2, tensor([False,  True]))
     """
 
     ids: Tensor

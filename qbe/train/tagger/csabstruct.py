@@ -34,6 +34,12 @@ def read_csabstruct(folder: Path) -> Mapping[str, list[LabelledAbstract]]:
     """The abstracts of ``train.jsonl``, ``dev.jsonl`` and ``test.jsonl`` in a folder, by split.
 
     Raises CorpusError for a file that is absent or not in the release's format.
+
+    >>> record = '{"sentences": ["We cut it."], "labels": ["method"], "confs": [0.75]}'
+    >>> for split in SPLITS:
+    ...     _ = Path(f"{split}.jsonl").write_text(record)
+    >>> read_csabstruct(Path())["dev"]
+    [LabelledAbstract(sentences=('We cut it.',), labels=(2,), confidences=(0.75,))]
     """
     return {split: _read(folder / f"{split}.jsonl") for split in SPLITS}
 

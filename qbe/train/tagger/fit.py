@@ -48,6 +48,9 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> lis
 
     With ``rng`` the groups are in random order, and up to 20 is added to each length at random, so that they
     differ from epoch to epoch.
+
+    >>> batches([30, 90, 40, 80], 2, None)
+    [[0, 2], [3, 1]]
     """
     noise = [rng.random() * 20 if rng else 0.0 for _ in lengths]
     ranked = sorted(range(len(lengths)), key=lambda i: lengths[i] + noise[i])
@@ -62,6 +65,13 @@ def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Seque
 
     With one-hot targets and the annotators' confidences as weights uncertain labels count less; with
     probabilities as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
+
+    >>> from types import SimpleNamespace
+    >>> from qbe.train.tagger.network import Chain
+    >>> paper = Tokens(None, ((0, 1),), None, None)
+    >>> example = Example(paper, one_hot([2]), np.float32([0.5]))
+    >>> loss(SimpleNamespace(chain=Chain()), torch.zeros(1, 1, 5), torch.tensor([[True]]), [example])  # log(5)
+    tensor(1.6094, grad_fn=<DivBackward0>)
     """
     targets = torch.zeros_like(scores)
     weights = torch.zeros(scores.shape[:2])
@@ -129,5 +139,9 @@ def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]
 
 
 def one_hot(labels: Sequence[int]) -> Floats:
-    """Target probabilities (sentences, labels) of labels."""
+    """Target probabilities (sentences, labels) of labels.
+
+    >>> one_hot([2, 0]).tolist()
+    [[0.0, 0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]]
+    """
     return np.eye(LABEL_COUNT, dtype=np.float32)[list(labels)]

@@ -30,7 +30,12 @@ class Batch(NamedTuple):
 
 
 def layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
-    """``spans`` and ``present`` of a `Batch`."""
+    """``spans`` and ``present`` of a `Batch`.
+
+    >>> spans, present = layout([Tokens(range(3), ((0, 1), (1, 3)), None, None), Tokens(range(2), ((1, 2),), None, None)])
+    >>> spans.int().tolist(), present.tolist()
+    ([[[1, 0, 0], [0, 1, 1]], [[0, 1, 0], [0, 0, 0]]], [[True, True], [True, False]])
+    """
     tokens = max(len(paper.ids) for paper in papers)
     sentences = max(len(paper.spans) for paper in papers)
     spans = torch.zeros(len(papers), sentences, tokens, dtype=torch.bool)
@@ -43,7 +48,13 @@ def layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
 
 
 class Chain(nn.Module):
-    """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001)."""
+    """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001).
+
+    >>> chain = Chain()  # transitions of 0: each sentence by itself
+    >>> scores = torch.tensor([[[0.0, 0.0, 0.0, 0.0, 0.0]]])
+    >>> chain.log_marginals(scores, torch.tensor([[True]])).exp()
+    tensor([[[0.2000, 0.2000, 0.2000, 0.2000, 0.2000]]], grad_fn=<ExpBackward0>)
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,6 +90,11 @@ class Head(nn.Module):
     transformer layers contextualize them, at little cost since sentences are few. On top is a conditional
     random field over the labels (the architecture of Cohan et al., 2019, with pooled tokens instead of
     separator tokens, and the label chain of Jin and Szolovits, 2018).
+
+    >>> head = Head(inputs=4, width=8, pools=1, sentence_width=32, depth=1)
+    >>> spans = torch.tensor([[[True, True, False], [False, False, True]]])
+    >>> head(torch.zeros(1, 3, 4), spans, torch.tensor([[True, True]])).shape
+    torch.Size([1, 2, 5])
     """
 
     def __init__(
@@ -145,7 +161,11 @@ class Head(nn.Module):
 
 
 class SentenceLayer(nn.Module):
-    """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows."""
+    """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows.
+
+    >>> SentenceLayer(width=32, heads=1, dropout=0.0)(torch.zeros(1, 2, 32), torch.tensor([[True, False]])).shape
+    torch.Size([1, 2, 32])
+    """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()

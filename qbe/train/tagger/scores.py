@@ -18,6 +18,10 @@ class Scores(NamedTuple):
     ``micro_f1`` is over the five labels (equal to accuracy, since each sentence has one label), ``folded``
     the same with objective folded into background; ``confident`` is micro_f1 with each sentence weighted by
     its annotators' confidence. ``confusion`` (labels, labels) counts sentences by true and predicted label.
+
+    >>> scores = score([LabelledAbstract(("A.", "B."), (0, 2), (1.0, 0.5))], [np.eye(5)[[0, 3]]])
+    >>> scores.by_label()["background"]
+    {'precision': 100.0, 'recall': 100.0, 'f1': 100.0, 'sentences': 1}
     """
 
     micro_f1: float
@@ -57,6 +61,10 @@ def score(abstracts: Sequence[LabelledAbstract], probabilities: Sequence[NDArray
 
     Labels are chosen as in a search, facet first (`FacetProbabilities.label`). Sentences of an abstract
     without a prediction count as if they had the label predicted for the last one.
+
+    >>> abstract = LabelledAbstract(("A.", "B."), labels=(0, 2), confidences=(1.0, 0.5))
+    >>> print(score([abstract], [np.eye(5)[[0, 3]]]))  # background, as labelled; result, labelled method
+    micro-F1 50.00, folded 50.00, by confidence 66.67
     """
     true: list[int] = []
     predicted: list[int] = []

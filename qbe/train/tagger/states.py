@@ -20,6 +20,9 @@ class Tokens(NamedTuple):
     ``ids`` (tokens,) are its tokens and ``spans`` the first token and the end of each sentence; sentences
     that did not fit are left out. ``numbers`` (tokens, layers, dimension) int8 times ``scales`` (tokens,
     layers, 1) float16 are the encoder's hidden states, in one byte per number.
+
+    >>> Tokens(np.int32([101]), (), np.int8([[[127, -64]]]), np.float16([[[0.5]]])).states.tolist()
+    [[[63.5, -32.0]]]
     """
 
     ids: NDArray[np.int32]
@@ -35,7 +38,15 @@ class Tokens(NamedTuple):
 
 
 class StateRecorder:
-    """A `qbe.encode.hooks.TokenStateHook` that keeps the hidden states of the first window."""
+    """A `qbe.encode.hooks.TokenStateHook` that keeps the hidden states of the first window.
+
+    >>> recorder = StateRecorder([12])
+    >>> recorder.compute([np.float32([[64, -254]])], [(0, 1)]).shape
+    (1, 0)
+    >>> numbers, scales = recorder.first
+    >>> numbers.tolist(), scales.tolist()
+    ([[[32, -127]]], [[[2.0]]])
+    """
 
     width = 0
 
