@@ -36,8 +36,6 @@ class FirstStage(Protocol):
 class Candidates(NamedTuple):
     """Papers that a source proposes for an aspect: rows, ascending, and the scores by row that are known
     already, if that costs nothing.
-
-    >>> Candidates(np.array([4, 9]), {9: 12.5}).scores.get(4)  # the score of row 4 is not known yet
     """
 
     rows: Rows

@@ -86,8 +86,8 @@ def read_graded_pairs(path: Path) -> dict[str, list[GradedPair]]:
 def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[GradedPair]]:
     """The pairs whose query and candidate are not ``excluded`` ids; queries without a pair are dropped.
 
-    >>> lists = {"q": [GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))], "r": [GradedPair("a", (1, 1, 1))]}
-    >>> without(lists, frozenset({"a"}))
+    >>> a, b = GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))
+    >>> without({"q": [a, b], "r": [a]}, frozenset({"a"}))
     {'q': [GradedPair(paper_id='b', grades=(0, 0, 0))]}
     """
     kept = {

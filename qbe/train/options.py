@@ -22,7 +22,12 @@ _DEFAULT = "default: %(default)s"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command and its subcommands."""
+    """The parser of the command and its subcommands.
+
+    >>> arguments = ["admit", "--tagger", "my-tagger", "--encoder", "my-encoder"]
+    >>> parser().parse_args(arguments).command
+    'admit'
+    """
     parser = _cli.parser(PROGRAM, "Train the models that qbe ships, and sentence encoders of your own.")
     commands = parser.add_subparsers(dest="command", required=True)
 

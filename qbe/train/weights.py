@@ -117,6 +117,12 @@ def load_checkpoint(
     """Restore the state of a fit from a file, and the weights in ``copies``, which are changed in place.
 
     Raises ModelError for a checkpoint that cannot be read.
+
+    >>> layer, best = nn.Linear(1, 1), {}
+    >>> optimizer = torch.optim.AdamW(layer.parameters())
+    >>> save_checkpoint(Path("fit.pt"), layer, optimizer, Progress(3, (0.5,)), {"best": copied(layer)})
+    >>> load_checkpoint(Path("fit.pt"), layer, optimizer, {"best": best}).step, sorted(best)
+    (3, ['bias', 'weight'])
     """
     with _checked(path):
         state = torch.load(path, weights_only=True)

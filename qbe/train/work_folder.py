@@ -91,8 +91,9 @@ def as_record(value: Any) -> Any:
 def file_digests(*paths: Path) -> dict[str, str]:
     """SHA-256 of files, by the name of each and of its folder.
 
-    >>> Path("empty").touch()
-    >>> {name: digest[:8] for name, digest in file_digests(Path("empty")).items()}
-    {'/empty': 'e3b0c442'}
+    >>> Path("data").mkdir()
+    >>> Path("data/empty.tsv").touch()
+    >>> {name: digest[:8] for name, digest in file_digests(Path("data/empty.tsv")).items()}
+    {'data/empty.tsv': 'e3b0c442'}
     """
     return {f"{path.parent.name}/{path.name}": sha256(path) for path in paths}

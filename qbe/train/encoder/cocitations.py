@@ -53,11 +53,11 @@ def read_cocitations(source: Path, evaluated: TitleIndex, *, contexts: bool = Fa
     file and line for malformed lines.
 
     >>> import json
-    >>> query, positive = {"TITLE": "On stone", "ABSTRACT": ["Hard."]}, {"TITLE": "On sand", "ABSTRACT": ["Soft."]}
+    >>> query, positive = ({"TITLE": title, "ABSTRACT": ["Hard."]} for title in ("On stone", "On iron"))
     >>> record = {"cited_pids": ["1", "2"], "query": query, "pos_context": positive}
     >>> _ = Path("pairs.jsonl").write_text(json.dumps(record))
     >>> [pair.positive.title for pair in read_cocitations(Path("pairs.jsonl"), TitleIndex([]))]
-    ['On sand']
+    ['On iron']
     >>> list(read_cocitations(Path("pairs.jsonl"), TitleIndex(["On stone"])))
     []
     """
@@ -90,11 +90,11 @@ def read_citing_sentences(source: Path, evaluated: TitleIndex) -> Iterator[Cocit
     left out where the file has the papers. Raises CorpusError with file and line for malformed lines.
 
     >>> import json
-    >>> record = {"cited_pids": ["1", "2"], "query": "Both cut stone [1, 2].", "pos_context": "See [1] and [2]."}
+    >>> record = {"cited_pids": ["1", "2"], "query": "Both cut stone [1, 2].", "pos_context": "See [1, 2]."}
     >>> _ = Path("sentences.jsonl").write_text(json.dumps(record))
     >>> (pair,) = read_citing_sentences(Path("sentences.jsonl"), TitleIndex([]))
     >>> pair.query.abstract, pair.positive.abstract
-    ('Both cut stone [1, 2].', 'See [1] and [2].')
+    ('Both cut stone [1, 2].', 'See [1, 2].')
     """
     seen: set[frozenset[str]] = set()
     for where, record in _records(source):

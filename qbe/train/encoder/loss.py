@@ -116,12 +116,30 @@ def single_match_and_transport(triplets: Triplets, settings: Settings) -> Tensor
 
 
 def closest_pair(triplets: Triplets, settings: Settings) -> Tensor:
-    """maxASPIRE: the smallest L2 distance of two sentences."""
+    """maxASPIRE: the smallest L2 distance of two sentences.
+
+    >>> def papers(*places):
+    ...     sentences = torch.tensor([places]).unsqueeze(2)
+    ...     return Vectors(sentences, torch.ones(1, len(places), dtype=torch.bool), sentences.mean(1))
+    >>> query, positive, negative = papers(0.0), papers(1.0, 9.0), papers(1.5, 7.0)
+    >>> triplets = Triplets(query, positive, negative, torch.tensor([[0, 0]]), torch.tensor([0]))
+    >>> closest_pair(triplets, Settings(margin=1.0))  # 1 + 1 - 1.5
+    tensor([0.5000])
+    """
     return _triplet_margin(triplets, settings, smallest_distance)
 
 
 def attention(triplets: Triplets, settings: Settings) -> Tensor:
-    """attASPIRE: the mean L2 distance of all pairs of sentences, weighted by softmax(-distance)."""
+    """attASPIRE: the mean L2 distance of all pairs of sentences, weighted by softmax(-distance).
+
+    >>> def papers(*places):
+    ...     sentences = torch.tensor([places]).unsqueeze(2)
+    ...     return Vectors(sentences, torch.ones(1, len(places), dtype=torch.bool), sentences.mean(1))
+    >>> query, positive, negative = papers(0.0), papers(0.0, math.log(3)), papers(1.0)
+    >>> triplets = Triplets(query, positive, negative, torch.tensor([[0, 0]]), torch.tensor([0]))
+    >>> attention(triplets, Settings(margin=1.0))  # 1 + 1/4 * log(3) - 1
+    tensor([0.2747])
+    """
     return _triplet_margin(triplets, settings, attention_distance)
 
 
@@ -162,7 +180,7 @@ def smallest_distance(query: Vectors, candidate: Vectors, _: Settings) -> Tensor
 
     >>> query = Vectors(torch.tensor([[[0.0]]]), torch.tensor([[True]]), torch.tensor([[0.0]]))
     >>> sentences = torch.tensor([[[2.0], [1.0]]])
-    >>> candidate = Vectors(sentences, torch.tensor([[True, False]]), sentences.mean(1))  # the last is padding
+    >>> candidate = Vectors(sentences, torch.tensor([[True, False]]), sentences.mean(1))  # 1.0 is padding
     >>> smallest_distance(query, candidate, Settings())
     tensor([2.])
     """

@@ -71,7 +71,7 @@ def margin_mse(scores: Tensor, grades: Tensor) -> Tensor:
     The teacher's scores take the place of grades. The mean over all pairs equals twice the variance of the
     errors, which is what is computed.
 
-    >>> margin_mse(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 0.0]))  # ((1 - 3)^2 + (-1 + 3)^2) / 4 pairs
+    >>> margin_mse(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 0.0]))  # (1 - 3) ** 2 in 2 of 4 ordered pairs
     tensor(2.)
     """
     return 2 * (scores - grades).var(correction=0)

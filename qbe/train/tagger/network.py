@@ -32,7 +32,8 @@ class Batch(NamedTuple):
 def layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
     """``spans`` and ``present`` of a `Batch`.
 
-    >>> spans, present = layout([Tokens(range(3), ((0, 1), (1, 3)), None, None), Tokens(range(2), ((1, 2),), None, None)])
+    >>> first, second = (Tokens(range(3), spans, None, None) for spans in (((0, 1), (1, 3)), ((1, 2),)))
+    >>> spans, present = layout([first, second])
     >>> spans.int().tolist(), present.tolist()
     ([[[1, 0, 0], [0, 1, 1]], [[0, 1, 0], [0, 0, 0]]], [[True, True], [True, False]])
     """
@@ -50,10 +51,10 @@ def layout(papers: Sequence[Tokens]) -> tuple[Tensor, Tensor]:
 class Chain(nn.Module):
     """A linear-chain conditional random field over sentence labels (Lafferty et al., 2001).
 
-    >>> chain = Chain()  # transitions of 0: each sentence by itself
-    >>> scores = torch.tensor([[[0.0, 0.0, 0.0, 0.0, 0.0]]])
-    >>> chain.log_marginals(scores, torch.tensor([[True]])).exp()
-    tensor([[[0.2000, 0.2000, 0.2000, 0.2000, 0.2000]]], grad_fn=<ExpBackward0>)
+    >>> chain = Chain()
+    >>> chain.begin.data = torch.tensor([1.0, 1.0, 6.0, 1.0, 1.0]).log()
+    >>> chain.log_marginals(torch.zeros(1, 1, 5), torch.tensor([[True]])).exp().detach()
+    tensor([[[0.1000, 0.1000, 0.6000, 0.1000, 0.1000]]])
     """
 
     def __init__(self) -> None:
@@ -163,7 +164,8 @@ class Head(nn.Module):
 class SentenceLayer(nn.Module):
     """A pre-norm transformer layer over the sentences of a paper, in operations that ONNX knows.
 
-    >>> SentenceLayer(width=32, heads=1, dropout=0.0)(torch.zeros(1, 2, 32), torch.tensor([[True, False]])).shape
+    >>> layer = SentenceLayer(width=32, heads=1, dropout=0.0)
+    >>> layer(torch.zeros(1, 2, 32), torch.tensor([[True, False]])).shape
     torch.Size([1, 2, 32])
     """
 
