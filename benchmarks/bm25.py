@@ -74,7 +74,7 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
     inputs.collection.mkdir()
     with inputs.corpus.open("w") as ours, (inputs.collection / "papers.jsonl").open("w") as theirs:
         for paper in papers_of(source, papers, 0):
-            record = {"paper_id": paper.paper_id, "title": paper.title}
+            record: dict[str, object] = {"paper_id": paper.paper_id, "title": paper.title}
             record["abstract"] = [sentence.text for sentence in paper.sentences]
             print(json.dumps(record), file=ours)
             print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=theirs)

@@ -1,6 +1,6 @@
 """``python -m benchmarks.synthetic``: an index of as many papers as wanted, made out of a real one.
 
-A made paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
+A synthetic paper takes its sentences, with facets and vectors, from one real paper, three in ten of them from
 another. To each vector the difference of two real neighbours is added (sentences of different papers; two
 such differences mixed at random), times a number drawn from 0 to STRENGTH, since a real corpus has near
 copies as well as unrelated papers. The same seed makes the same index. It has no postings.
@@ -40,7 +40,7 @@ BLOCK = 4096
 
 
 class Drawn(NamedTuple):
-    """Made papers: the real paper of each, and the real sentences of all, laid end to end."""
+    """Synthetic papers: the real paper of each, and the real sentences of all, laid end to end."""
 
     papers: np.ndarray
     starts: np.ndarray

@@ -17,7 +17,7 @@ from qbe.errors import QbeError
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A folder that may hold unfinished work, and the words and the error to speak of it with.
+    """A folder that may hold unfinished work, with what its error messages need.
 
     ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``shaped_by``
     what its inputs are ("the corpus and settings"), ``error`` the class of what is raised.

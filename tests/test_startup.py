@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from argparse import ArgumentParser
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_the_public_names_are_all_there():
     import qbe
 
-    for name in qbe.__all__:
+    assert qbe.__version__ == version("qbe")
+    for name in set(qbe.__all__) - {"__version__"}:
         assert getattr(qbe, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Colbert'"):
         qbe.Colbert  # noqa: B018

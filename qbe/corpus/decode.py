@@ -45,7 +45,9 @@ def decode_record(text: str, where: str, expected: str = "a JSON object") -> dic
 
 
 def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
-    """The record, if it is an object and free of lone surrogates; ``text`` is what it was read from.
+    """The record, if it is an object without lone surrogates; ``text`` is what it was read from.
+
+    Raises CorpusError, whose message begins with ``where``, for anything else.
 
     >>> checked_record(["p1"], '["p1"]', "papers.jsonl, line 3")
     Traceback (most recent call last):
@@ -64,7 +66,7 @@ def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
 
 
 def malformed(error: Exception, text: str, where: str, expected: str = "a JSON object") -> CorpusError:
-    """The error for text that is no JSON.
+    """The error for text that is no JSON, from the exception of the decoder.
 
     >>> print(malformed(RecursionError(), "[[[[", "papers.jsonl, line 3"))
     papers.jsonl, line 3: expected a JSON object, found values nested too deeply; mend or remove it

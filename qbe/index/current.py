@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 class CurrentReader(ABC):
-    """The papers, vectors and postings of whatever reader is the current one (see `IndexReader`)."""
+    """The papers, vectors and postings of the current reader (see `IndexReader`).
+
+    >>> len(index), "s001" in index, index.similarity
+    (128, True, 'cosine')
+    >>> index.paper("s001").title
+    'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
+    """
 
     @property
     @abstractmethod

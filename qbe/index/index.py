@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 class LabelledPaper(NamedTuple):
     """A labelled paper, and the vectors that came out of the same pass of the encoder; None where no pass was
     needed, or the index has no vectors.
+
+    >>> index.label_and_encode(index.paper("s001")).vectors is None  # the corpus brought its labels
+    True
     """
 
     paper: Paper
@@ -38,6 +41,10 @@ class Index(CurrentReader):
     It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
     updates refresh it. Several threads may use it. Usable as a context manager. Iterating over an index gives
     its papers in order, ``in`` looks an id up, and ``len`` counts the papers.
+
+    >>> with Index("indexes/sample") as opened:
+    ...     [paper.paper_id for paper in opened][:3]
+    ['s001', 's002', 's003']
     """
 
     def __init__(

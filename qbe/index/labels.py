@@ -16,7 +16,11 @@ Floats = NDArray[np.float32]
 
 
 def without_labels(paper: Paper) -> Paper:
-    """The paper as if its corpus had brought no labels."""
+    """The paper without the facets of its sentences, not labelled.
+
+    >>> without_labels(index.paper("s001")).sentences[0].facet is None
+    True
+    """
     sentences = tuple(Sentence(sentence.text) for sentence in paper.sentences)
     return dataclasses.replace(paper, sentences=sentences, labelled=False)
 
@@ -27,6 +31,11 @@ def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
     Those of the facet, and in a predicted paper that has none, the best guess: the sentence where the
     facet is most probable, the first of equals. It is what `qbe.types.Paper.facet_positions` gives for one
     paper.
+
+    >>> shares = np.array([[0.7, 0, 0.3, 0, 0], [0.1, 0, 0.6, 0.3, 0]], np.float16)
+    >>> layout = PaperLayout(np.array([0, 2]), np.array([1, 2], np.uint8), shares)  # background, method
+    >>> facet_mask(layout, Facet.METHOD).tolist(), facet_mask(layout, Facet.RESULT).tolist()
+    ([False, True], [False, True])
     """
     mask: Mask = layout.facets == FACET_CODES.index(facet)
     if layout.probabilities is None:
@@ -45,6 +54,10 @@ def facet_mask(layout: PaperLayout, facet: Facet) -> Mask:
 def describe_predictions(layout: PaperLayout) -> dict[str, dict[str, int]]:
     """How many predicted sentences each label has (``labels``), and how many predicted papers are without a
     sentence of a facet (``lacking``). The layout must have probabilities.
+
+    >>> shares = np.array([[0.7, 0, 0.3, 0, 0], [0.1, 0, 0.6, 0.3, 0]], np.float16)
+    >>> describe_predictions(PaperLayout(np.array([0, 2]), np.array([1, 2], np.uint8), shares))["lacking"]
+    {'background': 0, 'method': 0, 'result': 1}
     """
     assert layout.probabilities is not None
     probabilities = layout.probabilities[layout.probabilities.any(axis=1)]

@@ -25,13 +25,25 @@ _PAPERS_A_FILE = 10_000
 
 
 def contents(paper: Paper) -> str:
-    """The text that BM25 sees: title and abstract."""
+    """The text that is indexed for BM25: title and abstract, with a space between.
+
+    >>> from qbe.types import Sentence
+    >>> contents(Paper("1", "On fish", (Sentence("Fish swim."), Sentence("We count them."))))
+    'On fish Fish swim. We count them.'
+    """
     return f"{paper.title} {paper.abstract}"
 
 
 def write_input(folder: Path, papers: Iterable[Paper]) -> Iterator[Paper]:
     """Pass papers through while writing them into ``folder/lucene-input`` as Anserini reads them: a folder
     of files of JSON lines, each read by one thread.
+
+    >>> folder = Path("input")
+    >>> folder.mkdir()
+    >>> sum(1 for paper in write_input(folder, index))
+    128
+    >>> [path.name for path in (folder / "lucene-input").iterdir()]
+    ['0000000000.jsonl']
     """
     target = folder / INPUT
     shutil.rmtree(target, ignore_errors=True)

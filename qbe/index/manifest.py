@@ -42,6 +42,10 @@ class Manifest:
     have each label, and how many predicted papers lack each facet. ``files`` gives the size of every file,
     and its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
     corpus, postings and vectors: two builds of one corpus with the same settings agree in it.
+
+    >>> manifest = index.manifest
+    >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]
+    (128, 594, 384)
     """
 
     format_version: int
@@ -56,7 +60,11 @@ class Manifest:
 
 
 def similarity_of(manifest: Manifest) -> str:
-    """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`."""
+    """How an index with vectors compares them, one of `qbe.models.encoder_format.SIMILARITIES`.
+
+    >>> similarity_of(index.manifest)
+    'cosine'
+    """
     assert manifest.dense is not None
     stored = manifest.dense["similarity"]
     return next(similarity for similarity, name in STORED_AS.items() if name == stored)
@@ -65,6 +73,9 @@ def similarity_of(manifest: Manifest) -> str:
 def stored_as(manifest: Manifest) -> str:
     """How an index with vectors stores them, one of `qbe.index.dense.ann.STORED`; in older ones in half
     precision.
+
+    >>> stored_as(index.manifest)
+    'float16'
     """
     assert manifest.dense is not None
     stored: str = manifest.dense.get("stored", FLOAT16)
@@ -72,7 +83,11 @@ def stored_as(manifest: Manifest) -> str:
 
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
-    """Size of every file below a folder, and its SHA-256 unless it is one of Lucene's."""
+    """Size of every file below a folder, and its SHA-256 unless it is one of Lucene's.
+
+    >>> describe_files(index.folder, leave_out=["manifest.json"]) == index.manifest.files
+    True
+    """
     described: dict[str, dict[str, Any]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
@@ -85,14 +100,25 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
 
 
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
-    """One SHA-256 over the digests of all files that have one and over Lucene's statistics."""
+    """One SHA-256 over the digests of all files that have one and over Lucene's statistics.
+
+    >>> digest(index.manifest.files, index.manifest.lucene) == index.manifest.digest
+    True
+    """
     content = {name: entry["sha256"] for name, entry in files.items() if "sha256" in entry}
     text = json.dumps([content, lucene], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest into an index that is being built."""
+    """Write the manifest into the folder of an index that is being built. Raises OutputError.
+
+    >>> folder = Path("described")
+    >>> folder.mkdir()
+    >>> write_manifest(folder, dataclasses.replace(index.manifest, files={}))
+    >>> read_manifest(folder).digest == index.manifest.digest
+    True
+    """
     write_text(folder / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
 
 
@@ -101,6 +127,9 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises IndexFormatError for a folder that is no index, for another format version, and when a file
     is missing or has not the size it was written with.
+
+    >>> read_manifest(Path("indexes/sample")).settings["encoder"]
+    'facet-encoder'
     """
     path = folder / MANIFEST
     if (folder / PART).is_file():

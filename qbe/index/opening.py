@@ -24,10 +24,11 @@ def open_index(
 ) -> Index:
     """Open the index in a folder; parameters and errors are those of `qbe.index.index.Index`.
 
-    Close it at the end, or use it as a context manager::
+    Close it at the end, or use it as a context manager.
 
-        with qbe.open_index("indexes/csfcube") as index:
-            print(len(index), "papers")
+    >>> with open_index("indexes/sample") as sample:
+    ...     len(sample)
+    128
     """
     return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
 
@@ -49,10 +50,13 @@ def build_index(
     the default encoder in int8. ``threads`` are by default all available processors. ``overwrite`` replaces
     an index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence, such as
     a list. ``progress`` observes the stages. See `qbe.index.building.build.build` for how the build goes,
-    what it leaves when interrupted, and the errors it raises::
+    what it leaves when interrupted, and the errors it raises.
 
-        paper = qbe.Paper("1", "A title", (qbe.Sentence("We study search."), qbe.Sentence("It works.")))
-        index = qbe.build_index("indexes/mine", [paper])
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
+    >>> with build_index("indexes/mine", [paper]) as mine:
+    ...     mine.paper("1").title
+    'A title'
     """
     from qbe.index.building.build import build
     from qbe.index.building.settings import Execution

@@ -33,12 +33,16 @@ class PaperCounts(NamedTuple):
 
 
 class PaperLayout(NamedTuple):
-    """Sentences of all papers, laid end to end.
+    """Sentences of all papers, concatenated.
 
     ``starts`` (papers + 1,) int64: paper i has the sentences starts[i] to starts[i + 1]; ``facets``
     (sentences,) uint8: places in FACET_CODES; ``probabilities`` (sentences, 5) float16: of the labels in
     the order of `qbe.types.FacetProbabilities`, zeros where the corpus brought the label, None where it
     brought all of them or nothing was tagged.
+
+    >>> layout = index.layout
+    >>> [FACET_CODES[code].value for code in layout.facets[layout.starts[0] : layout.starts[1]]]
+    ['background', 'background', 'method', 'result', 'result']
     """
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -55,6 +59,11 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
     """Write the papers, a stream, and their layout into a folder.
 
     Raises CorpusError for metadata that JSON cannot hold, which only papers of a program can have.
+
+    >>> folder = Path("papers")
+    >>> folder.mkdir()
+    >>> write_papers(folder, [Paper("1", "A title", (Sentence("One."), Sentence("Two.")))])
+    PaperCounts(papers=1, labelled=0, sentences=2)
     """
     offsets, starts, facets, labelled = [0], [0], bytearray(), 0
     with (folder / RECORDS).open("wb") as records, (folder / IDS).open("w", encoding="utf-8") as ids:
@@ -73,7 +82,13 @@ def write_papers(folder: Path, papers: Iterable[Paper]) -> PaperCounts:
 
 
 def encode_paper(paper: Paper) -> bytes:
-    """The line of a paper; raises CorpusError for metadata that JSON cannot hold."""
+    """The JSON line of a paper, in UTF-8; raises CorpusError for metadata that JSON cannot hold.
+
+    >>> encode_paper(Paper("1", "A title", (Sentence("One."),), metadata={"year": 2019, "venue": {"SIGIR"}}))
+    Traceback (most recent call last):
+        ...
+    qbe.errors.CorpusError: paper 1: expected metadata that JSON can hold, found others ...
+    """
     try:
         return dump_record(paper_to_record(paper))
     except (TypeError, ValueError) as error:
@@ -103,7 +118,11 @@ def _decode_paper(line: bytes) -> Paper:
 
 
 def facet_codes(paper: Paper) -> bytes:
-    """The facet of each sentence, as its place in FACET_CODES."""
+    """The facet of each sentence, one byte each: its place in FACET_CODES.
+
+    >>> list(facet_codes(Paper("1", "A title", (Sentence("One.", Facet.METHOD), Sentence("Two.")))))
+    [2, 0]
+    """
     return bytes(_CODES[sentence.facet] for sentence in paper.sentences)
 
 
@@ -115,6 +134,10 @@ class PaperStore:
 
     Papers that the index's tagger labelled come with their facets and probabilities, or, without
     ``predictions``, as the corpus brought them.
+
+    >>> store = PaperStore(Path("indexes/sample"))
+    >>> len(store), store.row("s003"), store[2].paper_id
+    (128, 2, 's003')
     """
 
     def __init__(self, folder: Path, predictions: bool = True) -> None:

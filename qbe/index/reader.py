@@ -34,8 +34,13 @@ class IndexReader:
     papers keep theirs, and are never found. Iterating over a reader gives its papers in order, ``in`` looks
     an id up, and ``len`` counts the papers. Several threads may use a reader.
 
-    Readers are counted: whoever uses one holds it by `retain` and hands it back by `release`, and it is
-    closed with the last release. It begins with one holder.
+    The users of a reader are counted: `retain` adds one and `release` removes one; the reader is closed when
+    none is left. It begins with one.
+
+    >>> reader = IndexReader(Path("indexes/sample"))
+    >>> len(reader), reader.generation, reader.is_current()
+    (128, 0, True)
+    >>> reader.release()
     """
 
     def __init__(self, folder: Path, threads: int = 1) -> None:

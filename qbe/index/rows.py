@@ -20,12 +20,21 @@ class Share(NamedTuple):
 
 
 def starts_of(counts: Sequence[int]) -> Rows:
-    """Where parts of these sizes begin (parts + 1,): part i has the rows from the ith to the next number."""
+    """Where parts of these sizes begin, (parts + 1,) int64: part i has the rows ``starts[i]`` to
+    ``starts[i + 1]``.
+
+    >>> starts_of([3, 2]).tolist()
+    [0, 3, 5]
+    """
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
 def shares(rows: Rows, starts: Rows) -> Iterator[Share]:
-    """Which parts rows (n,) in any order belong to, where parts begin at ``starts`` (see `starts_of`)."""
+    """Which parts rows (n,) in any order belong to, where parts begin at ``starts`` (see `starts_of`).
+
+    >>> [(share.part, share.rows.tolist()) for share in shares(np.array([4, 0, 3]), starts_of([3, 2]))]
+    [(0, [0]), (1, [1, 0])]
+    """
     owners = np.searchsorted(starts, rows, side="right") - 1
     for part in np.unique(owners).tolist():
         places = np.flatnonzero(owners == part)
@@ -33,7 +42,11 @@ def shares(rows: Rows, starts: Rows) -> Iterator[Share]:
 
 
 def live_rows(count: int, dead: Rows) -> Rows:
-    """The rows below ``count`` that are not among the dead."""
+    """The rows below ``count`` that are not among ``dead``, the rows of deleted papers; ascending.
+
+    >>> live_rows(5, np.array([1, 3])).tolist()
+    [0, 2, 4]
+    """
     alive = np.ones(count, np.bool_)
     alive[dead] = False
     return np.flatnonzero(alive)
@@ -42,6 +55,9 @@ def live_rows(count: int, dead: Rows) -> Rows:
 def sentence_rows(starts: Rows, papers: Rows) -> Rows:
     """The rows of all sentences of some papers, paper after paper, where ``starts`` (all papers + 1,) is the
     layout of `qbe.index.papers.PaperLayout`.
+
+    >>> sentence_rows(np.array([0, 2, 3, 6]), np.array([2, 0])).tolist()
+    [3, 4, 5, 0, 1]
     """
     begins = block_starts(starts, papers)
     counts = starts[papers + 1] - starts[papers]
@@ -50,7 +66,11 @@ def sentence_rows(starts: Rows, papers: Rows) -> Rows:
 
 
 def block_starts(starts: Rows, papers: Rows) -> Rows:
-    """Where the sentences of each of some papers (n,) begin once they are laid end to end, (n,)."""
+    """Where the sentences of each of some papers (n,) begin once they are concatenated in that order, (n,).
+
+    >>> block_starts(np.array([0, 2, 3, 6]), np.array([2, 0])).tolist()
+    [0, 3]
+    """
     counts = starts[papers + 1] - starts[papers]
     begins: Rows = np.cumsum(counts) - counts
     return begins
@@ -61,6 +81,10 @@ class StackedRows:
 
     An array needs no more than ``shape``, ``dtype`` and rows by number, slice, or array of numbers, which
     numpy can make an array of. Of several types the result has one that holds all their numbers.
+
+    >>> stacked = StackedRows([np.array([[1, 2], [3, 4]]), np.array([[5, 6]])])
+    >>> stacked.shape, stacked[np.array([2, 0])].tolist()
+    ((3, 2), [[5, 6], [1, 2]])
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.compare import COMPARISONS
@@ -31,23 +32,38 @@ def add_matches(
     >>> [(match.query_position, match.position) for match in hit.matches]
     [(3, 2), (2, 2)]
     """
+    compare = COMPARISONS[reader.similarity]
 
     def matched(number: int) -> list[Hit]:
-        return [hit._replace(matches=_matches(reader, queries[number], hit.paper_id)) for hit in hits[number]]
+        rows = np.array([reader.papers.row(hit.paper_id) for hit in hits[number]], dtype=np.int64)
+        if not len(rows):
+            return []
+        block = reader.vector_store.gather(rows)
+        aspects = [(aspect, compare(_vectors(aspect), block.vectors)) for aspect in queries[number]]
+        ends = [*block.starts[1:].tolist(), len(block.rows)]
+        return [
+            hit._replace(matches=_matches(aspects, slice(start, end)))
+            for hit, start, end in zip(hits[number], block.starts.tolist(), ends, strict=True)
+        ]
 
     return list(workers.map(matched, range(len(queries))))
 
 
-def _matches(reader: IndexReader, aspects: Sequence[EncodedAspect], paper_id: str) -> tuple[Match, ...]:
-    block = reader.vector_store.gather(np.array([reader.papers.row(paper_id)], dtype=np.int64))
-    compare = COMPARISONS[reader.similarity]
+def _matches(
+    aspects: Sequence[tuple[EncodedAspect, NDArray[np.float32]]], sentences: slice
+) -> tuple[Match, ...]:
+    """The matches of one paper, whose ``sentences`` are columns of each aspect's similarities."""
     pairs = []
-    for number, encoded in enumerate(aspects):
-        assert encoded.sentences is not None
-        similarities = compare(encoded.sentences, block.vectors)
-        closest = similarities.argmax(axis=1)
+    for number, (aspect, similarities) in enumerate(aspects):
+        of_paper = similarities[:, sentences]
+        closest = of_paper.argmax(axis=1)
         pairs += [
-            Match(position, int(best), float(similarities[i, best]), number)
-            for i, (position, best) in enumerate(zip(encoded.positions, closest, strict=True))
+            Match(position, int(best), float(of_paper[i, best]), number)
+            for i, (position, best) in enumerate(zip(aspect.positions, closest, strict=True))
         ]
     return tuple(sorted(pairs, key=lambda pair: -pair.score))
+
+
+def _vectors(aspect: EncodedAspect) -> NDArray[np.float32]:
+    assert aspect.sentences is not None
+    return aspect.sentences

@@ -39,19 +39,23 @@ def build(
     resume: bool = False,
     execution: Execution | None = None,
 ) -> Manifest:
-    """Build an index at ``output``; it appears there whole or not at all.
+    """Build an index at ``output``; it appears there complete or not at all.
 
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
     `qbe.index.building.source.Source`.
 
     The work is done in a hidden folder beside ``output``. When it is interrupted, what is finished stays
     there, and the same call with ``resume`` goes on and ends in an index of the same digest. Resuming a build
-    that had ended returns its manifest. ``overwrite`` replaces an index (the old one serves until the new one
-    is whole) and discards an unfinished build.
+    that had ended returns its manifest. ``overwrite`` replaces an index (the old one can be read until the
+    new one is complete) and discards an unfinished build. Returns the manifest.
 
     Raises IndexBuildError when the target exists or holds files that are not an index's, another process
     builds it, or an unfinished build is in the way or has other inputs; TypeError and CorpusError for a
     corpus that cannot be read; ModelError, JavaError and OutputError for what the stages need.
+
+    >>> papers = [index.paper("s001"), index.paper("s002")]
+    >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
+    2
     """
     source = _open_source(corpus)
     settings, execution = settings or BuildSettings(), execution or Execution()

@@ -17,6 +17,14 @@ _FOLDERS = {SEGMENTS, DELETED}
 def check_own_files(folder: Path) -> None:
     """Raise IndexBuildError where an index or a part holds files that no manifest of it lists: replacing the
     folder would remove them.
+
+    >>> folder = Path("foreign")
+    >>> folder.mkdir()
+    >>> _ = (folder / "notes.txt").write_text("mine")
+    >>> check_own_files(folder)
+    Traceback (most recent call last):
+        ...
+    qbe.errors.IndexBuildError: expected only an index's own files in foreign, found notes.txt; ...
     """
     known = {*_NAMES}
     for name in (MANIFEST, PART, SUPERSEDED):

@@ -23,7 +23,13 @@ class Progress(Protocol):
 
 
 class Silent:
-    """A `Progress` that shows nothing."""
+    """A `Progress` that shows nothing.
+
+    >>> with Silent().encoding(total=2) as advance:
+    ...     advance(1)
+    >>> list(Silent().papers(["a paper"]))
+    ['a paper']
+    """
 
     def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
         """Pass the corpus through."""

@@ -60,8 +60,14 @@ class BuildSettings:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a build or change is carried out, which does not shape its result: the number of ``threads``, and
-    the observers of its ``progress`` and of the ``timings`` of its stages.
+    """How a build or change is carried out, which has no influence on its result: the number of ``threads``,
+    the observer of its ``progress``, and the ``timings`` of its stages.
+
+    >>> execution = Execution(threads=2)
+    >>> with execution.timings.stage("papers"):
+    ...     pass
+    >>> list(execution.timings.seconds)
+    ['papers']
     """
 
     threads: int = 1

@@ -54,6 +54,11 @@ def open_corpus(corpus: Corpus) -> Source:
     """The source of a corpus.
 
     Raises TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers.
+
+    >>> open_corpus(["a.jsonl", Path("b.jsonl")]).names
+    ('a.jsonl', 'b.jsonl')
+    >>> open_corpus(iter([index.paper("s001")])).names
+    ('<papers>',)
     """
     if isinstance(corpus, str | os.PathLike):
         return CorpusSource([os.fspath(corpus)])
@@ -86,7 +91,12 @@ def _wrong_type(value: object) -> TypeError:
 
 
 class CorpusSource:
-    """The papers of files and data sets (a `Source`)."""
+    """The papers of files and data sets (a `Source`).
+
+    >>> source = CorpusSource(["sample/corpus.jsonl"])
+    >>> sum(1 for paper in source.papers(str.splitlines))
+    128
+    """
 
     def __init__(self, corpus: Sequence[str]) -> None:
         self.names = tuple(corpus)
@@ -119,6 +129,12 @@ class PapersSource:
     """Papers that a program hands over (a `Source`).
 
     A build of a sequence can be resumed with equal papers, one of any other iterable cannot.
+
+    >>> papers = [index.paper("s001")]
+    >>> PapersSource(papers).describe() == PapersSource(tuple(papers)).describe()
+    True
+    >>> PapersSource(iter(papers)).describe() == PapersSource(iter(papers)).describe()
+    False
     """
 
     names = (IN_MEMORY,)

@@ -21,7 +21,12 @@ from qbe.types import Paper
 
 
 def clear(folder: Path) -> None:
-    """Begin anew: an empty folder."""
+    """Make an empty folder; one that exists is removed first, with its content.
+
+    >>> clear(Path("cleared"))
+    >>> list(Path("cleared").iterdir())
+    []
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
@@ -35,6 +40,12 @@ def read_papers(source: Source, models: BuildModels, execution: Execution) -> It
 def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> PaperCounts:
     """The first stage: the papers' records and layout and, where there is to be a Lucene index, its input, in
     one pass over the papers. All later stages read these.
+
+    >>> clear(Path("first"))
+    >>> write_corpus(Path("first"), index, lucene=True)
+    PaperCounts(papers=128, labelled=128, sentences=594)
+    >>> sorted(path.name for path in Path("first").iterdir())
+    ['facets.npy', 'lucene-input', 'papers.ids', 'papers.jsonl', 'papers.offsets.npy', 'sentences.npy']
     """
     return write_papers(folder, write_input(folder, papers) if lucene else papers)
 

@@ -27,6 +27,10 @@ def build_place(output: Path) -> Iterator[Place]:
     When the block is interrupted, finished stages stay in the hidden folder; when it ends otherwise, that
     folder is removed. Raises IndexBuildError where another process builds the same, OutputError where the
     block could not write.
+
+    >>> with build_place(Path("indexes/mine")) as place:
+    ...     place.output.name, place.staging.name
+    ('mine', '.mine.building')
     """
     output = Path(os.path.realpath(output))  # "." has no name, and a link must stay
     staging = output.parent / f".{output.name}.building"

@@ -23,10 +23,16 @@ class Timings:
     """Wall-clock seconds by stage, of the stages that this process ran, and peaks of memory.
 
     ``papers`` is reading, splitting and writing, of which ``splitting`` is a part; ``lucene``; ``vectors``
-    is encoding and tagging, of which ``tagging`` is a part (summed over the threads, so that it may be
-    more than its share); ``faiss``; ``files`` is digests and putting the index in place. ``peaks`` has the
+    is encoding and tagging, of which ``tagging`` is a part (summed over the threads, so that it may
+    exceed ``vectors``); ``faiss``; ``files`` is digests and putting the index in place. ``peaks`` has the
     most bytes that the process held during each stage, mapped files among them; where the system cannot
-    reset its count (Linux can), until the end of the stage.
+    reset its count (Linux can), from the start of the process to the end of the stage.
+
+    >>> timings = Timings()
+    >>> with timings.stage("papers"):
+    ...     words = timings.timed("splitting", str.split)("two words")
+    >>> words, sorted(timings.seconds)
+    (['two', 'words'], ['papers', 'splitting'])
     """
 
     def __init__(self) -> None:

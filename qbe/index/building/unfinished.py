@@ -25,7 +25,14 @@ def _unfinished(staging: Path) -> Unfinished:
 
 
 def save_state(staging: Path, state: State) -> None:
-    """Record a finished stage, once its files are on the disk."""
+    """Flush the files of a finished stage to the disk, then write the state. Raises OSError or OutputError.
+
+    >>> folder = Path(".stopped.building")
+    >>> folder.mkdir()
+    >>> save_state(folder, {"inputs": {"encoder": None}, "counts": {"papers": 2}})
+    >>> read_state(folder, {"encoder": None})["counts"]
+    {'papers': 2}
+    """
     sync_tree(staging)
     write_text(staging / STATE, json.dumps(state, indent=1))
 
@@ -33,7 +40,10 @@ def save_state(staging: Path, state: State) -> None:
 def read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
     """The state of an unfinished build of the same inputs; None where no stage was finished.
 
-    Raises IndexBuildError where the inputs differ.
+    Removes partially written files. Raises IndexBuildError where the inputs differ.
+
+    >>> read_state(Path(".absent.building"), {"encoder": None}) is None
+    True
     """
     unfinished = _unfinished(staging)
     state = unfinished.read_state()
@@ -49,6 +59,13 @@ def discard_stale(staging: Path, overwrite: bool, resume: bool) -> None:
     """Remove an unfinished build that is not to be resumed.
 
     Raises IndexBuildError where it holds finished stages and is not to be overwritten either.
+
+    >>> folder = Path(".stale.building")
+    >>> folder.mkdir()
+    >>> save_state(folder, {"inputs": {}})
+    >>> discard_stale(folder, overwrite=True, resume=False)
+    >>> folder.exists()
+    False
     """
     if not staging.exists() or resume:
         return

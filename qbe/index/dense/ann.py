@@ -88,6 +88,9 @@ class AnnParams:
 
     ``min_candidates`` is the number of sentences looked up for each sentence of a query, at the least;
     ``seed`` that of the sample that centroids and codes are learned from.
+
+    >>> AnnParams("ivf-pq", nlist=512, nprobe=128, pq=64).subquantizers
+    128
     """
 
     kind: str = FLAT
@@ -156,6 +159,9 @@ def checked(settings: AnnSettings, sentences: int, dimension: int) -> AnnSetting
 def checked_or_flat(settings: AnnSettings, sentences: int, dimension: int) -> AnnSettings:
     """The settings, or those of an exact index where there are too few sentences for them: how many papers an
     append brings or deletions leave is not known when the settings are chosen.
+
+    >>> checked_or_flat(AnnSettings("ivf-sq", nlist=64), sentences=10, dimension=384).kind
+    'flat'
     """
     try:
         return checked(settings, sentences, dimension)
@@ -164,17 +170,32 @@ def checked_or_flat(settings: AnnSettings, sentences: int, dimension: int) -> An
 
 
 def usual_nlist(sentences: int) -> int:
-    """The power of two nearest to the square root."""
+    """The power of two nearest to the square root of the number of sentences, in a logarithmic scale.
+
+    >>> usual_nlist(100_000)
+    256
+    """
     return int(2 ** round(math.log2(max(sentences, 1)) / 2))
 
 
 def usual_pq(dimension: int) -> int:
-    """Bytes of a code whose subquantizers, two a byte, encode three numbers each, or four, or two."""
+    """Bytes of a code whose subquantizers, two a byte, encode three numbers each, or four, or two.
+
+    >>> usual_pq(384), usual_pq(768)
+    (64, 128)
+    """
     return next((dimension // (2 * size) for size in (3, 4, 2) if dimension % (2 * size) == 0), dimension)
 
 
 def check_pq(params: AnnParams, sentences: int, dimension: int) -> None:
-    """Raise UsageError where codes of these parameters cannot be made."""
+    """Raise UsageError where the subquantizers of the codes do not divide the dimension, or there are fewer
+    sentences than codes to learn.
+
+    >>> check_pq(AnnParams("ivf-pq", nlist=2, pq=64), sentences=10, dimension=384)
+    Traceback (most recent call last):
+        ...
+    qbe.errors.UsageError: expected at least 16 sentences to learn codes from, found 10; ...
+    """
     if dimension % params.subquantizers:
         raise UsageError(
             f"expected `pq` of bytes whose {8 // params.code_bits} parts each divide the dimension "
@@ -191,6 +212,9 @@ def resolve_stored(stored: str, sentences: int) -> str:
     """How vectors are stored; ``auto`` is half precision for a small corpus, and bytes for a large one.
 
     Raises UsageError for an unknown form.
+
+    >>> resolve_stored("auto", 1_000), resolve_stored("auto", 1_000_000)
+    ('float16', 'int8')
     """
     if stored not in (AUTO, *STORED):
         raise UsageError(f"expected `stored` of {', '.join((AUTO, *STORED))}, found {stored!r}")

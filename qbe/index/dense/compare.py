@@ -22,12 +22,16 @@ _HALF_TO_SINGLE = 2.0**112
 
 
 def similarities(queries: Floats, vectors: Vectors) -> Floats:
-    """Inner products (queries, vectors) of unit vectors (n, dimension) in any form that is stored.
+    """Inner products (queries, vectors) of unit vectors (n, dimension) in any form that is stored, as
+    float32.
 
     Stored numbers are multiples of 2 ** -24 (see `qbe.index.dense.stored.quantized`), and so are a query's.
     Products of such numbers are multiples of 2 ** -48, so that double precision holds their sums exactly:
     the result depends neither on the order of summation, which the linear algebra library chooses and
     which changes with its threads, nor on which other vectors are compared.
+
+    >>> similarities(np.array([[1, 0]], np.float32), np.array([[0.6, 0.8], [0, 1]], np.float16)).tolist()
+    [[0.60009765625, 0.0]]
     """
     left = queries.astype(np.float64)
     products = np.empty((len(queries), len(vectors)), np.float32)
@@ -43,6 +47,9 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
     Their squares are sums of products of multiples of 2 ** -16 (see `qbe.encode.pooling.stored`), which
     double precision holds exactly, so that the same is true as of `similarities`, and equal vectors have
     distance 0.
+
+    >>> nearness(np.array([[0, 0]], np.float32), np.array([[3, 4], [0, 2]], np.float16)).tolist()
+    [[-5.0, -2.0]]
     """
     left = queries.astype(np.float64)
     lengths = (left * left).sum(axis=1)
@@ -57,6 +64,9 @@ def nearness(queries: Floats, vectors: Vectors) -> Floats:
 def negative_distances(products: Numbers, squares: Numbers, other_squares: Numbers) -> Numbers:
     """Minus the Euclidean distances (m, n) from inner products (m, n) and the squared lengths (m,) and (n,)
     of both sides, in their precision.
+
+    >>> negative_distances(np.array([[0.0]]), np.array([9.0]), np.array([16.0])).tolist()
+    [[-5.0]]
     """
     distances: Numbers = np.sqrt(np.maximum(squares[:, None] + other_squares - 2 * products, 0))
     return -distances

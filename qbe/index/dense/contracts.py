@@ -22,12 +22,16 @@ Floats = NDArray[np.float32]
 
 
 class SentenceBlock(NamedTuple):
-    """The sentences of some papers, laid end to end.
+    """The sentences of some papers, concatenated.
 
     ``vectors`` (sentences, dimension) are as stored (see `qbe.index.dense.stored.Vectors`); the functions of
     `qbe.index.dense.compare` take them as they are. Those of paper i are from ``starts[i]`` to
     ``starts[i + 1]``, or to the end for the last paper; ``starts`` is (papers,) int64. ``rows`` (sentences,)
     int64 are the positions among all sentences of the index, such as of a facet mask.
+
+    >>> block = index.vector_store.gather(np.array([1, 0]))
+    >>> block.vectors.shape, block.starts.tolist(), block.rows.tolist()
+    ((10, 384), [0, 5], [5, 6, 7, 8, 9, 0, 1, 2, 3, 4])
     """
 
     vectors: Vectors
@@ -40,6 +44,11 @@ class CandidateSource(Protocol):
 
     Several threads may use one source at a time. The papers of one query do not depend on the other queries
     of the same call.
+
+    >>> query = index.sentence_vectors[:2].astype(np.float32)
+    >>> [rows] = index.candidate_source().nearest([query], k=5)
+    >>> 0 in rows  # the paper that the vectors are from
+    True
     """
 
     def nearest(self, queries: Sequence[Floats], k: int) -> Iterator[Rows]:
@@ -53,7 +62,11 @@ class CandidateSource(Protocol):
 
 
 class VectorStore(Protocol):
-    """Hands out the stored vectors of papers given by row; several threads may use one store at a time."""
+    """Gives the stored vectors of papers by row; several threads may use one store at a time.
+
+    >>> index.vector_store.similarity, index.vector_store.whole(np.array([1, 0])).shape
+    ('cosine', (2, 384))
+    """
 
     @property
     def similarity(self) -> str:

@@ -20,19 +20,29 @@ BLOCK_SENTENCES = 32768
 
 
 class DrawnQueries(NamedTuple):
-    """Queries drawn from an index: the row of each query's paper, and the rows of its sentences."""
+    """Queries drawn from an index: the row of each query's paper, and the rows of its sentences.
+
+    >>> DrawnQueries(np.array([0, 3]), [np.array([0, 1]), np.array([7])]).starts.tolist()
+    [0, 2]
+    """
 
     papers: NDArray[np.int64]
     sentences: Sequence[NDArray[np.int64]]
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where each query's sentences begin, laid end to end."""
+        """Where each query's sentences begin (queries,) once they are concatenated."""
         return np.concatenate([[0], np.cumsum([len(rows) for rows in self.sentences])[:-1]]).astype(np.int64)
 
 
 def draw_queries(layout: PaperLayout, count: int, seed: int) -> DrawnQueries:
-    """Papers drawn by seed, each with the sentences of one of its facets, or with all where it has none."""
+    """Up to ``count`` papers drawn at random by ``seed``, each with the sentences of one of its facets, or
+    with all where it has none.
+
+    >>> layout = PaperLayout(np.array([0, 2, 3]), np.zeros(3, np.uint8))  # two papers without facets
+    >>> [rows.tolist() for rows in draw_queries(layout, count=200, seed=0).sentences]
+    [[0, 1], [2]]
+    """
     random = np.random.default_rng(seed)
     total = len(layout.starts) - 1
     papers = np.sort(random.choice(total, min(count, total), replace=False))
@@ -50,6 +60,10 @@ def best_papers(
 ) -> NDArray[np.int64]:
     """Rows (queries, count) of the best papers by mean-max, best first, the query's own left out; -1 where
     there are fewer. In single precision.
+
+    >>> vectors, starts = np.array([[1, 0], [0, 1], [0.8, 0.6]], np.float16), np.arange(4)
+    >>> best_papers(vectors, starts, DrawnQueries(np.array([0]), [np.array([0])]), 3, "cosine").tolist()
+    [[2, 1, -1]]
     """
     query_vectors = np.concatenate([vectors[rows].astype(np.float32) for rows in queries.sentences])
     total = len(starts) - 1

@@ -28,6 +28,12 @@ def write_faiss_segment(
     product for the similarity ``cosine``, by distance for ``l2``.
 
     The same vectors and parameters give the same bytes. Raises OutputError where it cannot be written.
+
+    >>> folder = Path("exact")
+    >>> folder.mkdir()
+    >>> write_faiss_segment(folder, np.eye(3, dtype=np.float16), "cosine")
+    >>> [path.name for path in folder.iterdir()]
+    ['faiss.index']
     """
     params = params or AnnParams()
     on_disk = folder if params.on_disk else None
@@ -49,6 +55,10 @@ def build_faiss(vectors: Vectors, metric: int, params: AnnParams, folder: Path |
     """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given.
 
     Call it within `qbe.index.dense.faiss_settings.building`.
+
+    >>> with faiss_settings.building(threads=1):
+    ...     build_faiss(np.eye(3, dtype=np.float16), metric_of("cosine"), AnnParams()).ntotal
+    3
     """
     if params.kind not in IN_LISTS:
         return _without_lists(vectors, metric, params)

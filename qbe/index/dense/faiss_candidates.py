@@ -26,7 +26,13 @@ class SentenceSearch(Protocol):
 
 
 class FaissCandidates:
-    """A `qbe.index.dense.contracts.CandidateSource` over the FAISS indexes of an index."""
+    """A `qbe.index.dense.contracts.CandidateSource` over the FAISS indexes of an index.
+
+    >>> source = FaissCandidates(index.candidate_source().sentences, index.layout.starts)
+    >>> query = index.sentence_vectors[:2].astype(np.float32)
+    >>> [len(rows) for rows in source.nearest([query], k=10)]
+    [128]
+    """
 
     def __init__(self, sentences: SentenceSearch, starts: Rows) -> None:
         """``sentences`` finds nearest sentences; those of paper i are from ``starts[i]`` to

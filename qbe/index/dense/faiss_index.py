@@ -22,6 +22,12 @@ def write_faiss_index(
 
     Returns its parameters as a manifest holds them; of a tuned one with all trials. Raises UsageError for
     settings that do not fit the corpus, OutputError where the index cannot be written.
+
+    >>> folder = Path("by-rules")
+    >>> folder.mkdir()
+    >>> params = write_faiss_index(folder, index.sentence_vectors, index.layout, "cosine", AnnSettings(), 1)
+    >>> params["kind"], params["depth"]
+    ('flat', 2000)
     """
     if settings.tune_recall is None:
         params = resolve(settings, *vectors.shape)

@@ -16,9 +16,14 @@ FAISS = "faiss.index"
 
 
 class FaissSegment:
-    """Nearest sentences of a segment by its own similarity, among all its sentences or the live ones.
+    """Nearest sentences of a segment by its own similarity, among all its sentences or those of papers that
+    are not deleted.
 
     A `qbe.index.dense.faiss_candidates.SentenceSearch`.
+
+    >>> segment = FaissSegment(Path("indexes/sample"), threads=1)
+    >>> segment.nearest(index.sentence_vectors[5:6].astype(np.float32), 1).tolist()
+    [[5]]
     """
 
     def __init__(
@@ -119,6 +124,10 @@ def nearer(distances: NDArray[np.float32], positions: NDArray[np.int64], count: 
     nearer than the next one, the rest being -1; all of them where all are as near.
 
     Short codes often tie, and which of the last ties are found depends on how threads share the work.
+
+    >>> distances = np.array([[0.9, 0.7, 0.7]], np.float32)
+    >>> nearer(distances, np.array([[4, 8, 2]]), 2).tolist()
+    [[4, -1]]
     """
     if positions.shape[1] <= count:
         return positions

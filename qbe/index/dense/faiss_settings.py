@@ -32,10 +32,14 @@ def set_for_searching(threads: int) -> None:
 
 @contextmanager
 def searching() -> Iterator[int]:
-    """Around one search of FAISS; gives how many query vectors it may take at a time.
+    """A context for one search of FAISS; gives how many query vectors it may take at a time.
 
     While an index is built in the same process these are so few that FAISS compares them one by one, so that
     the results are those of any other time.
+
+    >>> with searching() as most:
+    ...     most == ONE_BY_ONE
+    True
     """
     global _searches
     with _state:
@@ -51,10 +55,14 @@ def searching() -> Iterator[int]:
 
 @contextmanager
 def building(threads: int) -> Iterator[None]:
-    """Around work that builds a FAISS index with this many threads; afterwards the settings are
+    """A context for work that builds a FAISS index with this many threads; afterwards the settings are
     those of searching.
 
     Searches under way are waited for; those that begin meanwhile are not delayed (see `searching`).
+
+    >>> with building(threads=1), searching() as most:
+    ...     most
+    19
     """
     global _builds
     import faiss

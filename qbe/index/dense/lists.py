@@ -31,7 +31,15 @@ SHARD_ROWS = 2**20
 
 
 def train_lists(vectors: Vectors, metric: int, params: AnnParams) -> Any:
-    """An index without vectors, its centroids and codes learned from a sample that is drawn by seed."""
+    """A FAISS index without vectors, its centroids and codes learned from a sample of ``vectors`` (sentences,
+    dimension) that is drawn by ``params.seed``; ``metric`` is FAISS's number of a similarity.
+
+    >>> import faiss
+    >>> vectors = np.arange(40, dtype=np.float16).reshape(20, 2)
+    >>> lists = train_lists(vectors, faiss.METRIC_L2, AnnParams("ivf-sq", nlist=2))
+    >>> lists.is_trained, lists.ntotal
+    (True, 0)
+    """
     import faiss
 
     dimension = vectors.shape[1]
@@ -106,7 +114,15 @@ def accelerated(ivf: Any) -> Iterator[None]:
 
 
 def fill(index: Any, vectors: Vectors) -> None:
-    """Add all vectors, in a stream."""
+    """Add all vectors (sentences, dimension) to a trained index, block by block.
+
+    >>> import faiss
+    >>> vectors = np.arange(40, dtype=np.float16).reshape(20, 2)
+    >>> lists = train_lists(vectors, faiss.METRIC_L2, AnnParams("ivf-sq", nlist=2))
+    >>> fill(lists, vectors)
+    >>> lists.ntotal
+    20
+    """
     import faiss
 
     with accelerated(faiss.extract_index_ivf(index)):

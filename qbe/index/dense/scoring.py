@@ -26,7 +26,13 @@ def best_per_paper(similarities: Floats, starts: Ints) -> Floats:
 
 
 def restrict(similarities: Floats, starts: Ints, keep: NDArray[np.bool_]) -> Floats:
-    """Similarities with the sentences not kept at minus infinity; a paper that would keep none keeps all."""
+    """Similarities (queries, sentences) with minus infinity where ``keep`` (sentences,) is false; a paper of
+    which no sentence would be kept keeps all.
+
+    >>> keep = np.array([True, False, False])
+    >>> restrict(np.array([[0.25, 0.75, 0.5]], np.float32), np.array([0, 2]), keep).tolist()
+    [[0.25, -inf, 0.5]]
+    """
     counts = np.diff(np.append(starts, len(keep)))
     any_kept = np.repeat(np.logical_or.reduceat(keep, starts), counts)
     restricted: Floats = np.where(keep | ~any_kept, similarities, -np.inf).astype(np.float32)
@@ -37,6 +43,9 @@ def mean_max(best: Floats) -> Floats:
     """The mean over query sentences of each one's best match (queries, papers) -> (papers,).
 
     The soft alignment of ColBERT (Khattab and Zaharia, 2020, eq. 3) over sentences, as a mean.
+
+    >>> mean_max(np.array([[0.5, 1.0], [0.25, 0.0]], np.float32)).tolist()
+    [0.375, 0.5]
     """
     mean: Floats = best.mean(axis=0, dtype=np.float64).astype(np.float32)
     return mean
@@ -45,6 +54,9 @@ def mean_max(best: Floats) -> Floats:
 def single_match(best: Floats) -> Floats:
     """The best match of any query sentence (queries, papers) -> (papers,): ASPIRE's single match (Mysore et
     al., 2022, section 3.2).
+
+    >>> single_match(np.array([[0.5, 1.0], [0.25, 0.0]], np.float32)).tolist()
+    [0.5, 1.0]
     """
     maximum: Floats = best.max(axis=0)
     return maximum

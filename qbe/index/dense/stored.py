@@ -38,6 +38,10 @@ class Quantized:
     Used as an array where it matters: ``[rows]`` and ``[slice]`` give fewer of them, ``[row]`` one as an
     array (dimension,), ``astype`` all their numbers. These fit into single precision: a scale has 11 binary
     digits, a code 7.
+
+    >>> vectors = Quantized(np.array([[127, -64], [0, 127]], np.int8), np.array([0.5, 1], np.float16))
+    >>> vectors.shape, vectors[0].tolist()
+    ((2, 2), [63.5, -32.0])
     """
 
     def __init__(self, codes: NDArray[np.int8], scales: Half, releaser: PageReleaser | None = None) -> None:
@@ -100,6 +104,10 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
     A scale is rounded to half precision, so that a vector's numbers, like those that half precision stores,
     are multiples of 2 ** -24 where vectors have unit length, and with the similarity ``l2`` of 2 ** -16 (see
     `qbe.encode.pooling.stored`).
+
+    >>> vectors = quantized(np.array([[0.6, -0.8]]), "cosine")
+    >>> vectors.codes.tolist(), vectors.astype(np.float64).round(3).tolist()
+    ([[95, -127]], [[0.599, -0.801]])
     """
     exact = np.asarray(vectors, dtype=np.float64)
     steps = np.abs(exact).max(axis=1, keepdims=True) / LARGEST
@@ -112,7 +120,11 @@ def quantized(vectors: NDArray[Any], similarity: str) -> Quantized:
 
 
 def scales_file(name: str) -> str:
-    """The file of the scales that belong to a file of codes."""
+    """The name of the file of scales that belongs to a file of codes.
+
+    >>> scales_file("vectors.npy")
+    'vectors.scales.npy'
+    """
     return name.replace(".npy", ".scales.npy")
 
 
@@ -120,11 +132,17 @@ def scales_file(name: str) -> str:
 def vector_file(
     folder: Path, name: str, shape: tuple[int, int], stored: str, similarity: str
 ) -> Iterator[Callable[[Half | Quantized], None]]:
-    """Write ``name`` (and its scales) as a stream; gives a function that takes the next vectors, of which
-    quantized ones are written as they are.
+    """Write the file ``name`` (and that of its scales) block by block: gives a function that writes the next
+    vectors (n, dimension); those already quantized are written as they are.
 
-    Plain writes, not a memory map: on a full disk they fail, where a map would kill. ``shape`` is that of the
-    whole, ``stored`` one of `qbe.index.dense.ann.STORED`.
+    Plain writes, not a memory map: on a full disk they raise OSError, where a map would end the process.
+    ``shape`` is (vectors, dimension) of the complete file, ``stored`` one of `qbe.index.dense.ann.STORED`.
+
+    >>> with vector_file(Path(), "two.npy", (2, 2), "int8", "cosine") as write:
+    ...     write(np.array([[1, 0]], np.float16))
+    ...     write(np.array([[0, 1]], np.float16))
+    >>> open_vectors(Path(), "two.npy", "int8").codes.tolist()
+    [[127, 0], [0, 127]]
     """
     with ExitStack() as stack:
         stream = stack.enter_context((folder / name).open("wb"))
@@ -149,7 +167,12 @@ def _write(stream: Any, array: NDArray[Any]) -> None:
 
 
 def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """The header of a ``.npy`` file."""
+    """The header of a ``.npy`` file of an array of this shape and type, in C order.
+
+    >>> header = npy_header((2,), np.dtype(np.int8))
+    >>> np.load(io.BytesIO(header + bytes([7, 9]))).tolist()
+    [7, 9]
+    """
     header = io.BytesIO()
     description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, description)
@@ -160,6 +183,9 @@ def open_vectors(folder: Path, name: str, stored: str) -> Vectors:
     """Vectors of an index, memory-mapped (their scales are read).
 
     Raises IndexFormatError where the file is of another form than ``stored``.
+
+    >>> open_vectors(index.folder, "whole.npy", "float16").shape
+    (128, 384)
     """
     path = folder / name
     try:

@@ -176,6 +176,9 @@ def agreement(candidates: list[NDArray[np.int64]], reference: NDArray[np.int64])
     TOP that hold the same paper once the candidates are in the reference's order.
 
     ``reference`` (queries, more than TOP) has the best papers, -1 where there are fewer.
+
+    >>> agreement([np.array([2, 9])], np.array([[2, 4, 9, 7]]))
+    (0.5, 0.25)
     """
     recalled = same = places = 0
     for papers, best in zip(candidates, reference, strict=True):

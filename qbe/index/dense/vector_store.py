@@ -8,7 +8,13 @@ from qbe.index.rows import Rows, block_starts, sentence_rows
 
 
 class MappedVectors:
-    """A `qbe.index.dense.contracts.VectorStore` over arrays of all vectors of an index."""
+    """A `qbe.index.dense.contracts.VectorStore` over arrays of all vectors of an index.
+
+    >>> import numpy as np
+    >>> store = MappedVectors(index.sentence_vectors, index.whole_vectors, index.layout.starts, "cosine")
+    >>> store.dimension, store.gather(np.array([0, 1])).starts.tolist()
+    (384, [0, 5])
+    """
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
         """``sentences`` (sentences, dimension) and ``whole`` (papers, dimension) are all vectors; the

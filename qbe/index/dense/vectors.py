@@ -16,11 +16,20 @@ WHOLE = "whole.npy"
 
 
 def read_vectors(folder: Path, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
-    """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError."""
+    """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError.
+
+    >>> sentences, whole = read_vectors(Path("indexes/sample"))
+    >>> sentences.shape, whole.shape
+    ((594, 384), (128, 384))
+    """
     return open_vectors(folder, SENTENCES, stored), open_vectors(folder, WHOLE, stored)
 
 
 def blocks(vectors: Vectors, rows: int = 65536) -> Iterator[NDArray[np.float32]]:
-    """The vectors in single precision, some rows at a time."""
+    """The vectors as float32 arrays of up to ``rows`` rows, in order.
+
+    >>> [len(block) for block in blocks(np.zeros((5, 2), np.float16), rows=2)]
+    [2, 2, 1]
+    """
     for first in range(0, len(vectors), rows):
         yield vectors[first : first + rows].astype(np.float32)

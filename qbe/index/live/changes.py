@@ -42,6 +42,11 @@ def append_papers(
     Raises IndexBuildError for ids that the index has, for another tagger than the index's and where another
     process writes, EncoderMismatchError for another encoder than the index's, and what
     `qbe.index.building.build.build` and `qbe.index.live.writer.writing` do.
+
+    >>> from qbe.index.building.build import build
+    >>> _ = build(Path("indexes/longer"), [index.paper("s001")], BuildSettings(dense=False))
+    >>> append_papers("indexes/longer", [index.paper("s002")])
+    Written(added=1, replaced=0, deleted=0, papers=2, segments=2, generation=1)
     """
     folder, source = resolved(folder), open_corpus(corpus)
     with writing(folder) as snapshot:
@@ -69,6 +74,11 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
     `qbe.index.live.compaction`, or until their segment has no other paper. Raises PaperNotFoundError where
     the index lacks one of the ids, and UsageError for no ids and for all the index's (then nothing is
     deleted), TypeError for a single string, and what `qbe.index.live.writer.writing` does.
+
+    >>> import shutil
+    >>> folder = shutil.copytree(index.folder, "indexes/shorter")
+    >>> delete_papers(folder, ["s001", "s002"])
+    Written(added=0, replaced=0, deleted=2, papers=126, segments=1, generation=1)
     """
     if isinstance(paper_ids, str):
         raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")

@@ -36,13 +36,16 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
     time of encoding and tagging.
 
     FAISS's index is of the kind that such a build would have, and so is the form in which vectors are stored:
-    those in half precision lose digits for good where the index has grown so large that they become bytes.
+    those in half precision are quantized to bytes, which cannot be undone, where the index has grown large.
     Vectors in bytes stay so, even where a build would keep half precision for the papers that are left; then
     the digest is another.
 
     Returns None where the index is one segment without deleted papers already. Needs disk space for both. An
     open index keeps reading the old segments, which the next writer removes once they are closed. Raises what
     `qbe.index.live.writer.writing` does, and IndexBuildError and OutputError for what the stages need.
+
+    >>> compact("indexes/sample") is None
+    True
     """
     folder, execution = resolved(folder), execution or Execution()
     with writing(folder) as snapshot:

@@ -47,8 +47,12 @@ def writing(folder: Path) -> Iterator[Snapshot]:
     """The newest commit of an index, while no other process writes to it or builds it anew.
 
     Before and after the block files that no commit names are removed, unless a reader locks them. Raises
-    IndexFormatError for a folder that is no sound index, IndexBuildError where another process writes to it,
-    OutputError where it cannot be written.
+    IndexFormatError for a folder that is no index or a damaged one, IndexBuildError where another process
+    writes to it, OutputError where it cannot be written.
+
+    >>> with writing(resolved("indexes/sample")) as snapshot:
+    ...     len(snapshot.segments), snapshot.generation
+    (1, 0)
     """
     open_snapshot(folder).close()  # a folder that is no index gets no lock file beside it
     with lock(folder.parent / f".{folder.name}.lock") as alone:
@@ -65,7 +69,11 @@ def writing(folder: Path) -> Iterator[Snapshot]:
 
 
 def resolved(folder: str | Path) -> Path:
-    """The folder as its lock knows it: "." has no name, and a link must stay."""
+    """The absolute path of a folder, links resolved: the lock file is named after its last part.
+
+    >>> resolved("indexes/sample") == Path.cwd() / "indexes" / "sample"
+    True
+    """
     return Path(os.path.realpath(folder))
 
 

@@ -26,6 +26,10 @@ class BuildShard:
 
     Shards are those of a whole build (`qbe.index.building.shards.SHARD_PAPERS` papers each), so that parts
     are of like size, need not know the length of the corpus, and hold what a whole build would have encoded.
+
+    >>> part = BuildShard(number=2, count=8)
+    >>> part.has(511), part.has(512), part.place(0), part.place(512)
+    (False, True, 512, 4608)
     """
 
     number: int
@@ -45,7 +49,12 @@ class BuildShard:
 
 
 class Selection:
-    """Selects the papers of a part from the whole corpus, which ``corpus`` describes once it was read."""
+    """Selects the papers of a part from the whole corpus, which ``corpus`` describes once it was read.
+
+    >>> selection = Selection(BuildShard(1, 2))
+    >>> len(list(selection.of(index))), selection.corpus["papers"]
+    (128, 128)
+    """
 
     def __init__(self, part: BuildShard) -> None:
         self._part = part
@@ -94,13 +103,26 @@ class PartMetadata:
 
 
 def write_part(folder: Path, metadata: PartMetadata) -> None:
-    """Write the metadata into a part that is being built."""
+    """Write the metadata into a part that is being built.
+
+    >>> folder = Path("part")
+    >>> folder.mkdir()
+    >>> metadata = PartMetadata(BuildShard(1, 2), 512, {}, {}, {"papers": 64}, {}, None, {}).sealed()
+    >>> write_part(folder, metadata)
+    >>> read_part(folder).counts
+    {'papers': 64}
+    """
     write_text(folder / PART, json.dumps(dataclasses.asdict(metadata), indent=1) + "\n")
 
 
 def read_part(folder: Path) -> PartMetadata:
     """Read and check the metadata of a part; raises IndexFormatError where there are none or they
     were changed.
+
+    >>> read_part(Path("indexes/sample"))
+    Traceback (most recent call last):
+        ...
+    qbe.errors.IndexFormatError: indexes/sample: expected a part of an index with a part.json, found ...
     """
     path = folder / PART
     try:

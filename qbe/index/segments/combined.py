@@ -24,11 +24,17 @@ PREDICTIONS = ("labels", "lacking")
 def combined_manifest(snapshot: Snapshot) -> Manifest:
     """The manifest of an index: that of its only segment, or one combined from all segments'.
 
-    Papers and predictions are counted without the dead ones, Lucene's documents and tokens with them, since
-    they count in its statistics. ``dense`` is that of the segment with most sentences; others, of other
+    Papers and predictions are counted without the deleted ones, Lucene's documents and tokens with them,
+    since they count in its statistics. ``dense`` is that of the segment with most sentences; others, of other
     sizes, may store vectors and find candidates otherwise. ``settings`` are the last segment's with all
     sources of the corpus, ``files`` those of all segments, and the digests are over the segments' own and
-    over their dead rows.
+    over their rows of deleted papers.
+
+    >>> from qbe.index.segments.snapshot import open_snapshot
+    >>> snapshot = open_snapshot(index.folder)
+    >>> combined_manifest(snapshot).digest == index.manifest.digest
+    True
+    >>> snapshot.close()
     """
     segments = snapshot.segments
     if snapshot.plain:
@@ -55,14 +61,25 @@ def combined_manifest(snapshot: Snapshot) -> Manifest:
 
 
 def tagger_identity(manifest: Manifest) -> dict[str, str] | None:
-    """The identity of the tagger whose labels an index holds, if any."""
+    """The identity of the tagger whose labels an index holds; None where nothing was predicted.
+
+    >>> tagger_identity(index.manifest) is None  # the corpus brought all labels
+    True
+    """
     if manifest.tagger is None:
         return None
     return {name: value for name, value in manifest.tagger.items() if name not in PREDICTIONS}
 
 
 def live_counts(segment: OpenSegment) -> Counts:
-    """``papers``, ``labelled``, ``predicted`` and ``sentences`` of a segment without its dead papers."""
+    """``papers``, ``labelled``, ``predicted`` and ``sentences`` of a segment without its deleted papers.
+
+    >>> from qbe.index.segments.snapshot import open_snapshot
+    >>> snapshot = open_snapshot(index.folder)
+    >>> live_counts(snapshot.segments[0])
+    {'papers': 128, 'labelled': 128, 'sentences': 594, 'predicted': 0}
+    >>> snapshot.close()
+    """
     if segment.segment.deletions is not None:
         return segment.segment.deletions.corpus
     return {key: value for key, value in segment.manifest.corpus.items() if key != "sha256"}
@@ -92,7 +109,11 @@ def counts_of(segment: OpenSegment, rows: Rows) -> tuple[Counts, Counts | None]:
 
 
 def minus(counts: Counts, others: Counts) -> dict[str, Any]:
-    """Counts less others of the same names, at any depth."""
+    """Counts minus others of the same names, at any depth.
+
+    >>> minus({"papers": 5, "labels": {"other": 2}}, {"papers": 1, "labels": {"other": 2}})
+    {'papers': 4, 'labels': {'other': 0}}
+    """
     return {
         name: minus(value, others[name]) if isinstance(value, Mapping) else value - others[name]
         for name, value in counts.items()

@@ -55,25 +55,44 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The segments of an index, in the order of their rows; ``generation`` grows by one with each commit."""
+    """The segments of an index, in the order of their rows; ``generation`` grows by one with each commit.
+
+    >>> Commit(1, [Segment("segments/000001", "digest")]).segments[0].deletions is None
+    True
+    """
 
     generation: int
     segments: Sequence[Segment]
 
 
 def segment_name(generation: int) -> str:
-    """The name of the segment that a commit adds, which no other one ever has."""
+    """The name of the segment that a commit adds, which no other one ever has.
+
+    >>> segment_name(3)
+    'segments/000003'
+    """
     return f"{SEGMENTS}/{generation:06d}"
 
 
 def deletions_name(segment: str, generation: int) -> str:
-    """The file of a segment's dead rows as of a commit."""
+    """The file of the rows of a segment's deleted papers as of the commit of that generation.
+
+    >>> deletions_name(".", 3), deletions_name("segments/000003", 4)
+    ('deleted/root.000003.npy', 'deleted/000003.000004.npy')
+    """
     name = "root" if segment == ROOT else segment.removeprefix(f"{SEGMENTS}/")
     return f"{DELETED}/{name}.{generation:06d}.npy"
 
 
 def write_commit(folder: Path, commit: Commit) -> None:
-    """Replace the commit of an index in one step; all files that it names must be on the disk already."""
+    """Replace the commit of an index in one step; all files that it names must be on the disk already.
+
+    >>> folder = Path("committed")
+    >>> folder.mkdir()
+    >>> write_commit(folder, Commit(2, [Segment(".", "digest"), Segment("segments/000002", "another")]))
+    >>> [segment.name for segment in read_commit(folder).segments]
+    ['.', 'segments/000002']
+    """
     sync(folder)
     record = {"format_version": _FORMAT, **dataclasses.asdict(commit)}
     write_text(folder / COMMIT, json.dumps(record, indent=1) + "\n")
@@ -84,6 +103,9 @@ def read_commit(folder: Path) -> Commit | None:
     """The commit of an index; None where it has none, as after a plain build.
 
     Raises IndexFormatError for one that is damaged or of another format.
+
+    >>> read_commit(Path("indexes/sample")) is None
+    True
     """
     path = folder / COMMIT
     try:

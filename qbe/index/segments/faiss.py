@@ -17,7 +17,12 @@ from qbe.index.segments.snapshot import OpenSegment
 
 
 class FaissSegments:
-    """Nearest sentences over several FAISS indexes (a `qbe.index.dense.faiss_candidates.SentenceSearch`)."""
+    """Nearest sentences over several FAISS indexes (a `qbe.index.dense.faiss_candidates.SentenceSearch`).
+
+    >>> both = FaissSegments([FaissSegment(index.folder, 1), FaissSegment(index.folder, 1)])
+    >>> both.nearest(index.sentence_vectors[5:6].astype(np.float32), 2).tolist()
+    [[5, 599]]
+    """
 
     def __init__(self, segments: Sequence[FaissSegment]) -> None:
         self._segments = segments

@@ -23,7 +23,14 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenSegment:
-    """A segment of an index: its folder, its own manifest, and its dead rows (n,), ascending."""
+    """A segment of an index: its folder, its own manifest, and ``dead``, the rows (n,) int64 of its deleted
+    papers, ascending.
+
+    >>> snapshot = open_snapshot(index.folder)
+    >>> [(segment.papers, len(segment.dead)) for segment in snapshot.segments]
+    [(128, 0)]
+    >>> snapshot.close()
+    """
 
     path: Path
     segment: Segment
@@ -38,7 +45,14 @@ class OpenSegment:
 
 
 class Snapshot:
-    """The segments of an index as of one commit; until it is closed no writer removes their files."""
+    """The segments of an index as of one commit; until it is closed no writer removes their files.
+
+    >>> first, second = open_snapshot(index.folder), open_snapshot(index.folder)
+    >>> first.plain, first.is_same(second)
+    (True, True)
+    >>> first.close(), second.close()
+    (None, None)
+    """
 
     def __init__(self, generation: int, segments: Sequence[OpenSegment], locks: Sequence[int]) -> None:
         """``locks`` are the descriptors of the locked files, which are closed at the end."""
@@ -70,6 +84,11 @@ def open_snapshot(folder: Path) -> Snapshot:
     """The newest commit of an index and its segments, locked against removal from now on.
 
     Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged.
+
+    >>> open_snapshot(Path("sample"))
+    Traceback (most recent call last):
+        ...
+    qbe.errors.IndexFormatError: sample: expected an index with a manifest.json, found ...
     """
     commit = read_commit(folder)
     while True:

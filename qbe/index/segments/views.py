@@ -92,7 +92,13 @@ Papers = PaperStore | PaperStores
 
 
 def joined(layouts: Sequence[PaperLayout]) -> PaperLayout:
-    """Layouts laid end to end; sentences of those without probabilities get zeros beside those with."""
+    """Several layouts as one, in order; where only some have probabilities, the sentences of the others get
+    zeros.
+
+    >>> layout = PaperLayout(np.array([0, 2]), np.array([1, 2], np.uint8))
+    >>> joined([layout, layout]).starts.tolist(), joined([layout, layout]).facets.tolist()
+    ([0, 2, 4], [1, 2, 1, 2])
+    """
     firsts = starts_of([len(layout.facets) for layout in layouts])[:-1]
     pairs = zip(layouts, firsts, strict=True)
     starts = [np.zeros(1, np.int64), *(layout.starts[1:] + first for layout, first in pairs)]
@@ -110,7 +116,12 @@ def _probabilities(layout: PaperLayout) -> np.ndarray[tuple[int, int], np.dtype[
 
 
 def take(layout: PaperLayout, papers: Rows) -> PaperLayout:
-    """The layout of some papers only, in the order of their rows."""
+    """The layout of some papers only, in the order of their rows.
+
+    >>> layout = PaperLayout(np.array([0, 2, 3]), np.array([1, 2, 3], np.uint8))
+    >>> take(layout, np.array([1, 0])).facets.tolist()
+    [3, 1, 2]
+    """
     rows = sentence_rows(layout.starts, papers)
     probabilities = None if layout.probabilities is None else layout.probabilities[rows]
     counts = (layout.starts[papers + 1] - layout.starts[papers]).tolist()
@@ -118,7 +129,14 @@ def take(layout: PaperLayout, papers: Rows) -> PaperLayout:
 
 
 def open_papers(segments: Sequence[OpenSegment]) -> Papers:
-    """The papers of an index."""
+    """The papers of an index.
+
+    >>> from qbe.index.segments.snapshot import open_snapshot
+    >>> snapshot = open_snapshot(index.folder)
+    >>> open_papers(snapshot.segments).find("s002")
+    1
+    >>> snapshot.close()
+    """
     if len(segments) == 1 and not len(segments[0].dead):
         return PaperStore(segments[0].path)
     return PaperStores(segments)
