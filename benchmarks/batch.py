@@ -53,7 +53,7 @@ def main(argv: list[str]) -> None:
     from qbe.search.config import FIRST_STAGES, SearchConfig
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
-    from qbe.trec import read_pools
+    from qbe.topics import read_pools
 
     pools_by_query = read_pools(options.pool)
     with open_index(options.index, threads=threads) as index:

@@ -27,7 +27,8 @@ from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.rerank.reranker import RerankRequest
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.trec import read_pools, read_qrels, read_topics
+from qbe.topics import read_pools, read_topics
+from qbe.trec import read_qrels
 from qbe.types import Facet, Hit, Run
 
 SCOPES = (*map(str, Facet), "aggregated")

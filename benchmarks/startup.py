@@ -122,7 +122,7 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
     from qbe.index.opening import open_index
     from qbe.query import Aspect
     from qbe.search.bm25 import query_text
-    from qbe.trec import read_topics
+    from qbe.topics import read_topics
 
     topic = next(iter(read_topics(topics)))
     with open_index(index) as opened:

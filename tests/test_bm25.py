@@ -20,7 +20,7 @@ from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search.bm25 import BM25Stage, query_text
 from qbe.search.config import BM25_QUERIES
-from qbe.trec import read_pools, read_topics
+from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
 
 ROUNDING = 6e-5

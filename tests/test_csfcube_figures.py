@@ -18,7 +18,8 @@ from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search.dense import DenseStage, best_hits
-from qbe.trec import read_pools, read_qrels, read_run, read_topics, write_run
+from qbe.topics import read_pools, read_topics
+from qbe.trec import read_qrels, read_run, write_run
 from qbe.types import Run
 
 FLOORS = {

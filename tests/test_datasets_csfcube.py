@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from qbe import topics as topic_files
 from qbe import trec
 from qbe.corpus import read_corpus
 from qbe.datasets import DATASETS, options, write_dataset
@@ -414,8 +415,8 @@ def test_the_sample_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert contents(out).keys() == {name.replace("csfcube", "sample") for name in OUTPUTS}
     assert capsys.readouterr().out.startswith("sample: corpus.jsonl, topics.tsv, ")
     known = {paper.paper_id for paper in read_corpus([str(out / "corpus.jsonl")])}
-    topics = trec.read_topics(out / "topics.tsv")
-    pools = trec.read_pools(out / "pools.tsv")
+    topics = topic_files.read_topics(out / "topics.tsv")
+    pools = topic_files.read_pools(out / "pools.tsv")
     assert pools.keys() == {topic.query_id for topic in topics}
     assert known >= {topic.paper_id for topic in topics}.union(*pools.values())
     for facet in Facet:
@@ -473,10 +474,10 @@ def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
     assert list(summary.judgments.values()) == [1876, 2174, 2192]
     assert summary.in_own_pool == ("8781666_background", "8781666_result")
     assert summary.no_sentence == ()
-    topics = trec.read_topics(tmp_path / "topics.tsv")
+    topics = topic_files.read_topics(tmp_path / "topics.tsv")
     assert topics[0] == Topic("10014168_background", "10014168", Facet.BACKGROUND)
     assert len(topics) == 50
-    pools = trec.read_pools(tmp_path / "pools.tsv")
+    pools = topic_files.read_pools(tmp_path / "pools.tsv")
     for facet in Facet:
         path = tmp_path / f"csfcube.{facet}.qrels"
         qrels = trec.read_qrels(path)

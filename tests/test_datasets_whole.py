@@ -18,7 +18,8 @@ from qbe.index.index import Index
 from qbe.query import Topic
 from qbe.search.__main__ import main as search
 from qbe.search.queries import queries_of, topics_of
-from qbe.trec import read_pools, read_qrels, read_run, read_topics
+from qbe.topics import read_pools, read_topics
+from qbe.trec import read_qrels, read_run
 
 # Candidate i of a query comes i-th, see support.whole. q1 stands in its own pool.
 RELISH = {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qbe.errors import FileFormatError, UsageError
 from qbe.query import Aspect, Query, Topic, TopicAspect
-from qbe.trec import format_aspects, parse_aspects, read_topics, write_topics
+from qbe.topics import format_aspects, parse_aspects, read_topics, write_topics
 from qbe.types import Facet, Paper, Sentence
 
 SENTENCES = (Sentence("A.", Facet.METHOD), Sentence("B."), Sentence("C.", Facet.RESULT))

@@ -10,7 +10,8 @@ import pytest
 
 import qbe.datasets.embedded
 from qbe.datasets.embedded import FACTORS, Layout, Place, grade, judgments, pool, pools, read_layout
-from qbe.trec import read_pools, read_topics, write_pools, write_qrels
+from qbe.topics import read_pools, read_topics, write_pools
+from qbe.trec import write_qrels
 from qbe.types import Facet
 
 SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")

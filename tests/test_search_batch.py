@@ -20,7 +20,7 @@ from qbe.search import fingerprint
 from qbe.search.pipeline import Pipeline
 from qbe.search.unfinished import block_file
 from qbe.search.vectors import PreparedQuery
-from qbe.trec import read_topics
+from qbe.topics import read_topics
 
 KILLED = """
 import os, signal, sys

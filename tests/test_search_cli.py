@@ -21,7 +21,8 @@ from qbe.errors import (
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.__main__ import main
-from qbe.trec import read_run, read_topics
+from qbe.topics import read_topics
+from qbe.trec import read_run
 from qbe.types import Facet
 
 

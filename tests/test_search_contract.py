@@ -12,7 +12,7 @@ from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
-from qbe.trec import read_pools
+from qbe.topics import read_pools
 from qbe.types import Facet, Paper, Sentence
 
 STAGES = {

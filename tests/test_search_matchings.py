@@ -17,7 +17,8 @@ from qbe.query import Query
 from qbe.rerank.vector_matching import MATCHINGS
 from qbe.search.__main__ import main
 from qbe.search.present import to_record, to_table
-from qbe.trec import read_pools, read_run, read_topics
+from qbe.topics import read_pools, read_topics
+from qbe.trec import read_run
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
 
 

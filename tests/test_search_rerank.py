@@ -25,7 +25,8 @@ from qbe.search.config import SearchConfig
 from qbe.search.fusion import interpolate
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_record, to_table
-from qbe.trec import read_pools, read_run, read_topics
+from qbe.topics import read_pools, read_topics
+from qbe.trec import read_run
 from qbe.types import Facet, Hit, Match, Paper, Sentence
 
 BUDGETS = {"query_tokens": 64, "candidate_tokens": 64}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbe import topics as topic_files
 from qbe import trec
 from qbe.errors import FileFormatError, OutputError, UsageError
 from qbe.query import Topic
@@ -115,7 +116,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     latin = tmp_path / "latin.tsv"
     latin.write_bytes(b"query_id\tpaper_id\tfacet\ncaf\xe9_method\tcaf\xe9\tmethod\n")
     with pytest.raises(FileFormatError, match="line 2: expected UTF-8 text, found byte 0xe9"):
-        trec.read_topics(latin)
+        topic_files.read_topics(latin)
 
 
 def test_qrels_exactly_and_back(tmp_path: Path) -> None:
@@ -128,31 +129,31 @@ def test_qrels_exactly_and_back(tmp_path: Path) -> None:
 def test_topics_exactly_and_back(tmp_path: Path) -> None:
     path = tmp_path / "topics.tsv"
     topics = [Topic("7_method", "7", Facet.METHOD), Topic("7_result", "7", Facet.RESULT)]
-    trec.write_topics(path, topics)
+    topic_files.write_topics(path, topics)
     assert path.read_text() == "query_id\tpaper_id\tfacet\n7_method\t7\tmethod\n7_result\t7\tresult\n"
-    assert trec.read_topics(path) == topics
+    assert topic_files.read_topics(path) == topics
     mixed = [Topic("8", "8"), *topics]
-    trec.write_topics(path, mixed)
+    topic_files.write_topics(path, mixed)
     assert path.read_text().splitlines()[:3] == ["query_id\tpaper_id\tfacet", "8\t8\t", "7_method\t7\tmethod"]
-    assert trec.read_topics(path) == mixed
+    assert topic_files.read_topics(path) == mixed
     path.write_text(path.read_text().replace("8\t8\t\n", "8\t8\n"))  # as an editor leaves it
-    assert trec.read_topics(path) == mixed
+    assert topic_files.read_topics(path) == mixed
 
 
 def test_topics_without_facets_need_no_column_for_them(tmp_path: Path) -> None:
     path = tmp_path / "topics.tsv"
-    trec.write_topics(path, [Topic("7", "7"), Topic("8", "8", None)])
+    topic_files.write_topics(path, [Topic("7", "7"), Topic("8", "8", None)])
     assert path.read_text() == "query_id\tpaper_id\n7\t7\n8\t8\n"
-    assert trec.read_topics(path) == [Topic("7", "7", None), Topic("8", "8", None)]
+    assert topic_files.read_topics(path) == [Topic("7", "7", None), Topic("8", "8", None)]
 
 
 def test_pools_exactly_and_back(tmp_path: Path) -> None:
     path = tmp_path / "pools.tsv"
-    trec.write_pools(path, {"7_method": ["b", "a"], "8_result": ["c"]})
+    topic_files.write_pools(path, {"7_method": ["b", "a"], "8_result": ["c"]})
     assert path.read_text() == "query_id\tpaper_id\n7_method\tb\n7_method\ta\n8_result\tc\n"
     with path.open("a") as stream:
         stream.write("\r\n7_method\tb\r\n")
-    assert trec.read_pools(path) == {"7_method": ["b", "a"], "8_result": ["c"]}
+    assert topic_files.read_pools(path) == {"7_method": ["b", "a"], "8_result": ["c"]}
 
 
 HEADER = "query_id\tpaper_id\tfacet\n"
@@ -184,7 +185,7 @@ def test_broken_topics(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "topics.tsv"
     path.write_text(text)
     with pytest.raises(FileFormatError, match=message):
-        trec.read_topics(path)
+        topic_files.read_topics(path)
 
 
 def test_an_output_below_a_file_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from qbe.datasets.release import ABSTRACTS, FOLDS, changed_files, judgments_file
 from qbe.errors import DatasetError
 from qbe.files import atomic_file, sha256
 from qbe.query import Topic
-from qbe.trec import Judgment, write_pools, write_qrels, write_topics
+from qbe.topics import write_pools, write_topics
+from qbe.trec import Judgment, write_qrels
 from qbe.types import Facet, Paper
 
 HIGHEST = 3

@@ -19,7 +19,8 @@ from qbe.datasets.records import Papers, corpus_record, has_text, raw_record
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.query import Topic
-from qbe.trec import Judgment, write_pools, write_qrels, write_topics
+from qbe.topics import write_pools, write_topics
+from qbe.trec import Judgment, write_qrels
 
 
 class Split(NamedTuple):

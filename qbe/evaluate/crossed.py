@@ -1,9 +1,9 @@
 """Crossed pairs: does a ranking by one facet follow that facet where it disagrees with another?
 
 Two candidates of one query are a crossed pair of facets A and B where the one is better for A by at least a
-grade, and the other better for B. In most pools the facets agree, so that nDCG does not show whether a ranking
-by method is one by method; on crossed pairs a ranking that ignores the facet is right for A exactly where it is
-wrong for B.
+grade, and the other better for B. In most pools the facets agree, so that nDCG does not show whether a
+ranking by method is one by method; on crossed pairs a ranking that ignores the facet is right for A exactly
+where it is wrong for B.
 """
 
 from __future__ import annotations

@@ -148,6 +148,8 @@ def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
 def definition(name: str) -> str:
     """Return a one-line definition of a measure, given by its canonical name or the protocol's label.
 
+    Raises UsageError for an unknown name.
+
     >>> definition("MAP")
     'mean average precision over the pool; a grade of 2 or 3 is relevant'
     >>> definition("P@5")

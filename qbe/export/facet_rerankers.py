@@ -103,7 +103,11 @@ def one_facet(network: Any, facet: int) -> Any:
 def example_inputs(
     ids: NDArray[np.int64], pooling: NDArray[np.float32], shape: Sequence[int]
 ) -> dict[str, Any]:
-    """Inputs to trace with: a candidate for a query of two tokens; ``shape`` is (layers, heads, size).
+    """Inputs to trace with, by name.
+
+    ``ids`` (tokens,) and ``pooling`` (rows, tokens) are a candidate's; keys and values of a query of two
+    tokens, (layers, heads, 2, size) float32, are random. ``shape`` is (layers, heads, size).
+
 
     >>> inputs = example_inputs(np.zeros(3, np.int64), np.ones((5, 3), np.float32), (4, 12, 32))
     >>> inputs["past_keys"].shape

@@ -32,7 +32,7 @@ class Vectors(NamedTuple):
 
 
 def similarities(query: Vectors, candidate: Vectors) -> Floats:
-    """Cosines between the query's sentences of the facet and all of the candidate's, (query, candidate).
+    """Cosines (query's sentences of the facet, candidate's sentences) float32.
 
     >>> axes = np.eye(2, dtype=np.float32)
     >>> paper = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))
@@ -74,7 +74,7 @@ def features(query: Vectors, candidate: Vectors) -> Floats:
 
 
 def score(query: Vectors, candidate: Vectors, weights: Sequence[float]) -> float:
-    """The weighted sum of the features.
+    """The sum of the features times ``weights``, which are in the order of FEATURES; in double precision.
 
     >>> axes = np.eye(2, dtype=np.float32)
     >>> query = Vectors(axes, axes[0], axes[0], axes, np.float32([1, 0]), np.array([True, False]))

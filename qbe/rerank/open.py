@@ -25,8 +25,8 @@ def open_reranker(
 
     ``workers`` score as many candidates at a time as they have threads (by default one). The token budgets
     count special tokens; by default they are 256 for either side of a pair cross-encoder, and as many as the
-    model reads for facet rerankers. Raises UsageError for a precision or budgets that the reranker does not
-    have room for, ModelError when it cannot be found, verified or loaded.
+    model reads for facet rerankers. Raises UsageError for a precision that the reranker does not
+    have or budgets that exceed what it reads, ModelError when it cannot be found, verified or loaded.
     """
     files = resolve_reranker(name, precision)
     return _OPENERS[files.metadata.kind](files, workers or Workers(), query_tokens, candidate_tokens)

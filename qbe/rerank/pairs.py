@@ -69,7 +69,7 @@ def check_budgets(query_tokens: int, candidate_tokens: int, max_tokens: int) -> 
 
 
 def side(title: Sequence[int], sentences: Sequence[Sequence[int]], room: int) -> list[int]:
-    """Title and sentences, cut at the end to ``room`` tokens, so that the title is the last to go.
+    """Title and sentences, cut at the end to ``room`` tokens, so that the title is cut last.
 
     >>> side([11, 12], [[13, 14], [15, 16]], room=5)
     [11, 12, 13, 14, 15]

@@ -24,7 +24,7 @@ _LOOSE = 0.1
 """Mass that may be wrong at the end of a stage that is not the last."""
 
 _TINY = 1e-290
-"""Conductance to the ground of a row that is else cut off from it by underflow."""
+"""Added to the sum of a row's weights, so that a sum that underflows is not divided by."""
 
 
 def total(array: Doubles, axis: int = 0) -> Doubles:
@@ -70,7 +70,7 @@ def solve(
 ) -> Doubles:
     """The plans of a block of problems, all laid out as in `entropic_transport`.
 
-    Rows come in the order of their masses, the greatest first: the first is the ground of the elimination.
+    Rows are sorted by mass, the greatest first: the elimination in `_step` takes the first as reference.
 
     >>> costs, halves = np.array([[[0.0, 1.0], [1.0, 0.0]]]), np.array([[0.5, 0.5]])
     >>> plans = solve(costs, halves, halves, np.log(4), 1e-9, 100)  # ratios of masses: exp(log(4)) = 4
@@ -144,7 +144,7 @@ def _step(shares: Doubles, masses: Doubles, missing: Doubles) -> Doubles:
 
     The Hessian is a graph's Laplacian, its nodes the rows, coupled by the columns that they share. Nodes are
     eliminated, the last first, in sums of numbers that are not negative alone, which keeps small couplings
-    exact (Grassmann, Taksar and Heyman, 1985); row 0 is the ground. The semi-dual is made of log-sum-exps,
+    exact (Grassmann, Taksar and Heyman, 1985); row 0 is the reference, at 0. The semi-dual is made of log-sum-exps,
     so that damping by log(1 + r) / r, with r the range of the full step, ascends from anywhere, without a
     line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
     """

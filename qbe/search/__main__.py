@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
     from qbe.search.output import open_output
     from qbe.search.pipeline import Pipeline
     from qbe.search.writers import open_writer
-    from qbe.trec import read_pools
+    from qbe.topics import read_pools
 
     pools = read_pools(Path(options.pool)) if options.pool else None
     with open_index(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
@@ -94,7 +94,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     from pathlib import Path
 
     from qbe.query import Query
-    from qbe.search.options import parse_positions
+    from qbe.search.parsing import parse_positions
     from qbe.search.queries import from_query, from_topics, paper_from_file, paper_from_text
     from qbe.types import Facet
 

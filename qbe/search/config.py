@@ -1,4 +1,4 @@
-"""Everything that shapes a search, checked in one place for every caller."""
+"""All parameters that the results of a search depend on, checked in one place for every caller."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RerankSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
-    """Everything that shapes a search; a parameter of None has its default.
+    """All parameters of a search; one that is None has its default.
 
     First stage: ``first_stage`` is ``bm25``, ``dense`` or ``fused`` (default). ``bm25_query`` is the text of
     the BM25 query: ``title+facet`` (default), ``facet`` or ``abstract``. ``match`` scores a paper by the mean

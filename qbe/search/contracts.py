@@ -34,8 +34,8 @@ class FirstStage(Protocol):
 
 
 class Candidates(NamedTuple):
-    """Papers that a source proposes for an aspect: rows, ascending, and the scores by row that are known
-    already, if that costs nothing.
+    """Papers that a source proposes for an aspect: rows, ascending, and the scores by row that the
+    source computed in finding them, if any.
     """
 
     rows: Rows

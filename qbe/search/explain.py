@@ -1,4 +1,4 @@
-"""How sentences are labelled, in words: whose label it is, how sure, and where a best guess stands in."""
+"""Labels of sentences in words: given or predicted, how probable, and where a best guess is used instead."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def explain_query(aspect: Aspect) -> list[ExplainedSentence]:
 
 
 def facet_probability(sentence: Sentence) -> float | None:
-    """The probability of a predicted sentence's facet (of ``other`` where it has none), to four places;
+    """The probability of a predicted sentence's facet (of ``other`` where it has none), to four decimals;
     None where the facet was given.
 
     >>> from qbe.types import FacetProbabilities
@@ -67,7 +67,7 @@ def facet_probability(sentence: Sentence) -> float | None:
 
 
 def stands_in(paper: Paper, position: int, facet: Facet | None) -> bool:
-    """Whether a sentence is its paper's best guess for a facet.
+    """Whether a sentence is its paper's best guess for a facet (see `qbe.types.Paper.facet_positions`).
 
     >>> from qbe.types import FacetProbabilities
     >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)
@@ -79,8 +79,8 @@ def stands_in(paper: Paper, position: int, facet: Facet | None) -> bool:
 
 
 def describe(paper: Paper, position: int, facet: Facet | None) -> str:
-    """A sentence's label and whose it is, such as ``method 0.93``, ``method given`` or ``no label``; where
-    it stands in for the facet searched for, ``background 0.62, best guess for method 0.31``.
+    """A sentence's label, with its probability or as given: ``method 0.93``, ``method given``, ``no label``;
+    where it is the best guess for the facet searched for, ``background 0.62, best guess for method 0.31``.
 
     >>> from qbe.types import FacetProbabilities
     >>> probabilities = FacetProbabilities(background=0.5, objective=0.25, method=0.25, result=0.0, other=0.0)

@@ -1,4 +1,4 @@
-"""All that shapes a run of topics, so that an interrupted one is only continued as it was begun."""
+"""All that the results of a run of topics depend on: only with the same is an interrupted one continued."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 64
 
 
 class RunInputs(NamedTuple):
-    """What shapes a run beside index and configuration: the files of topics and pools, the facet that
+    """What a run depends on beside index and configuration: the files of topics and pools, the facet that
     selects topics, hits a query, and how results are written (``width`` of tables, in columns).
     """
 
@@ -33,7 +33,7 @@ class RunInputs(NamedTuple):
 
 
 def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: RunInputs) -> Inputs:
-    """What distinguishes a run from another; errors are those of opening the models.
+    """All that a run depends on, as JSON holds it; errors are those of opening the models.
 
     ``tagger`` is the name or folder of one that was asked for in place of the index's.
 

@@ -19,7 +19,7 @@ from qbe.types import Hit, Pools
 class FusedStage:
     """Gathers the candidates of its sources, scores each candidate by every source, and fuses the scores.
 
-    Every component is computed for every candidate, so that none is punished for the list it missed.
+    Every component is computed for every candidate, also where its source did not propose the candidate.
 
     >>> from qbe.query import Aspect
     >>> from qbe.search.dense import DenseStage

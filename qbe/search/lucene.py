@@ -1,4 +1,4 @@
-"""Asking Lucene in few calls: each step from Python into Java costs as much as scoring many papers."""
+"""Search by Lucene in few calls: each call from Python into Java takes as long as scoring many papers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Scored = list[tuple[str, float]]
 
 
 class LuceneSearch:
-    """Searches as Anserini's SimpleSearcher does, by Anserini's own parts, with the same scores.
+    """Searches as Anserini's SimpleSearcher does, with Anserini's own classes and the same scores.
 
-    SimpleSearcher hands over one object a hit, each taken apart by further calls, and reads one folder; here
-    ids and scores come as two arrays, the ids of a pool go as one text, and there may be several segments.
-    Nearly all the work is then Java's, which several threads do side by side (pyjnius lets go of the
-    interpreter's lock meanwhile).
+    SimpleSearcher returns one object a hit, whose fields take further calls, and reads one folder; here ids
+    and scores come as two arrays, the ids of a pool are passed as one text, and there may be several
+    segments. Nearly all the time is spent in Java, where several threads run in parallel (pyjnius releases
+    the interpreter's lock meanwhile).
 
     >>> with index.reading() as reader:
     ...     ((paper_id, score),) = LuceneSearch(reader.lucene).search("unlabelled eye photographs", 1)
@@ -68,7 +68,7 @@ class LuceneSearch:
         return self.best(bag if pool is None else self._within(bag, pool), k)
 
     def best(self, query: Any, k: int) -> Scored:
-        """The best papers for a query of Lucene's, dead ones left out, ties by id and then broken."""
+        """The best papers for a query of Lucene's without deleted ones, ties by id and then by `break_ties`."""
         if self._share:
             return self._alive(query, min(k, self._live))
         adjusted = self._ties.rerank(self._top(query, k), None)
@@ -78,7 +78,7 @@ class LuceneSearch:
         return self._documents.fromTopDocs(self._searcher.search(query, k, self._order, True), self._searcher)
 
     def _alive(self, query: Any, k: int) -> Scored:
-        """The result of `best` where there are dead papers: as many more are fetched as may be dead."""
+        """The result of `best` where papers are deleted: as many more are fetched as may be deleted ones."""
         wanted = int(k * (1 + self._share)) + _SPARE
         while True:
             documents = self._top(query, wanted)
@@ -112,9 +112,9 @@ def _bytes_ref(text: str) -> dict[str, Any]:
 
 
 def break_ties(scores: Sequence[float]) -> list[float]:
-    """Descending scores to four decimals, a run of equal ones lowered by a millionth, two millionths and so
-    on: single-precision arithmetic as in Anserini's ``ScoreTiesAdjusterReranker``, which can be given only
-    what Lucene found, dead papers included.
+    """Descending scores to four decimals; of equal ones the second is lowered by a millionth, the third by
+    two millionths, and so on: in single precision as by Anserini's ``ScoreTiesAdjusterReranker``, which can
+    be given only what Lucene found, deleted papers included.
 
     >>> [round(score, 6) for score in break_ties([2.5, 2.5, 2.5, 1.0])]
     [2.5, 2.499999, 2.499998, 1.0]

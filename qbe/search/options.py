@@ -246,37 +246,7 @@ def config_of(options: argparse.Namespace) -> SearchConfig:
     from qbe.search.config import SearchConfig
 
     parameters = {name: getattr(options, name) for name in _PLAIN}
+    from qbe.search.parsing import parse_weights
+
     weights = None if options.weights is None else parse_weights(options.weights)
     return SearchConfig(**parameters, weights=weights)
-
-
-def parse_weights(text: str) -> dict[str, float]:
-    """Component weights such as ``bm25=1,whole=0.5``; components not named get 0; raises UsageError."""
-    from qbe.errors import UsageError
-    from qbe.search.config import COMPONENTS
-
-    weights = dict.fromkeys(COMPONENTS, 0.0)
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        try:
-            if name not in weights:
-                raise ValueError
-            weights[name] = float(value)
-        except ValueError:
-            raise UsageError(
-                f"expected weights such as {COMPONENTS[0]}=1,{COMPONENTS[-1]}=0.5 of "
-                f"{', '.join(COMPONENTS)}, found {part!r}; check `weights`"
-            ) from None
-    return weights
-
-
-def parse_positions(text: str) -> tuple[int, ...]:
-    """Sentence positions such as ``0,3``, counted from 0; raises UsageError."""
-    from qbe.errors import UsageError
-
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(
-            f"expected sentence positions such as 0,3, found {text!r}; check --sentences"
-        ) from None

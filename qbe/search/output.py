@@ -98,7 +98,7 @@ class BufferedOutput:
 def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Iterator[Output]:
     """The output at a destination; errors are those of `block_file`.
 
-    ``describe`` gives all that shapes the run, where finished blocks are kept.
+    ``describe`` gives all that the run's results depend on, where finished blocks are kept.
 
     >>> with open_output(Destination(None), dict) as output:
     ...     output.add(0, "printed")

@@ -50,8 +50,8 @@ class _Opened(NamedTuple):
 class Pipeline:
     """Searches an index with the stages of a `SearchConfig`.
 
-    Models and threads live as long as the pipeline. It follows its index: a search after ``index.refresh()``
-    is one over the newest commit. Several threads may search at a time. Usable as a context manager; closing
+    Models and threads stay open until the pipeline is closed. A search after ``index.refresh()`` is one over
+    the newest commit. Several threads may search at a time. Usable as a context manager; closing
     it leaves the index open.
 
     >>> from qbe import Facet, Query
@@ -166,7 +166,7 @@ class Pipeline:
     def explain(
         self, query: Query | PreparedQuery, k: int = 10, pool: Sequence[str] | None = None
     ) -> Explanation:
-        """What `search` gives, explained; raises what it does."""
+        """The hits of `search` with their reasons; raises what `search` does."""
         (prepared,) = self.prepare([query], explain=True)
         hits = self.search(prepared, k, pool, explain=True)
         sentences = [explain_query(aspect) for aspect in prepared.query.aspects]

@@ -11,7 +11,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic
 from qbe.text.split import split_sentences
-from qbe.trec import read_topics
+from qbe.topics import read_topics
 from qbe.types import Facet, Paper
 
 

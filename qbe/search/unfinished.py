@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 STATE = "run.json"
 
 Inputs = dict[str, Any]
-"""All that shapes a run, as JSON holds it."""
+"""All that the results of a run depend on, as JSON holds it."""
 
 
 class BlockFile:

@@ -37,7 +37,7 @@ def default_pairs() -> Path:
 
 
 def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Files of pairs to train on: other than files, folders stand for their ``train*.tsv``, in order.
+    """Files of pairs to train on: paths that are files, and for each folder its ``train*.tsv`` by name.
 
     Raises UsageError for a folder without such files.
 

@@ -36,9 +36,9 @@ class RunOptions:
 
 
 def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
-    """Write what a work folder's parts are made from (recipe, data) into it, or compare with what it says.
+    """Note in a work folder what its files are made from (recipe, data), or compare with the note there.
 
-    Raises ModelError where the folder holds parts of another recipe or of other data.
+    Raises ModelError where the folder holds files of another recipe or of other data.
 
     >>> check_provenance(Path(), {"data": {"train.tsv": "9f86d081"}})
     >>> check_provenance(Path(), {"data": {"train.tsv": "2c26b46b"}})
@@ -58,7 +58,7 @@ def check_provenance(work: Path, provenance: Mapping[str, Any]) -> None:
 
 
 def read_provenance(work: Path) -> Any:
-    """What the parts in a work folder are made from; raises ModelError where it holds no such note.
+    """What the files in a work folder are made from; raises ModelError where it holds no such note.
 
     >>> check_provenance(Path(), {"data": {"train.tsv": "9f86d081"}})
     >>> read_provenance(Path())

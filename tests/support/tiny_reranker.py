@@ -17,11 +17,11 @@ from qbe.files import sha256
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import TOKENIZER, TRUNK, FacetRerankersMetadata, write_reranker_card
 from qbe.models.sources import packaged_weights
+from qbe.topics import read_topics
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
 from qbe.train.weights import trainable
-from qbe.trec import read_topics
 from qbe.types import Facet, Paper, Sentence
 
 HIDDEN, LAYERS, HEADS, INNER, MAX_TOKENS = 32, 3, 2, 64, 160

@@ -77,6 +77,8 @@ def read_parts(sources: Sources, objective: Objective) -> Parts:
 def hold_out(pairs: Sequence[Cocitation]) -> Parts:
     """Split pairs by their sets; dev is a random sample of the sets that depends on nothing else.
 
+    It has a share HELD_OUT of the sets, at least 2 and at most MOST_HELD_OUT.
+
     >>> from qbe.types import Paper
     >>> paper = Paper("", "", ())
     >>> pairs = [Cocitation(frozenset((f"{i}", f"{i + 1}")), paper, paper) for i in range(60)]

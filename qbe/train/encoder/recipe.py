@@ -54,7 +54,8 @@ class Settings:
     and ``regularization`` (lambda) are the transport's: masses are softmax(-smallest distance / tau), and the
     plan is regularized by its entropy / lambda. Distances are those of vectors as they are (``similarity``
     "l2"), or scaled to unit length ("cosine"). The paper's code has a margin of 1, a tau of 5000 (all
-    sentences have nearly the same mass), a lambda of 20 (a blur of 0.05), and vectors as they are.
+    sentences have nearly the same mass), a lambda of 20 (a blur of 0.05), and vectors as they are. Raises
+    UsageError for numbers that are not above 0.
 
     >>> Settings(margin=0)
     Traceback (most recent call last):
@@ -80,7 +81,7 @@ class Schedule:
     AdamW; the learning rate rises linearly over a share ``warm_up`` of the steps, then falls linearly to 0.
     A step sees ``accumulate`` batches of ``batch`` pairs; negatives are drawn within a batch. Gradients are
     clipped to a norm of ``clip``; ``weight_decay`` is not applied to biases and normalizations. ``patience``
-    epochs without a lower loss on dev end the training.
+    epochs without a lower loss on dev end the training. Raises UsageError for numbers out of range.
 
     >>> Schedule(batch=1)
     Traceback (most recent call last):

@@ -66,7 +66,9 @@ def measure(
 
 
 def significance(figures: Figures, other: Figures) -> float:
-    """Two-sided p of the paired randomization test over queries.
+    """Two-sided p of the paired randomization test over queries, on the mean of `Figures.queries`.
+
+    All patterns of signs are counted where there are at most SAMPLES, else so many at random.
 
     >>> significance(Figures({}, [0.5, 0.25, 0.5]), Figures({}, [0.0, 0.0, 0.0]))  # 2 of 8 patterns of signs
     0.25

@@ -35,7 +35,7 @@ class TokenizedPaper(NamedTuple):
         return len(self.pooling) - len(self.facets) - 1
 
     def facet_tokens(self, facet: int) -> Tensor:
-        """A mask (tokens,) bool of the tokens of a facet's sentences."""
+        """A mask (tokens,) bool of the sentences of a facet, given by its place in `Facet`."""
         return self.pooling[self.sentences + facet] > 0
 
 

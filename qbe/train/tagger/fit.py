@@ -44,7 +44,7 @@ class Schedule:
 
 
 def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> list[list[int]]:
-    """Positions in groups of similar length.
+    """Positions of papers in groups of at most ``size`` and of similar length (in tokens).
 
     With ``rng`` the groups are in random order, and up to 20 is added to each length at random, so that they
     differ from epoch to epoch.
@@ -61,7 +61,9 @@ def batches(lengths: Sequence[int], size: int, rng: random.Random | None) -> lis
 
 
 def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Sequence[Example]) -> Tensor:
-    """Cross-entropy of the marginals of the label chain, weighted by sentence.
+    """Cross-entropy of the marginals of the label chain, weighted by sentence (a scalar).
+
+    ``scores`` (papers, sentences, labels) are those before the chain, ``present`` that of a `Batch`.
 
     With one-hot targets and the annotators' confidences as weights uncertain labels count less; with
     probabilities as targets this is distillation (Hinton et al., 2015, section 2, at temperature 1).
@@ -139,7 +141,7 @@ def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]
 
 
 def one_hot(labels: Sequence[int]) -> Floats:
-    """Target probabilities (sentences, labels) of labels.
+    """Target probabilities (sentences, labels) float32 of labels, given by number.
 
     >>> one_hot([2, 0]).tolist()
     [[0.0, 0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]]
