@@ -133,12 +133,11 @@ class Paper:
         for name, value in (("paper_id", self.paper_id), ("title", self.title)):
             if not isinstance(value, str):
                 raise TypeError(f"expected the {name} of a paper to be a str, found {type(value).__name__}")
-        if not isinstance(self.sentences, tuple) or any(
-            not isinstance(sentence, Sentence) for sentence in self.sentences
-        ):
+        kinds = {type(self.sentences), *(type(sentence) for sentence in self.sentences)} - {Sentence, tuple}
+        if kinds or not isinstance(self.sentences, tuple):
             raise TypeError(
                 "expected the sentences of a paper to be a tuple of qbe.Sentence, found "
-                f"{type(self.sentences).__name__}; make a paper of a plain abstract with "
+                f"{', '.join(sorted(kind.__name__ for kind in kinds))}; make a paper of a plain abstract with "
                 "qbe.paper_from_text(title, abstract)"
             )
 

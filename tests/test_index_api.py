@@ -50,7 +50,6 @@ def test_papers_files_and_streams_make_the_same_index(tmp_path, papers, settings
             [Paper("1", "T", (Sentence("One."),)), {}],
             "expected `corpus` of qbe.Paper, found dict as number 2",
         ),
-        ([Paper("1", "T", ("One.",))], "paper 1: expected sentences of qbe.Sentence, found str"),
     ],
 )
 def test_a_corpus_of_a_wrong_type(tmp_path, settings, given, message):

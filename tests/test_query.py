@@ -98,6 +98,10 @@ def test_what_is_no_query():
         Query.of(P)
     with pytest.raises(TypeError, match=r"tuple of qbe.Sentence, found str"):
         Paper("x", "t", "text")
+    with pytest.raises(TypeError, match=r"tuple of qbe.Sentence, found list"):
+        Paper("x", "t", [Sentence("A.")])
+    with pytest.raises(TypeError, match=r"tuple of qbe.Sentence, found str"):
+        Paper("x", "t", ("A.",))
 
 
 # Topics.

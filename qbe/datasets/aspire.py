@@ -37,6 +37,14 @@ def read_release(name: str, highest: int, source: Path) -> tuple[Papers, list[Sp
 
     Raises CorpusError for papers, and DatasetError for judgements or splits, that do not have the form of
     the release or name papers that are missing in it.
+
+    >>> _ = Path("abstracts-relish.jsonl").write_text('''{"paper_id": "a", "title": "On stone"}
+    ... {"paper_id": "b", "title": "On sand"}''')
+    >>> _ = Path("test-pid2anns-relish.json").write_text('{"a": {"cands": ["b"], "relevance_adju": [2]}}')
+    >>> _ = Path("relish-evaluation_splits.json").write_text('{"dev": ["a"], "test": ["a"]}')
+    >>> papers, (dev, test) = read_release("relish", 2, Path())
+    >>> papers.title_only, dev
+    (2, Split(name='dev', pools={'a': {'b': 2}}))
     """
     abstracts, judgments, splits = files(name)
     papers = read_papers(source / abstracts)

@@ -29,6 +29,15 @@ def read(source: Path) -> tuple[Papers, list[Split]]:
     Queries and candidates that are missing in the file of papers are kept; `qbe.datasets.whole` treats them
     as papers without text. Raises CorpusError for a record that is no paper, FileFormatError for a file of
     judgements that is no qrels file, DatasetError for a grade other than 0 or 1.
+
+    >>> import json
+    >>> records = {name: {"paper_id": name, "title": "On stone"} for name in "ab"}
+    >>> _ = Path(PAPERS).write_text(json.dumps(records))
+    >>> for file in FILES[1:]:
+    ...     Path(file).parent.mkdir(exist_ok=True)
+    ...     _ = Path(file).write_text("a 0 b 1")
+    >>> read(Path())[1][0]
+    Split(name='cite.val', pools={'a': {'b': 1}})
     """
     papers = read_papers(source / PAPERS)
     return papers, [

@@ -144,9 +144,9 @@ def _step(shares: Doubles, masses: Doubles, missing: Doubles) -> Doubles:
 
     The Hessian is a graph's Laplacian, its nodes the rows, coupled by the columns that they share. Nodes are
     eliminated, the last first, in sums of numbers that are not negative alone, which keeps small couplings
-    exact (Grassmann, Taksar and Heyman, 1985); row 0 is the reference, at 0. The semi-dual is made of log-sum-exps,
-    so that damping by log(1 + r) / r, with r the range of the full step, ascends from anywhere, without a
-    line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
+    exact (Grassmann, Taksar and Heyman, 1985); row 0 is the reference, at 0. The semi-dual is made of
+    log-sum-exps, so that damping by log(1 + r) / r, with r the range of the full step, ascends from
+    anywhere, without a line search (Sun and Tran-Dinh, 2019, generalized self-concordance with nu = 2).
     """
     count = len(missing)
     # Of the symmetric weights those below the diagonal are used: the first row and last column are left out.

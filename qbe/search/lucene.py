@@ -68,7 +68,7 @@ class LuceneSearch:
         return self.best(bag if pool is None else self._within(bag, pool), k)
 
     def best(self, query: Any, k: int) -> Scored:
-        """The best papers for a query of Lucene's without deleted ones, ties by id and then by `break_ties`."""
+        """The best papers for a query of Lucene's, without deleted ones, ties by id and then broken."""
         if self._share:
             return self._alive(query, min(k, self._live))
         adjusted = self._ties.rerank(self._top(query, k), None)

@@ -242,7 +242,12 @@ def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
 
 
 def config_of(options: argparse.Namespace) -> SearchConfig:
-    """The configuration that the options state; raises what `SearchConfig` does."""
+    """The configuration that the options state; raises what `SearchConfig` does.
+
+    >>> options = parser().parse_args(["--index", "indexes/sample", "--paper", "s036", "--rerank", "none"])
+    >>> config_of(options).run_tag
+    'qbe-fused'
+    """
     from qbe.search.config import SearchConfig
 
     parameters = {name: getattr(options, name) for name in _PLAIN}

@@ -7,7 +7,11 @@ from qbe.search.config import COMPONENTS
 
 
 def parse_weights(text: str) -> dict[str, float]:
-    """Component weights such as ``bm25=1,whole=0.5``; components not named get 0; raises UsageError."""
+    """Component weights such as ``bm25=1,whole=0.5``; components not named get 0; raises UsageError.
+
+    >>> parse_weights("bm25=1,whole=0.5")
+    {'bm25': 1.0, 'sentences': 0.0, 'facet': 0.0, 'whole': 0.5}
+    """
     weights = dict.fromkeys(COMPONENTS, 0.0)
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -24,7 +28,11 @@ def parse_weights(text: str) -> dict[str, float]:
 
 
 def parse_positions(text: str) -> tuple[int, ...]:
-    """Sentence positions such as ``0,3``, counted from 0; raises UsageError."""
+    """Sentence positions such as ``0,3``, counted from 0; raises UsageError.
+
+    >>> parse_positions("0,3")
+    (0, 3)
+    """
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -43,8 +43,9 @@ class WindowTokenizer(NamedTuple):
 def draw_negatives(pairs: Sequence[Pair], rng: random.Random) -> list[tuple[int, int]]:
     """For each pair (by its number) another one without a common paper, whose positive is its negative.
 
-    The result has the numbers of both. A pair that shares papers with all others is left out. (The code of Mysore et al., 2022, takes a random
-    permutation of the positives, which may assign a paper to its own query.)
+    The result has the numbers of both. A pair that shares papers with all others is left out. (The code of
+    Mysore et al., 2022, takes a random permutation of the positives, which may assign a paper to its own
+    query.)
 
     >>> paper = Paper("", "", ())
     >>> pairs = [Pair(frozenset(ids), paper, paper) for ids in ("ab", "ac", "cd")]

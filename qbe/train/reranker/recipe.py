@@ -17,8 +17,8 @@ class Schedule:
     list's candidates without a grade of 1 or more, at most ``unrelated`` are used, others in each epoch.
     ``weight_decay`` is that of the layers; gradients are clipped to a norm of ``clip``. The result is an
     exponential moving average of the weights, with ``ema_decay``. ``loss`` is one of
-    `qbe.train.reranker.loss.LOSSES`. ``patience`` epochs without a better score on dev end the training. Raises
-    UsageError where there is no epoch.
+    `qbe.train.reranker.loss.LOSSES`. ``patience`` epochs without a better score on dev end the training.
+    Raises UsageError where there is no epoch.
 
     >>> Schedule(epochs=0)
     Traceback (most recent call last):
