@@ -133,11 +133,12 @@ class Paper:
         for name, value in (("paper_id", self.paper_id), ("title", self.title)):
             if not isinstance(value, str):
                 raise TypeError(f"expected the {name} of a paper to be a str, found {type(value).__name__}")
-        kinds = {type(self.sentences), *(type(sentence) for sentence in self.sentences)} - {Sentence, tuple}
-        if kinds or not isinstance(self.sentences, tuple):
+        is_tuple = isinstance(self.sentences, tuple)
+        wrong = {type(each) for each in self.sentences} - {Sentence} if is_tuple else {type(self.sentences)}
+        if wrong:
             raise TypeError(
                 "expected the sentences of a paper to be a tuple of qbe.Sentence, found "
-                f"{', '.join(sorted(kind.__name__ for kind in kinds))}; make a paper of a plain abstract with "
+                f"{', '.join(sorted(kind.__name__ for kind in wrong))}; make a paper of a plain abstract by "
                 "qbe.paper_from_text(title, abstract)"
             )
 
