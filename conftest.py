@@ -1,8 +1,8 @@
 """What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
-Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty folder. Those of `qbe.index` and `qbe.search` have an ``index``, the sample
-with postings and vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and
-``pools.tsv`` in ``sample``.
+Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty
+folder. Those of `qbe.index` and `qbe.search` have an ``index``, the sample with postings and vectors, opened,
+in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in ``sample``.
 """
 
 from collections.abc import Iterator
