@@ -260,13 +260,13 @@ def test_choices_of_an_index_are_those_of_its_modules():
 
 
 def test_choices_of_the_other_commands_are_those_of_their_modules():
-    from qbe.evaluate.pools import POOL_PROTOCOLS
+    from qbe.evaluate.report import PROTOCOLS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import DEVICES
     from qbe.tag.tagging import FACETS
     from qbe.types import Facet
 
-    assert choices("evaluate")["protocol"] == ("csfcube", *POOL_PROTOCOLS)
+    assert choices("evaluate")["protocol"] == PROTOCOLS
     assert choices("tag")["facets"] == FACETS
     assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
     assert choices("train", "reranker")["device"] == DEVICES

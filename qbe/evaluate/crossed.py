@@ -8,14 +8,23 @@ where it is wrong for B.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
+from pathlib import Path
 from typing import NamedTuple
 
-from qbe.types import Facet
+from qbe.errors import FileFormatError
+from qbe.evaluate.evaluation import scores_of
+from qbe.evaluate.results import Evaluation, split_query_id
+from qbe.files import StrPath
+from qbe.lines import bad_line, read_fields
+from qbe.trec import read_qrels
+from qbe.types import Facet, Run
 
 GAP = 1.0
 """By how many grades, at least, each of a pair is better for its facet."""
+
+MEASURES = ("right by first", "right by second", "right by both")
 
 FACET_PAIRS = (
     (Facet.METHOD, Facet.BACKGROUND),
@@ -93,3 +102,94 @@ def _right(scores: Mapping[str, float], better: str, worse: str) -> float:
     """1 where the better paper has the higher score, 0 where it has the lower, 0.5 where they are equal."""
     high, low = scores.get(better, float("-inf")), scores.get(worse, float("-inf"))
     return 0.5 if high == low else float(high > low)
+
+
+def crossed_protocol(grades: FacetGrades, run: Run, gap: float = GAP) -> Evaluation:
+    """Evaluate a run by its crossed pairs, for each of FACET_PAIRS that has any.
+
+    A scope, such as ``method-background``, is a pair of facets; its queries are the query papers that have
+    crossed pairs, with the scope appended. Measures are the shares of pairs ranked ``right by first``,
+    ``right by second`` and ``right by both``, over all pairs of the scope; by query over the query's pairs.
+    The run's queries are named ``{paper_id}_{facet}``. Raises FileFormatError where there is no crossed pair,
+    and where the run has none of the queries of a facet.
+    """
+    scores: dict[tuple[str, Facet], dict[str, float]] = {}
+    for query_id, by_paper in scores_of(run).items():
+        query, facet = split_query_id(query_id)
+        if facet is not None:
+            scores[query, facet] = by_paper
+    queries: dict[str, tuple[str, ...]] = {}
+    figures: dict[str, dict[str, float | None]] = {name: {} for name in MEASURES}
+    per_query: dict[str, dict[str, float]] = {name: {} for name in MEASURES}
+    for first, second in FACET_PAIRS:
+        pairs = crossed_pairs(grades, first, second, gap)
+        if not pairs:
+            continue
+        _check_ranked(pairs, scores, first, second)
+        scope = f"{first}-{second}"
+        by_query = {pair.query: [other for other in pairs if other.query == pair.query] for pair in pairs}
+        queries[scope] = tuple(f"{query}_{scope}" for query in by_query)
+        for name, share in zip(MEASURES, crossed_accuracy(pairs, scores, first, second) or (), strict=False):
+            figures[name][scope] = share
+        for query, query_pairs in by_query.items():
+            accuracy = crossed_accuracy(query_pairs, scores, first, second) or ()
+            for name, share in zip(MEASURES, accuracy, strict=False):
+                per_query[name][f"{query}_{scope}"] = share
+    if not queries:
+        raise FileFormatError(
+            "expected pairs of papers of which each is better for one facet by a grade, found none; give "
+            "judgements of at least two facets of the same papers"
+        )
+    return Evaluation(queries, per_query, figures)
+
+
+def _check_ranked(pairs: Sequence[CrossedPair], scores: FacetScores, *facets: Facet) -> None:
+    for facet in facets:
+        if not any((pair.query, facet) in scores for pair in pairs):
+            raise FileFormatError(
+                f"expected rankings by {facet} for the papers with crossed pairs ({pairs[0].query}, ...), "
+                f"found none in the run; give the run's file of {facet} too"
+            )
+
+
+def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Facet, float]]]:
+    r"""Grades by query paper, candidate and facet, from graded pairs or from qrels.
+
+    A file of graded pairs is tab-separated with the columns query_id, paper_id, background, method and
+    result (others are ignored); in qrels the queries are named ``{paper_id}_{facet}``. The query paper itself
+    is left out. Raises FileFormatError for a file of another format, and for a qrels query without a facet.
+
+    >>> _ = Path("pairs.tsv").write_text(
+    ...     "query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0.5\t3\t0\n"
+    ... )
+    >>> read_facet_grades(["pairs.tsv"])["q"]["a"][Facet.BACKGROUND]
+    0.5
+    """
+    grades: dict[str, dict[str, dict[Facet, float]]] = {}
+    for path in map(Path, paths):
+        for query, paper_id, facet, grade in _graded(path):
+            if paper_id != query:
+                grades.setdefault(query, {}).setdefault(paper_id, {})[facet] = grade
+    return grades
+
+
+def _graded(path: Path) -> Iterator[tuple[str, str, Facet, float]]:
+    rows = read_fields(path, "\t")
+    _, header = next(rows, (1, []))
+    if {"query_id", "paper_id", *map(str, Facet)} <= set(header):
+        for number, fields in rows:
+            row = dict(zip(header, fields, strict=False))
+            for facet in Facet:
+                try:
+                    yield row["query_id"], row["paper_id"], facet, float(row[facet.value])
+                except (KeyError, ValueError) as error:
+                    raise bad_line(path, number, "numbers as grades", "\t".join(fields)) from error
+        return
+    for query_id, by_paper in read_qrels(path).items():
+        query, facet_of_query = split_query_id(query_id)
+        if facet_of_query is None:
+            raise FileFormatError(
+                f"{path}: expected queries such as p1_method, found {query_id}; give others"
+            )
+        for paper_id, grade in by_paper.items():
+            yield query, paper_id, facet_of_query, float(grade)

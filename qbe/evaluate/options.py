@@ -21,6 +21,11 @@ CSFCube_R20).
 --protocol relish, treccovid and scidocs score whole-abstract queries over their judged pools, by the
 measures with which these collections are published. Give the qrels of one split.
 
+--protocol crossed takes qrels of several facets of the same papers, or files of graded pairs
+(tab-separated: query_id, paper_id, background, method, result), and counts the pairs of papers of which
+the one is better for the first facet by a grade and the other for the second: the shares ranked right by
+the run of the first facet, of the second, and by both.
+
 A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
 counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
 figure.
@@ -49,8 +54,9 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "relish", "treccovid", "scidocs"),
-        help="score as that collection's own scorer does: over judged pools, for csfcube in two folds",
+        choices=("csfcube", "relish", "treccovid", "scidocs", "crossed"),
+        help="score as that collection's own scorer does: over judged pools, for csfcube in two folds; "
+        "crossed: whether a ranking follows its facet where two facets disagree",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")
     add("--split", choices=("test", "dev"), help="the test folds (default), or fold1_dev")

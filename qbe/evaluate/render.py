@@ -11,7 +11,7 @@ from qbe.evaluate.csfcube import MEASURES
 from qbe.evaluate.measures import definition
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_definition
 from qbe.evaluate.published import papers
-from qbe.evaluate.report import Report, Scoring
+from qbe.evaluate.report import CROSSED, Report, Scoring
 from qbe.evaluate.results import ALL, Evaluation, ProtocolResult
 
 _UNKNOWN = "-"
@@ -52,6 +52,8 @@ def to_text(report: Report) -> str:
 def _title(scoring: Scoring) -> str:
     if scoring.protocol is not None and scoring.protocol in POOL_PROTOCOLS:
         return f"{POOL_PROTOCOLS[scoring.protocol].title}, means over judged pools"
+    if scoring.protocol == CROSSED:
+        return "crossed pairs, shares ranked right"
     return f"CSFCube protocol, {scoring.split} folds" if scoring.protocol else "means over queries"
 
 
@@ -166,6 +168,8 @@ def to_json(report: Report) -> dict[str, Any]:
 def _definition(protocol: str | None, measure: str) -> str:
     if protocol is not None and protocol in POOL_PROTOCOLS and measure in POOL_PROTOCOLS[protocol].measures:
         return pool_definition(protocol, measure)
+    if protocol == CROSSED:
+        return f"share of crossed pairs ranked {measure} facet{'s' if measure.endswith('both') else ''}"
     return definition(measure)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.crossed import crossed_protocol, read_facet_grades
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
@@ -21,7 +22,8 @@ from qbe.types import Run
 
 FOLDS_NAME = "folds.json"
 
-PROTOCOLS = ("csfcube", *POOL_PROTOCOLS)
+CROSSED = "crossed"
+PROTOCOLS = ("csfcube", *POOL_PROTOCOLS, CROSSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,24 @@ def build_report(
     measures = scoring.measures or (() if scoring.protocol else DEFAULT_MEASURES)
     if measures:
         parse_measures(measures)  # a misspelt name is reported before any file is read
-    qrels = read_qrels(qrels_files)
+    if scoring.protocol == CROSSED and measures:
+        raise UsageError("the `protocol` crossed has measures of its own; leave out `measures`")
+    qrels = {} if scoring.protocol == CROSSED else read_qrels(qrels_files)
+    grades = read_facet_grades(qrels_files) if scoring.protocol == CROSSED else None
     folds = _folds(Path(qrels_files[0]), scoring) if scoring.protocol == "csfcube" else None
     if folds:
         judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
-    evaluations = {
-        name: _evaluate(name, read_runs(paths), qrels, scoring.protocol, folds, measures)
-        for name, paths in files.items()
-    }
+
+    def evaluation(name: str, run: Run) -> Evaluation:
+        try:
+            if grades is not None:
+                return crossed_protocol(grades, run)
+            return _evaluate(run, qrels, scoring.protocol, folds, measures)
+        except FileFormatError as error:
+            raise FileFormatError(f"{name}: {error}") from error
+
+    evaluations = {name: evaluation(name, read_runs(paths)) for name, paths in files.items()}
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
     return Report(
         scoring,
@@ -120,14 +131,11 @@ def build_report(
 
 
 def _evaluate(
-    name: str, run: Run, qrels: Qrels, protocol: str | None, folds: Folds | None, measures: Sequence[str]
+    run: Run, qrels: Qrels, protocol: str | None, folds: Folds | None, measures: Sequence[str]
 ) -> Evaluation:
-    try:
-        if folds:
-            return csfcube_protocol(qrels, run, folds, measures)
-        return pool_protocol(qrels, run, protocol, measures) if protocol else evaluate(qrels, run, measures)
-    except FileFormatError as error:
-        raise FileFormatError(f"{name}: {error}") from error
+    if folds:
+        return csfcube_protocol(qrels, run, folds, measures)
+    return pool_protocol(qrels, run, protocol, measures) if protocol else evaluate(qrels, run, measures)
 
 
 def _folds(qrels_file: Path, scoring: Scoring) -> Folds:

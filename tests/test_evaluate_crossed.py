@@ -1,0 +1,142 @@
+"""Crossed pairs: which they are, how rankings are scored on them, and the protocol of the command."""
+
+import json
+
+import pytest
+
+from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.__main__ import main
+from qbe.evaluate.crossed import crossed_accuracy, crossed_pairs, crossed_protocol, read_facet_grades
+from qbe.trec import Judgment, write_qrels, write_run
+from qbe.types import Facet, Hit, Run
+
+B, M, R = Facet
+GRADES = {
+    "q": {
+        "a": {B: 0.0, M: 2.0, R: 1.0},
+        "b": {B: 3.0, M: 1.0, R: 1.0},
+        "c": {B: 1.0, M: 0.5, R: 0.0},
+        "d": {B: 1.0, M: 1.0},
+    },
+    "p": {"a": {B: 2.0, M: 0.0}, "e": {B: 0.5, M: 1.0}},
+}
+
+
+def run(**rankings: str) -> Run:
+    """A run of ``q_method="abc"`` and so on, best first."""
+    return Run(
+        "by-hand",
+        {
+            query: tuple(Hit(name, float(-place)) for place, name in enumerate(names))
+            for query, names in rankings.items()
+        },
+    )
+
+
+def test_pairs_by_hand():
+    pairs = [(pair.query, pair.first, pair.second) for pair in crossed_pairs(GRADES, M, B)]
+    # a beats b, c and d for method by a grade or more, and each of them beats it for background.
+    assert pairs == [("q", "a", "b"), ("q", "a", "c"), ("q", "a", "d"), ("p", "e", "a")]
+    assert [(p.first, p.second) for p in crossed_pairs(GRADES, B, M)] == [
+        *(("b", "a"), ("c", "a"), ("d", "a"), ("a", "e"))
+    ]
+    assert crossed_pairs(GRADES, M, B, gap=1.5) == []
+    assert [(p.first, p.second) for p in crossed_pairs(GRADES, R, B)] == [("a", "c")]
+
+
+def test_accuracy_by_hand():
+    pairs = crossed_pairs(GRADES, M, B)
+    scores = {
+        ("q", M): {"a": 2.0, "b": 3.0, "c": 2.0, "d": 1.0},  # wrong, equal, right
+        ("q", B): {"b": 1.0, "c": 1.0, "d": 1.0},  # a is not there: all right
+        ("p", M): {"e": 1.0},
+        ("p", B): {"e": 1.0, "a": 0.0},  # wrong
+    }
+    assert crossed_accuracy(pairs, scores, M, B) == ((0 + 0.5 + 1 + 1) / 4, 3 / 4, (0 + 0.5 + 1 + 0) / 4, 4)
+    assert crossed_accuracy([], scores, M, B) is None
+
+
+def test_the_protocol_by_hand():
+    evaluation = crossed_protocol(
+        GRADES,
+        run(q_method="bacd", q_background="bcda", p_method="ea", p_background="ea", q_result="acb"),
+    )
+    assert evaluation.queries == {
+        "method-background": ("q_method-background", "p_method-background"),
+        "result-background": ("q_result-background",),
+    }
+    assert evaluation.figures == {
+        "right by first": {"method-background": 3 / 4, "result-background": 1.0},
+        "right by second": {"method-background": 3 / 4, "result-background": 1.0},
+        "right by both": {"method-background": 2 / 4, "result-background": 1.0},
+    }
+    assert evaluation.per_query["right by first"]["q_method-background"] == 2 / 3
+
+
+def test_a_ranking_that_ignores_the_facet_is_right_by_one_at_a_time():
+    blind = crossed_protocol(GRADES, run(**{f"{q}_{f}": "aebcd" for q in "qp" for f in Facet}))
+    first, second, both = (blind.figures[name]["method-background"] for name in blind.figures)
+    assert first + second == 1
+    assert both == 0
+
+
+def test_what_is_refused():
+    with pytest.raises(FileFormatError, match="expected rankings by background for the papers with crossed"):
+        crossed_protocol(GRADES, run(q_method="ab", q_result="ab"))
+    with pytest.raises(FileFormatError, match="each is better for one facet by a grade, found none"):
+        crossed_protocol({"q": {"a": {B: 0.0, M: 2.0}}}, run(q_method="a"))
+
+
+def test_pairs_and_qrels_are_read_alike(tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text(
+        "query_id\tpaper_id\tbackground\tmethod\tresult\tnote\n"
+        "q\ta\t0\t2\t1\tx\nq\tb\t3\t1\t1\ty\nq\tq\t3\t3\t3\tz\n"
+    )
+    rows = {"a": (0, 2, 1), "b": (3, 1, 1), "q": (3, 3, 3)}
+    for place, facet in enumerate(Facet):
+        judgments = [Judgment(f"q_{facet}", paper_id, row[place]) for paper_id, row in rows.items()]
+        write_qrels(tmp_path / f"x.{facet}.qrels", judgments)
+    grades = read_facet_grades([pairs])
+    assert grades == read_facet_grades(tmp_path / f"x.{facet}.qrels" for facet in Facet)
+    assert grades == {"q": {"a": {B: 0.0, M: 2.0, R: 1.0}, "b": {B: 3.0, M: 1.0, R: 1.0}}}
+    pairs.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0\thigh\t1\n")
+    with pytest.raises(FileFormatError, match="line 2: expected numbers as grades"):
+        read_facet_grades([pairs])
+    write_qrels(tmp_path / "whole.qrels", [Judgment("q", "a", 1)])
+    with pytest.raises(FileFormatError, match="expected queries such as p1_method, found q"):
+        read_facet_grades([tmp_path / "whole.qrels"])
+
+
+def _rows(measure: str, *shares: str) -> list[list[str]]:
+    return [[measure, "method-background", "result-background"], ["x", *shares]]
+
+
+def test_the_command(tmp_path, capsys):
+    pairs = tmp_path / "pairs.tsv"
+    lines = [
+        "query_id\tpaper_id\tbackground\tmethod\tresult",
+        "q\ta\t0\t2\t1",
+        "q\tb\t3\t1\t1",
+        "q\tc\t1\t.5\t0",
+    ]
+    pairs.write_text("\n".join(lines) + "\n")
+    for facet, names in (("method", "abc"), ("background", "bac"), ("result", "acb")):
+        write_run(tmp_path / f"x.{facet}.trec", run(**{f"q_{facet}": names}))
+    runs = [str(tmp_path / f"x.{facet}.trec") for facet in Facet]
+    command = ["--protocol", "crossed", "--qrels", str(pairs), "--run", *runs]
+    main([*command, "--output", str(tmp_path / "report")])
+    assert [
+        [cell.strip() for cell in line.split("  ") if cell]
+        for line in capsys.readouterr().out.splitlines()
+        if line
+    ] == [
+        ["crossed pairs, shares ranked right; queries: method-background 1, result-background 1"],
+        *_rows("right by first", "1.0000", "1.0000"),
+        *_rows("right by second", "0.5000", "0.0000"),
+        *_rows("right by both", "0.5000", "0.0000"),
+    ]
+    report = json.loads((tmp_path / "report").read_text())
+    assert report["measures"]["right by first"] == "share of crossed pairs ranked right by first facet"
+    with pytest.raises(UsageError, match="the `protocol` crossed has measures of its own"):
+        main([*command, "--measures", "AP"])
