@@ -242,7 +242,7 @@ def test_choices_are_those_of_the_modules():
     from qbe.evaluate.options import parser
     from qbe.evaluate.report import PROTOCOLS
 
-    actions = {action.dest: action for action in parser("qbe evaluate")._actions}
+    actions = {action.dest: action for action in parser()._actions}
     assert actions["protocol"].choices == PROTOCOLS
     assert actions["split"].choices == tuple(SPLITS)
     assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"

@@ -15,7 +15,7 @@ import pytest
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, OutputError, UsageError
-from qbe.tag.__main__ import PROGRAM, main
+from qbe.tag.__main__ import main
 from qbe.tag.options import parser
 from qbe.tag.records import tag_file
 from qbe.tag.tagger import Tagger
@@ -409,5 +409,5 @@ def test_errors_are_one_line_with_their_exit_code(tmp_path, tiny_tagger):
 
 
 def test_choices_are_those_of_the_library():
-    actions = {action.dest: action for action in parser(PROGRAM)._actions}
+    actions = {action.dest: action for action in parser()._actions}
     assert actions["facets"].choices == FACETS
