@@ -3,8 +3,9 @@
     QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--pairs FILE] [--index DIR]
 
 Builds an index over the papers of facet-judgments and of the pairs (unless --index names one that holds
-them), ranks each query's candidates with each first stage and with the facet rerankers, and prints two
-figures by facet: mean Spearman with the grades, and NDCG%20 as CSFCube's scorer computes it.
+them), ranks each query's candidates with each first stage and with the facet rerankers, and prints by facet
+mean Spearman with the grades, and NDCG%20 as CSFCube's scorer computes it; and for each pair of facets the
+shares of crossed pairs (`qbe.evaluate.crossed`) that are ranked right by the first, by the second, by both.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.evaluate.crossed import FACET_PAIRS, crossed_accuracy, crossed_pairs
 from qbe.evaluate.csfcube import ndcg_percent
 from qbe.index.building.build import build as build_index
 from qbe.index.index import Index
@@ -141,8 +143,27 @@ def mixed(first: Scores, second: Scores, weight: float) -> Scores:
     }
 
 
-def show(name: str, row: Sequence[float]) -> None:
+def crossed(scores: Scores, grades: Grades) -> list[str]:
+    """Shares of crossed pairs ranked right by the first facet, the second and both, by pair of facets."""
+    by_facet = {
+        query: {name: dict(zip(Facet, row, strict=True)) for name, row in pool.items()}
+        for query, pool in grades.items()
+    }
+    by_paper = {
+        (query, facet): dict(zip(grades[query], row.tolist(), strict=True))
+        for (query, facet), row in scores.items()
+    }
+    cells = []
+    for first, second in FACET_PAIRS:
+        accuracy = crossed_accuracy(crossed_pairs(by_facet, first, second), by_paper, first, second)
+        cells.append("" if accuracy is None else "/".join(f"{share:.2f}" for share in accuracy[:3]))
+    return cells
+
+
+def show(name: str, scores: Scores, grades: Grades) -> None:
+    row = figures(scores, grades)
     cells = [*(f"{value:.3f}" for value in row[:4]), *(f"{value:.2f}" for value in row[4:])]
+    cells += crossed(scores, grades)
     print(f"| {name:34} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -176,15 +197,16 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
             return pool_scores(index, grades, reranked(index, reranker))
 
     facets = " | ".join([*map(str, Facet), "mean"])
-    print(f"| scores | Spearman: {facets} | NDCG%20: {facets} |")
+    pairs = " | ".join(f"crossed {first}/{second}" for first, second in FACET_PAIRS)
+    print(f"| scores | Spearman: {facets} | NDCG%20: {facets} | {pairs} |")
     second = at(384, 384)
-    show("reranker alone", figures(second, grades))
+    show("reranker alone", second, grades)
     for stage in FIRST_STAGES:
         first = pool_scores(index, grades, first_stage(index, stage))
         rows = {}
         for weight in WEIGHTS:
             both = mixed(first, second, weight)
-            show(f"{stage}, reranker's weight {weight}", figures(both, grades))
+            show(f"{stage}, reranker's weight {weight}", both, grades)
             rows[weight] = gains_by_query(both, grades)
         print(f"{stage}: smallest weight within one standard error of the best: {one_standard_error(rows)}")
     if options.budgets:
@@ -196,8 +218,8 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
             (384, 128),
             (384, 256),
         ):
-            row = figures(at(query_tokens, candidate_tokens), grades)
-            show(f"query {query_tokens}, candidate {candidate_tokens} tokens", row)
+            scores = at(query_tokens, candidate_tokens)
+            show(f"query {query_tokens}, candidate {candidate_tokens} tokens", scores, grades)
 
 
 if __name__ == "__main__":
