@@ -62,7 +62,8 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
     from qbe.train.work_folder import Folders
     from qbe.types import Facet
 
-    recipe = Recipe(schedule=Schedule(epochs=options.epochs, loss=options.loss))
+    schedule = Schedule(epochs=options.epochs, loss=options.loss, crossed=options.crossed)
+    recipe = Recipe(schedule=schedule)
     dev, corpus = _dev_and_corpus(options)
     leave_out = _leave_out(options)
     if options.pairs:
@@ -77,7 +78,7 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
         Sources(train, dev, corpus, leave_out),
         Start(
             packaged_weights(ENCODERS[BASE_ENCODER]),
-            earlier=None if options.start is None else Path(options.start),
+            earlier=options.start,
         ),
         Folders(Path(options.output), Path(options.work)),
         run,

@@ -113,13 +113,22 @@ def _add_reranker(reranker: argparse.ArgumentParser) -> None:
     reranker.add_argument(
         "--start",
         metavar="DIR",
-        help="the --work of an earlier training with the same seeds, whose weights each seed starts from",
+        help="the --work of an earlier training with the same seeds, whose weights each seed starts from; or "
+        "trained rerankers (a folder or facet-rerankers), whose weights all seeds start from",
     )
     reranker.add_argument(
         "--loss",
         choices=LOSSES,
         default="logistic",
         help=f"margin-mse distils a teacher whose scores are in the files of pairs ({_DEFAULT})",
+    )
+    reranker.add_argument(
+        "--crossed",
+        type=float,
+        default=0.0,
+        metavar="WEIGHT",
+        help="how much more a pair counts whose order for another facet is the reverse (losses logistic and "
+        f"margin; {_DEFAULT})",
     )
     reranker.add_argument("--epochs", type=int, default=1, metavar="N", help=f"at most ({_DEFAULT})")
     _add_run(reranker)

@@ -31,7 +31,7 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "## Recipe",
         f"The last {recipe['joint']} layers of the encoder are trained, the others are frozen; "
         f"{training['queries']['train']:,} graded lists ({training['pairs']['train']:,} pairs), "
-        f"all facets at once; loss {schedule['loss']}; AdamW at {schedule['learning_rate']} (facet "
+        f"all facets at once; loss {schedule['loss']}{_crossed(schedule)}; AdamW at {schedule['learning_rate']} (facet "
         f"projections {schedule['head_rate']}, weights of similarities {schedule['weight_rate']}), "
         f"{schedule['queries']} lists per step, at most {schedule['epochs']} epochs, exponential moving "
         f"average of the weights ({schedule['memory']}), best epoch on dev; of a list's candidates without a "
@@ -48,6 +48,12 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "large language models that followed CSFCube's published definitions.",
     ]
     return document(parts)
+
+
+def _crossed(schedule: Mapping[str, Any]) -> str:
+    if not schedule.get("crossed"):
+        return ""
+    return f", pairs that are crossed for two facets {1 + schedule['crossed']:g} times"
 
 
 def _start(training: Mapping[str, Any]) -> list[str]:

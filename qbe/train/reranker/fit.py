@@ -15,9 +15,9 @@ from qbe.train import fitting
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
 from qbe.train.graded_pairs import GradedLists, GradedPair
 from qbe.train.reranker.correlation import spearman
-from qbe.train.reranker.loss import LOSSES
+from qbe.train.reranker.loss import LOSSES, crossed_emphasis
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.recipe import Schedule
+from qbe.train.reranker.recipe import PAIRWISE, Schedule
 from qbe.train.reranker.tokenized import TokenizedPaper
 from qbe.train.weights import Progress, trainable
 from qbe.types import Facet
@@ -123,11 +123,18 @@ class _Learner:
             pairs = sample_unrelated(self._splits.train[query], schedule.unrelated, rng)
             scores = self._scorer.scores(query, pairs)
             grades = torch.tensor([pair.grades for pair in pairs], device=scores.device)
-            loss_function = LOSSES[schedule.loss]
-            loss = torch.stack([loss_function(scores[:, i], grades[:, i]) for i in self._facets]).mean()
+            loss = torch.stack([self._loss(scores, grades, i) for i in self._facets]).mean()
             (loss / len(queries)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.item())
         return losses
+
+    def _loss(self, scores: Tensor, grades: Tensor, facet: int) -> Tensor:
+        """The loss of one facet, of scores and grades (candidates, facets)."""
+        schedule = self._schedule
+        emphasis = {}
+        if schedule.loss in PAIRWISE:
+            emphasis["emphasis"] = crossed_emphasis(grades, facet, schedule.crossed)
+        return LOSSES[schedule.loss](scores[:, facet], grades[:, facet], **emphasis)
 
     def score(self) -> DevScore:
         """Mean correlation of the facets that are trained."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from qbe.errors import UsageError
+
+PAIRWISE = ("logistic", "margin")
+"""The losses over pairs of candidates, which can weigh crossed pairs up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,9 @@ class Schedule:
     list's candidates without a grade of 1 or more, at most ``unrelated`` are used, others in each epoch.
     ``weight_decay`` is that of the layers; gradients are clipped to a norm of ``clip``. The result is an
     exponential moving average of the weights, with ``ema_decay``. ``loss`` is one of
-    `qbe.train.reranker.loss.LOSSES`. ``patience`` epochs without a better score on dev end the training.
-    Raises UsageError where there is no epoch.
+    `qbe.train.reranker.loss.LOSSES`. In those over pairs of candidates (PAIRWISE) a pair that is crossed for two
+    facets counts 1 + ``crossed`` times. ``patience`` epochs without a better score on dev end the training.
+    Raises UsageError where there is no epoch, and for ``crossed`` with another loss.
 
     >>> Schedule(epochs=0)
     Traceback (most recent call last):
@@ -36,12 +41,19 @@ class Schedule:
     clip: float = 1.0
     ema_decay: float = field(default=0.98, metadata={"recorded_as": "memory"})
     loss: str = "logistic"
+    crossed: float = 0.0
     patience: int = 2
 
     def __post_init__(self) -> None:
-        """Raise UsageError where there is no epoch."""
+        """Raise UsageError where there is no epoch, and for ``crossed`` that the loss does not take."""
         if self.epochs < 1:
             raise UsageError(f"expected `epochs` of at least 1, found {self.epochs}")
+        if not 0 <= self.crossed < inf:
+            raise UsageError(f"expected `crossed` of 0 or more, found {self.crossed:g}")
+        if self.crossed and self.loss not in PAIRWISE:
+            raise UsageError(
+                f"expected a `loss` over pairs ({', '.join(PAIRWISE)}) with `crossed`, found {self.loss}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
+    RERANKER_CARD,
     TOKENIZER,
     TRUNK,
     FacetRerankersMetadata,
     RerankerFiles,
+    resolve_reranker,
     write_reranker_card,
 )
 from qbe.parallel import Workers
@@ -30,6 +32,7 @@ from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.graded_pairs import papers_of, read_graded_pairs, without
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
+from qbe.train.reranker.exported import exported_weights
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits, fit, mean_spearman
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import collect_papers
@@ -50,7 +53,7 @@ from qbe.types import Facet, Paper
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
 CHECKPOINT_EVERY = 100
-"""Steps."""
+"""After how many steps a checkpoint is written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,12 +74,13 @@ class Start:
 
     ``weights`` is the folder of a BERT encoder, ``encoder`` the name or folder of the one whose tokenizer and
     tagger read the papers. ``earlier`` is the work folder of a finished training with the same seeds: each
-    seed starts from its best weights there.
+    seed starts from its best weights there; or the name or folder of trained rerankers in int8, whose
+    weights all seeds start from.
     """
 
     weights: Path
     encoder: str = BASE_ENCODER
-    earlier: Path | None = None
+    earlier: str | Path | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,8 +113,15 @@ def train_rerankers(
         "facets": [facet.value for facet in facets],
         "data": file_digests(*sources.train, sources.dev, sources.corpus),
     }
-    if start.earlier is not None:
-        provenance["start"] = read_provenance(start.earlier)
+    checkpoints, exported = _earlier(start.earlier)
+    if checkpoints is not None:
+        provenance["start"] = read_provenance(checkpoints)
+    if exported is not None:
+        provenance["start"] = {
+            key: exported.metadata.training[key]
+            for key in ("recipe", "facets", "data", "start")
+            if key in exported.metadata.training
+        }
     check_provenance(folders.work, provenance)
     torch.set_num_threads(run.threads)
     encoder = Encoder.open(start.encoder, threads=run.threads)
@@ -118,15 +129,15 @@ def train_rerankers(
     network = Network(start.weights, recipe.joint, matmul_dtype(run.device)).to(run.device)
     scorer = CandidateScorer(network, data.tokenized)
     untrained = copied(network)
+    initial = untrained if exported is None else exported_weights(exported, network)
     weights: dict[str, Weights] = {}
     for seed in run.seeds:
-        initial = untrained
-        if start.earlier is not None:
-            initial = best_weights(start.earlier / f"seed-{seed}.pt")
+        if checkpoints is not None:
+            initial = best_weights(checkpoints / f"seed-{seed}.pt")
         network.load_state_dict(dict(initial), strict=False)
         torch.manual_seed(seed)
-        checkpoints = Checkpoints(folders.work / f"seed-{seed}.pt", CHECKPOINT_EVERY)
-        fit(scorer, data.splits, recipe.schedule, seed, checkpoints, facets=facets)
+        state = Checkpoints(folders.work / f"seed-{seed}.pt", CHECKPOINT_EVERY)
+        fit(scorer, data.splits, recipe.schedule, seed, state, facets=facets)
         weights[f"seed {seed}"] = copied(network)
     if len(run.seeds) > 1:
         weights["mean"] = mean(list(weights.values()))
@@ -143,6 +154,15 @@ def train_rerankers(
     }
     output = folders.output
     return publish(network, data, training, encoder.files.tokenizer, recipe.max_tokens, output, run.threads)
+
+
+def _earlier(start: str | Path | None) -> tuple[Path | None, RerankerFiles | None]:
+    """The work folder, or else the trained rerankers, that ``start`` names; (None, None) for None."""
+    if start is None:
+        return None, None
+    if start == DEFAULT_RERANKER or (Path(start) / RERANKER_CARD).exists():
+        return None, resolve_reranker(str(start), "int8")
+    return Path(start), None
 
 
 def _scores_on_dev(
