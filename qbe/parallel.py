@@ -15,6 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from qbe.errors import UsageError
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -33,6 +35,21 @@ def available_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def thread_count(threads: int | None) -> int:
+    """A number of threads, by default all available ones; raises UsageError below 1.
+
+    >>> thread_count(4)
+    4
+    >>> thread_count(0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `threads` of at least 1, found 0
+    """
+    if threads is not None and threads < 1:
+        raise UsageError(f"expected `threads` of at least 1, found {threads}")
+    return threads or available_threads()
 
 
 class Workers:

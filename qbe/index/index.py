@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qbe.errors import UsageError
 from qbe.index.current import CurrentReader
 from qbe.index.reader import IndexReader
-from qbe.parallel import available_threads
+from qbe.parallel import thread_count
 from qbe.types import Paper
 
 if TYPE_CHECKING:
@@ -64,10 +64,7 @@ class Index(CurrentReader):
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
         than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1.
         """
-        if threads is not None and threads < 1:
-            raise UsageError(f"expected `threads` of at least 1, found {threads}")
-        self.folder = Path(folder)
-        self.threads = threads or available_threads()
+        self.threads, self.folder = thread_count(threads), Path(folder)
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
