@@ -12,9 +12,9 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import Generic, TypeVar
 
+from qbe.closing import Closing
 from qbe.errors import UsageError
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def thread_count(threads: int | None) -> int:
     return threads or available_threads()
 
 
-class Workers:
+class Workers(Closing):
     """A pool of threads that lives as long as its owner; started when first needed.
 
     Usable as a context manager. Several threads may use it at a time. What runs in a worker and itself asks
@@ -69,14 +69,6 @@ class Workers:
         self._starting = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._at_exit: list[Callable[[], object]] = []
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """``function`` of each item, in order; few items of a stream are read ahead.

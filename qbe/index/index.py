@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from qbe.closing import Closing
 from qbe.errors import UsageError
 from qbe.index.current import CurrentReader
 from qbe.index.reader import IndexReader
@@ -35,7 +35,7 @@ class LabelledPaper(NamedTuple):
     vectors: PaperVectors | None
 
 
-class Index(CurrentReader):
+class Index(CurrentReader, Closing):
     """An index folder opened for searching and updating.
 
     It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
@@ -84,14 +84,6 @@ class Index(CurrentReader):
         from qbe.index.models import IndexModels
 
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
-
-    def __enter__(self) -> Index:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop reading; searches under way keep the reader until they end."""
