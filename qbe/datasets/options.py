@@ -54,9 +54,7 @@ def parser() -> argparse.ArgumentParser:
     parser.epilog = EPILOG
     names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
     for name, description in NAMES.items():
-        command = names.add_parser(
-            name, help=description, formatter_class=parser.formatter_class, allow_abbrev=False
-        )
+        command = names.add_parser(name, help=description)
         command.set_defaults(source=None, raw=False)
         if name not in WITHOUT_SOURCE:
             command.add_argument("--source", metavar="DIR", help="the folder of the release's files")
