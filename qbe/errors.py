@@ -28,7 +28,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    StrPath = str | os.PathLike[str]
+    StrPath = str | os.PathLike[str]  # as in qbe.files, which imports this module
 
 
 class QbeError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
+from qbe.datasets.names import NAMES, WITHOUT_RAW, WITHOUT_SOURCE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,18 +30,6 @@ examples:
   qbe datasets relish --source downloads/RELISH-Aspire --output data/relish
   qbe datasets sample --output data/sample
 """
-
-NAMES = {
-    "csfcube": "the CSFCube collection (Mysore et al., 2021)",
-    "relish": "RELISH (Brown et al., 2019), whole abstracts",
-    "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
-    "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
-    "sample": "the small collection that is part of the package",
-}
-"""Data sets and their descriptions, as in `qbe.datasets.registry.DATASETS`."""
-
-WITHOUT_SOURCE = ("sample",)
-WITHOUT_RAW = ("scidocs",)
 
 
 def parser() -> argparse.ArgumentParser:
