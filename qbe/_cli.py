@@ -198,14 +198,7 @@ def threads(requested: int | None) -> int:
 
     >>> threads(4)
     4
-    >>> threads(0)
-    Traceback (most recent call last):
-    ...
-    qbe.errors.UsageError: expected `threads` of at least 1, found 0
     """
-    from qbe.errors import UsageError
-    from qbe.parallel import available_threads
+    from qbe.parallel import thread_count  # only now: help needs no threads
 
-    if requested is not None and requested < 1:
-        raise UsageError(f"expected `threads` of at least 1, found {requested}")
-    return requested or available_threads()
+    return thread_count(requested)

@@ -28,7 +28,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    StrPath = str | os.PathLike[str]
+    StrPath = str | os.PathLike[str]  # as in qbe.files, which imports this module
 
 
 class QbeError(Exception):
@@ -104,6 +104,18 @@ class RunError(QbeError):
 
 class MissingDependencyError(QbeError):
     """An optional package is not installed; the message gives the pip command that installs it."""
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise UsageError unless a parameter is above 0 and finite.
+
+    >>> check_positive("margin", 0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `margin` above 0, found 0
+    """
+    if not 0 < value < float("inf"):
+        raise UsageError(f"expected `{name}` above 0, found {value:g}")
 
 
 _WRITING_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}

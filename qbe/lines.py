@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qbe.errors import FileFormatError
-from qbe.files import atomic_file
+from qbe.files import StrPath, atomic_file
 
 
-def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+def write_lines(path: StrPath, lines: Iterable[str]) -> None:
     """Write lines as they come: the judgements of a large collection are never one string."""
-    with atomic_file(Path(path)) as stream:
+    with atomic_file(path) as stream:
         stream.writelines(line.encode() for line in lines)
 
 
-def read_fields(path: str | Path, separator: str | None) -> Iterator[tuple[int, list[str]]]:
+def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
     """Numbered lines of a UTF-8 file, split; blank lines are passed over."""
     try:
         with Path(path).open("rb") as stream:
@@ -33,7 +33,7 @@ def read_fields(path: str | Path, separator: str | None) -> Iterator[tuple[int, 
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def bad_line(path: str | Path, number: int, expected: str, found: str) -> FileFormatError:
+def bad_line(path: StrPath, number: int, expected: str, found: str) -> FileFormatError:
     """The error for a line (from 1) that is not as expected, with the first 80 characters of what it holds.
 
     >>> print(bad_line("run.trec", 3, "a number as score", "high"))

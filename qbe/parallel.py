@@ -12,8 +12,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import Generic, TypeVar
+
+from qbe.closing import Closing
+from qbe.errors import UsageError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +37,22 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-class Workers:
+def thread_count(threads: int | None) -> int:
+    """A number of threads, by default all available ones; raises UsageError below 1.
+
+    >>> thread_count(4)
+    4
+    >>> thread_count(0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `threads` of at least 1, found 0
+    """
+    if threads is not None and threads < 1:
+        raise UsageError(f"expected `threads` of at least 1, found {threads}")
+    return threads or available_threads()
+
+
+class Workers(Closing):
     """A pool of threads that lives as long as its owner; started when first needed.
 
     Usable as a context manager. Several threads may use it at a time. What runs in a worker and itself asks
@@ -52,14 +69,6 @@ class Workers:
         self._starting = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._at_exit: list[Callable[[], object]] = []
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """``function`` of each item, in order; few items of a stream are read ahead.

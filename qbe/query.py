@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
-from urllib.parse import quote
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.types import Facet, Paper
@@ -16,7 +15,7 @@ _ABSTRACT, _SENTENCES = "abstract", "sentences"
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """A paper seen through a facet, through hand-picked sentences (positions from 0), or as a whole.
+    """What counts of a paper: its sentences of a facet, picked sentences (positions from 0), or all of it.
 
     At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
     ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
@@ -195,7 +194,7 @@ def format_weight(weight: float) -> str:
 
 
 def _escaped(paper_id: str) -> str:
-    return paper_id.replace("%", quote("%")).replace("&", quote("&"))
+    return paper_id.replace("%", "%25").replace("&", "%26")
 
 
 def _ends_like_an_aspect(paper_id: str) -> bool:

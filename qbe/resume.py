@@ -1,4 +1,4 @@
-"""Work that can be interrupted and resumed: what shapes it is kept in a state file beside what is finished.
+"""Unfinished work that can be resumed: its inputs are kept in a state file beside what is finished.
 
 An unfinished piece of work is a hidden folder with a state file, JSON, written once something in the folder
 is worth keeping. It may be resumed by a call with the same inputs only.
@@ -19,8 +19,8 @@ from qbe.errors import QbeError
 class Unfinished:
     """A folder that may hold unfinished work, with what its error messages need.
 
-    ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``shaped_by``
-    what its inputs are ("the corpus and settings"), ``error`` the class of what is raised.
+    ``state_file`` is the name of its state file, ``name`` what the work is called ("build"), ``inputs`` what
+    its inputs are called ("the corpus and settings"), ``error`` the class of what is raised.
 
     >>> work = Unfinished(Path("unfinished"), "state.json", "build", "the corpus and settings", QbeError)
     >>> work.read_state() is None
@@ -34,7 +34,7 @@ class Unfinished:
     folder: Path
     state_file: str
     name: str
-    shaped_by: str
+    inputs: str
     error: type[QbeError]
 
     def read_state(self) -> dict[str, Any] | None:
@@ -52,7 +52,7 @@ class Unfinished:
         if before != now:
             changed = ", ".join(key for key in now if before.get(key) != now[key])
             raise self.error(
-                f"expected {self.shaped_by} of the unfinished {self.name} in {self.folder}, found other "
+                f"expected {self.inputs} of the unfinished {self.name} in {self.folder}, found other "
                 f"{changed}; repeat the command as it was, or discard that {self.name} with `overwrite` alone"
             )
 

@@ -14,8 +14,8 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
+from qbe.files import StrPath
 from qbe.lines import bad_line, read_fields, write_lines
 from qbe.query import Topic, TopicAspect, format_weight
 from qbe.types import Facet
@@ -30,7 +30,7 @@ _ASPECT = re.compile(
 )
 
 
-def write_topics(path: str | Path, topics: Iterable[Topic]) -> None:
+def write_topics(path: StrPath, topics: Iterable[Topic]) -> None:
     """Write a topics file with its header; the last columns are left out where no topic needs them."""
     rows = [
         (t.query_id, t.paper_id, t.facet.value if t.facet else "", format_aspects(t.paper_id, t.aspects))
@@ -40,7 +40,7 @@ def write_topics(path: str | Path, topics: Iterable[Topic]) -> None:
     _write_table(path, TOPICS_HEADER[:columns], (row[:columns] for row in rows))
 
 
-def read_topics(path: str | Path) -> list[Topic]:
+def read_topics(path: StrPath) -> list[Topic]:
     """Read a topics file; an empty or absent facet is None, empty or absent aspects are none.
 
     Raises FileFormatError for a wrong header, field count, facet, aspect or a repeated id.
@@ -108,13 +108,13 @@ def format_aspects(paper_id: str, aspects: Iterable[TopicAspect]) -> str:
     return " ".join(parts)
 
 
-def write_pools(path: str | Path, pools: Mapping[str, Iterable[str]]) -> None:
+def write_pools(path: StrPath, pools: Mapping[str, Iterable[str]]) -> None:
     """Write a pools file with its header."""
     rows = ((query_id, paper_id) for query_id, paper_ids in pools.items() for paper_id in paper_ids)
     _write_table(path, POOLS_HEADER, rows)
 
 
-def read_pools(path: str | Path) -> dict[str, list[str]]:
+def read_pools(path: StrPath) -> dict[str, list[str]]:
     """Read a pools file into document ids by query id, in the file's order, repetitions dropped."""
     pools: dict[str, dict[str, None]] = {}
     for _, (query_id, paper_id) in _table(path, POOLS_HEADER):
@@ -122,12 +122,12 @@ def read_pools(path: str | Path) -> dict[str, list[str]]:
     return {query_id: list(paper_ids) for query_id, paper_ids in pools.items()}
 
 
-def _write_table(path: str | Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+def _write_table(path: StrPath, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     write_lines(path, ("\t".join(row) + "\n" for row in itertools.chain((header,), rows)))
 
 
 def _table(
-    path: str | Path, header: tuple[str, ...], optional: int = 0, spaced: str = ""
+    path: StrPath, header: tuple[str, ...], optional: int = 0, spaced: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
     """Numbered rows behind the header; the last ``optional`` fields may be empty or left out, and the one
     named ``spaced`` may have spaces.

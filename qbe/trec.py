@@ -6,11 +6,10 @@ import math
 import struct
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.files import write_text
+from qbe.files import StrPath, write_text
 from qbe.lines import bad_line, read_fields, write_lines
 from qbe.types import Hit, Run
 
@@ -72,12 +71,12 @@ def format_run(run: Run) -> str:
     return "".join(lines)
 
 
-def write_run(path: str | Path, run: Run) -> None:
+def write_run(path: StrPath, run: Run) -> None:
     """Write a TREC run file, whole or not at all."""
-    write_text(Path(path), format_run(run))
+    write_text(path, format_run(run))
 
 
-def read_run(path: str | Path) -> Run:
+def read_run(path: StrPath) -> Run:
     """Read a TREC run file; hits are ordered as trec_eval does, whatever their ranks.
 
     That is by score in single precision, best first, and ties by document id, the greatest first.
@@ -110,12 +109,12 @@ def read_run(path: str | Path) -> Run:
     return Run(tag, ordered)
 
 
-def write_qrels(path: str | Path, judgments: Iterable[Judgment]) -> None:
+def write_qrels(path: StrPath, judgments: Iterable[Judgment]) -> None:
     """Write a TREC qrels file: query id, 0, document id, relevance."""
     write_lines(path, (f"{j.query_id} 0 {j.paper_id} {j.relevance}\n" for j in judgments))
 
 
-def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
+def read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
     """Read a TREC qrels file into grades by query id and document id, the mapping ir-measures takes.
 
     Raises FileFormatError with the line number for a line without four fields, a grade that is no

@@ -1,4 +1,4 @@
-"""The words of the domain: papers, facets, hits, runs (queries are in `qbe.query`).
+"""Papers, facets, hits and runs; queries are in `qbe.query`.
 
 Standard library only, so that every other module may import it at no cost.
 """

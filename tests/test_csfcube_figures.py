@@ -19,7 +19,8 @@ from qbe.index.building.settings import Execution
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search.dense import DenseStage, best_hits
+from qbe.search.dense import DenseStage
+from qbe.search.fusion import best_hits
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels, read_run, write_run
 from qbe.types import Run

@@ -177,20 +177,51 @@ def test_another_tagger_and_none(raw_index, tiny_encoder, tmp_path, papers):
         Index(raw_index, tagger="nosuch")
 
 
-@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
-def test_a_tagged_query_passes_through_the_encoder_once(index, papers, monkeypatch, stage):
+@pytest.fixture
+def passes(index, monkeypatch) -> list[Paper]:
+    """The papers that pass through the index's encoder, in order."""
     passes = []
     encode = index.encoder.encode_paper
     monkeypatch.setattr(
         index.encoder, "encode_paper", lambda paper, *reader: passes.append(paper) or encode(paper, *reader)
     )
-    bare = Paper("query", papers[23].title, tuple(Sentence(s.text) for s in papers[23].sentences))
+    return passes
+
+
+@pytest.fixture
+def bare(papers) -> Paper:
+    """The paper s024 as one from outside, without labels."""
+    return Paper("query", papers[23].title, tuple(Sentence(s.text) for s in papers[23].sentences))
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_a_tagged_query_passes_through_the_encoder_once(index, passes, bare, stage):
     pipeline = first_stage(index, stage)
     assert pipeline.search(Query(bare, Facet.METHOD), 3)[0].matches
     assert passes == [bare]
     (prepared,) = pipeline.prepare([Query(bare, Facet.METHOD)])
     assert pipeline.search(prepared, 3)[0].matches
     assert passes == [bare, bare]
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+@pytest.mark.parametrize("facets", [(Facet.METHOD, Facet.RESULT), (Facet.METHOD, None), (None, None)])
+def test_aspects_of_one_paper_pass_through_the_encoder_once(index, passes, bare, stage, facets):
+    query = Query.of(*(Aspect(bare, facet, weight=place + 1) for place, facet in enumerate(facets)))
+    hits = first_stage(index, stage).search(query, 3)
+    assert {match.aspect for match in hits[0].matches} == {0, 1}
+    assert passes == [bare]
+
+
+def test_queries_of_one_paper_are_labelled_once(index, passes, bare, tag):
+    pipeline = first_stage(index, "dense")
+    queries = [Query(bare, Facet.METHOD), Query(bare), Query(bare, Facet.RESULT)]
+    prepared = pipeline.prepare(queries)
+    assert passes == [bare]
+    assert [each.query.papers for each in prepared] == [(tag(bare),), (bare,), (tag(bare),)]
+    together = pipeline.batch_search(prepared, 3)
+    assert passes == [bare]
+    assert together == [pipeline.search(query, 3) for query in queries]
 
 
 def test_a_stored_paper_keeps_its_vectors_however_it_is_labelled(tiny_index, tiny_tagger):

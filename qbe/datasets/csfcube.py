@@ -8,21 +8,21 @@ A query paper is left out of its own pool and judgements. The release has 878166
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import FIELDS
-from qbe.datasets.judgments import Pools, read_object, read_pools
+from qbe.datasets.judgments import Pools, as_judgments, read_object, read_pools
 from qbe.datasets.records import raw_record
 from qbe.datasets.release import ABSTRACTS, FOLDS, changed_files, judgments_file
 from qbe.errors import DatasetError
 from qbe.files import atomic_file, sha256
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
-from qbe.trec import Judgment, write_qrels
+from qbe.trec import write_qrels
 from qbe.types import Facet, Paper
 
 HIGHEST = 3
@@ -82,7 +82,8 @@ def convert(source: Path, output: Path, *, raw: bool = False) -> Summary:
     }
     write_pools(output / "pools.tsv", pools_by_query)
     for facet, of_facet in topics.items():
-        write_qrels(output / f"csfcube.{facet}.qrels", _judgments(of_facet, facets[facet]))
+        judged = {topic.query_id: pools_by_query[topic.query_id] for topic in of_facet}
+        write_qrels(output / f"csfcube.{facet}.qrels", as_judgments(judged))
     with atomic_file(output / "folds.json") as stream:
         stream.write(folds)
     return Summary(
@@ -106,12 +107,6 @@ def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
         )
     pools = {facet: read_pools(source / judgments_file(facet), papers, ABSTRACTS, HIGHEST) for facet in Facet}
     return papers, pools
-
-
-def _judgments(topics: list[Topic], pools: Pools) -> Iterator[Judgment]:
-    for topic in topics:
-        for paper_id, grade in pools[topic.paper_id].items():
-            yield Judgment(topic.query_id, paper_id, grade)
 
 
 def _read_folds(path: Path, query_ids: set[str]) -> bytes:

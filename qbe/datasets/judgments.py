@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from qbe.errors import DatasetError
+from qbe.trec import Judgment
 
 Pools = dict[str, dict[str, int]]
 """Grades by candidate, by query paper."""
@@ -60,6 +61,17 @@ def read_pools(path: Path, papers: Container[str], papers_file: str, highest: in
             f"found {problem}; take all files from one release"
         )
     return pools
+
+
+def as_judgments(pools: Mapping[str, Mapping[str, int]]) -> Iterator[Judgment]:
+    """The judgements of pools by query, as qrels have them.
+
+    >>> list(as_judgments({"1": {"a": 2}}))
+    [Judgment(query_id='1', paper_id='a', relevance=2)]
+    """
+    for query, pool in pools.items():
+        for paper_id, grade in pool.items():
+            yield Judgment(query, paper_id, grade)
 
 
 def _lists(entry: Any) -> tuple[list[Any] | None, list[Any] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
+from qbe.datasets.names import NAMES, WITHOUT_RAW, WITHOUT_SOURCE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,18 +31,6 @@ examples:
   qbe datasets sample --output data/sample
 """
 
-NAMES = {
-    "csfcube": "the CSFCube collection (Mysore et al., 2021)",
-    "relish": "RELISH (Brown et al., 2019), whole abstracts",
-    "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
-    "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
-    "sample": "the small collection that is part of the package",
-}
-"""Data sets and their descriptions, as in `qbe.datasets.registry.DATASETS`."""
-
-WITHOUT_SOURCE = ("sample",)
-WITHOUT_RAW = ("scidocs",)
-
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options; paths stay strings.
@@ -54,9 +43,7 @@ def parser() -> argparse.ArgumentParser:
     parser.epilog = EPILOG
     names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
     for name, description in NAMES.items():
-        command = names.add_parser(
-            name, help=description, formatter_class=parser.formatter_class, allow_abbrev=False
-        )
+        command = names.add_parser(name, help=description)
         command.set_defaults(source=None, raw=False)
         if name not in WITHOUT_SOURCE:
             command.add_argument("--source", metavar="DIR", help="the folder of the release's files")

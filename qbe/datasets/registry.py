@@ -1,4 +1,4 @@
-"""The table of data sets: a new one needs an entry here, and one in `qbe.datasets.options` for the help."""
+"""The table of data sets: a new one needs a writer here, and a name in `qbe.datasets.names`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from qbe.datasets import csfcube, embedded, whole
 from qbe.datasets.aspire import RELISH, TRECCOVID
+from qbe.datasets.names import NAMES, WITHOUT_RAW, WITHOUT_SOURCE
 from qbe.datasets.release import find_release
 from qbe.datasets.scidocs import SCIDOCS
 from qbe.errors import UsageError
@@ -94,20 +95,16 @@ def _write_sample(output: Path, source: Path | None, raw: bool, report: Report) 
     return [f"sample: {', '.join(embedded.copy_sample(output, raw=raw))}"]
 
 
+_WRITERS: Mapping[str, Writer] = {
+    "csfcube": _write_csfcube,
+    "relish": functools.partial(_write_whole, RELISH),
+    "treccovid": functools.partial(_write_whole, TRECCOVID),
+    "scidocs": functools.partial(_write_whole, SCIDOCS),
+    "sample": _write_sample,
+}
+
 DATASETS: Mapping[str, Dataset] = {
-    "csfcube": Dataset("the CSFCube collection (Mysore et al., 2021)", _write_csfcube),
-    "relish": Dataset(
-        "RELISH (Brown et al., 2019), whole abstracts", functools.partial(_write_whole, RELISH)
-    ),
-    "treccovid": Dataset(
-        "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
-        functools.partial(_write_whole, TRECCOVID),
-    ),
-    "scidocs": Dataset(
-        "SciDocs (Cohan et al., 2020), whole abstracts",
-        functools.partial(_write_whole, SCIDOCS),
-        has_sentences=False,
-    ),
-    "sample": Dataset("the small collection that is part of the package", _write_sample, released=False),
+    name: Dataset(description, _WRITERS[name], name not in WITHOUT_SOURCE, name not in WITHOUT_RAW)
+    for name, description in NAMES.items()
 }
 """Data sets by name."""

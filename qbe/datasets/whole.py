@@ -8,19 +8,19 @@ paper. A query paper is left out of its own pool and judgements.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus import read_records
 from qbe.corpus.jsonl import dump_record
-from qbe.datasets.judgments import Pools
+from qbe.datasets.judgments import Pools, as_judgments
 from qbe.datasets.records import Papers, corpus_record, has_text, raw_record
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
-from qbe.trec import Judgment, write_qrels
+from qbe.trec import write_qrels
 
 
 class Split(NamedTuple):
@@ -130,7 +130,7 @@ def convert(
             query: (paper_id for paper_id in pool if paper_id in papers.ids) for query, pool in pools.items()
         }
         write_pools(output / f"pools.{split}.tsv", indexed)
-        write_qrels(output / f"{name}.{split}.qrels", _judgments(pools))
+        write_qrels(output / f"{name}.{split}.qrels", as_judgments(pools))
     return [counts for _, counts in searchable]
 
 
@@ -146,12 +146,6 @@ def _searchable(split: Split, ids: frozenset[str]) -> tuple[Split, SplitCounts]:
         in_own_pool=tuple(query for query, pool in pools.items() if query in pool),
     )
     return Split(split.name, pools), counts
-
-
-def _judgments(pools: Pools) -> Iterator[Judgment]:
-    for query, pool in pools.items():
-        for paper_id, grade in pool.items():
-            yield Judgment(query, paper_id, grade)
 
 
 def describe(name: str, papers: Papers, splits: Sequence[SplitCounts]) -> list[str]:

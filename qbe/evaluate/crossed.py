@@ -127,7 +127,9 @@ def crossed_protocol(grades: FacetGrades, run: Run, gap: float = GAP) -> Evaluat
             continue
         _check_ranked(pairs, scores, first, second)
         scope = f"{first}-{second}"
-        by_query = {pair.query: [other for other in pairs if other.query == pair.query] for pair in pairs}
+        by_query: dict[str, list[CrossedPair]] = {}
+        for pair in pairs:
+            by_query.setdefault(pair.query, []).append(pair)
         queries[scope] = tuple(f"{query}_{scope}" for query in by_query)
         for name, share in zip(MEASURES, crossed_accuracy(pairs, scores, first, second) or (), strict=False):
             figures[name][scope] = share

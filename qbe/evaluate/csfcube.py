@@ -21,6 +21,9 @@ RELEVANT = 2
 
 CUTOFF = 20
 
+NDCG_PERCENT = "NDCG%20"
+"""The label of the measure that publications compare first."""
+
 Grades = Sequence[int]
 
 
@@ -132,7 +135,7 @@ MEASURES: Mapping[str, ProtocolMeasure] = {
     measure.label: measure
     for measure in (
         ProtocolMeasure(
-            "NDCG%20",
+            NDCG_PERCENT,
             "CSFCube_nDCG",
             "normalized discounted cumulated gain at a fifth of the pool, int(0.20 * documents): linear "
             "gains, discounts 1, 1, 1/log2(3), 1/log2(4), ...",

@@ -8,7 +8,7 @@ from subprocess import CalledProcessError
 from typing import TYPE_CHECKING, Any
 
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import MEASURES, ProtocolMeasure, judged_ranking
+from qbe.evaluate.csfcube import MEASURES, NDCG_PERCENT, ProtocolMeasure, judged_ranking
 from qbe.evaluate.results import Qrels
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ DEFAULT_MEASURES = ("nDCG", "AP", "P@20", "R@20", "RR")
 _ALIASES = {
     # Names in publications that ir-measures cannot parse; it has its own MAP, Precision@20 and Recall@20.
     label: MEASURES[label].name
-    for label in ("NDCG%20", "R-Precision")
+    for label in (NDCG_PERCENT, "R-Precision")
 }
 
 

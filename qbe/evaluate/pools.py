@@ -12,13 +12,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import MEASURES, judged_ranking
+from qbe.evaluate.csfcube import MEASURES, NDCG_PERCENT, judged_ranking
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import aggregate, definition, parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels
 from qbe.types import Run
-
-PERCENT = "NDCG%20"
 
 
 class PoolProtocol(NamedTuple):
@@ -37,8 +35,8 @@ class PoolProtocol(NamedTuple):
 POOL_PROTOCOLS: Mapping[str, PoolProtocol] = {
     # ASPIRE (Mysore et al., 2022; src/evaluation/ranking_eval.py): for MAP the grades that count as relevant
     # are 2 of RELISH's 0 to 2, and 1 of TRECCOVID-RF's 0 and 1.
-    "relish": PoolProtocol("RELISH", {PERCENT: MEASURES[PERCENT].name, "MAP": "AP(rel=2)"}),
-    "treccovid": PoolProtocol("TRECCOVID-RF", {PERCENT: MEASURES[PERCENT].name, "MAP": "AP"}),
+    "relish": PoolProtocol("RELISH", {NDCG_PERCENT: MEASURES[NDCG_PERCENT].name, "MAP": "AP(rel=2)"}),
+    "treccovid": PoolProtocol("TRECCOVID-RF", {NDCG_PERCENT: MEASURES[NDCG_PERCENT].name, "MAP": "AP"}),
     # SciDocs' own scorer (Cohan et al., 2020; scidocs/user_activity_and_citations.py): trec_eval's map, ndcg.
     "scidocs": PoolProtocol("SciDocs", {"MAP": "AP", "NDCG": "nDCG"}),
 }
@@ -74,10 +72,10 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
     _, warnings = coverage(scopes, pools, run)
     scores = pool_scores(pools, run)
     names = POOL_PROTOCOLS[protocol].measures
-    parsed = parse_measures([*(name for label, name in names.items() if label != PERCENT), *measures])
+    parsed = parse_measures([*(name for label, name in names.items() if label != NDCG_PERCENT), *measures])
     computed = per_query_values(parsed, pools, scores)
     values: dict[str, Mapping[str, float]] = {
-        label: _percent(pools, scores) if label == PERCENT else computed[name]
+        label: _percent(pools, scores) if label == NDCG_PERCENT else computed[name]
         for label, name in names.items()
     }
     figures = {label: fmean(by_query.values()) for label, by_query in values.items()}
@@ -94,7 +92,7 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
 
 def _percent(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """NDCG%20 by query; not by ir-measures, which would make a table of 12 million rows for TRECCOVID-RF."""
-    function = MEASURES[PERCENT].function
+    function = MEASURES[NDCG_PERCENT].function
     return {q: function(*judged_ranking(q, pool, scores.get(q, {}))) for q, pool in pools.items()}
 
 

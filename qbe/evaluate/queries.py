@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import UsageError
-from qbe.evaluate.csfcube import discount, ndcg_cutoff, pool_of, trec_order
+from qbe.evaluate.csfcube import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
 from qbe.evaluate.inputs import read_qrels, read_runs
 from qbe.evaluate.report import Report
 from qbe.evaluate.results import Evaluation
 from qbe.files import StrPath
 from qbe.types import Facet
 
-MEASURE = "NDCG%20"
+MEASURE = NDCG_PERCENT
 
 OVERRANKED = 3
 """The number of overranked papers of a query that are listed."""

@@ -18,7 +18,7 @@ from qbe.files import sha256
 from qbe.models.encoder_files import PRECISIONS, EncoderMetadata, state_output, write_card
 from qbe.models.encoder_format import CLS, DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import model_file
-from qbe.models.kinds import ENCODER
+from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.session import open_session
 from qbe.models.sources import adapter_weights, check_required, weights_file
 
@@ -62,12 +62,12 @@ def export_encoder(
         encoder_format, max_tokens = _limited(encoder_format, positions(model))
         if adapter is not None:
             apply_adapter(model, adapter)
-        write_tokenizer(folder, staged / "tokenizer.json")
+        write_tokenizer(folder, staged / TOKENIZER)
         fp32 = staged / model_file("fp32")
         _to_onnx(model, fp32)
         to_int8(fp32, staged / model_file("int8"))
         parity = _parity(model, staged, encoder_format)
-        files = ["tokenizer.json", *(model_file(precision) for precision in PRECISIONS)]
+        files = [TOKENIZER, *(model_file(precision) for precision in PRECISIONS)]
         card = EncoderMetadata(
             format=ENCODER.format,
             name=name,

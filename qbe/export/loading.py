@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.errors import MissingDependencyError, ModelError
+from qbe.models.kinds import TOKENIZER
 
 
 def load_model(
@@ -48,7 +49,7 @@ def load_tokenizer(folder: Path) -> Any:
     """The tokenizer in ``folder``; raises ModelError where the ``tokenizers`` package cannot read it."""
     from tokenizers import Tokenizer
 
-    path = folder / "tokenizer.json"
+    path = folder / TOKENIZER
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:
@@ -65,8 +66,8 @@ def write_tokenizer(folder: Path, path: Path) -> None:
     are prepared for them (SPECTER's are cased, and yet its texts are lowercased). Raises ModelError where
     these cannot be read.
     """
-    if (folder / "tokenizer.json").is_file():
-        shutil.copyfile(folder / "tokenizer.json", path)
+    if (folder / TOKENIZER).is_file():
+        shutil.copyfile(folder / TOKENIZER, path)
         return
     from transformers import AutoTokenizer
 

@@ -26,13 +26,7 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(PROGRAM, "Turn PyTorch weights into the ONNX models that qbe runs.")
     commands = parser.add_subparsers(dest="kind", required=True)
     for kind, description in KINDS.items():
-        command = commands.add_parser(
-            kind,
-            help=description,
-            description=f"Export {description}.",
-            formatter_class=parser.formatter_class,
-            allow_abbrev=False,
-        )
+        command = commands.add_parser(kind, help=description, description=f"Export {description}.")
         command.add_argument(
             "--model",
             required=True,

@@ -123,19 +123,15 @@ def _build(
 
 def _merged_settings(options: argparse.Namespace, parts: PartsSource) -> BuildSettings:
     """Those of the parts, except for what is done when they are merged."""
-    from qbe.index.building.settings import BuildSettings
+    import dataclasses
 
     of_parts = parts.settings
-    return BuildSettings(
-        bm25=not options.dense_only,
+    return dataclasses.replace(
+        index_options.build_settings(options),
         encoder=options.encoder or of_parts["encoder"],
         precision=of_parts["precision"],
         facets=of_parts["facets"],
         tagger=options.tagger or of_parts["tagger"],
-        positions=options.store_positions,
-        docvectors=options.store_docvectors,
-        ann=index_options.ann_settings(options),
-        stored=options.stored or "auto",
     )
 
 

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from qbe.closing import Closing
 from qbe.errors import UsageError
 from qbe.index.current import CurrentReader
 from qbe.index.reader import IndexReader
-from qbe.parallel import available_threads
+from qbe.parallel import thread_count
 from qbe.types import Paper
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class LabelledPaper(NamedTuple):
     vectors: PaperVectors | None
 
 
-class Index(CurrentReader):
+class Index(CurrentReader, Closing):
     """An index folder opened for searching and updating.
 
     It reads the commit that was the newest when it was opened or last refreshed (see `refresh`); its own
@@ -64,10 +64,7 @@ class Index(CurrentReader):
         Raises IndexFormatError for a folder that is no sound index, EncoderMismatchError for another encoder
         than the index's, ModelError for a tagger that cannot be found, UsageError for threads below 1.
         """
-        if threads is not None and threads < 1:
-            raise UsageError(f"expected `threads` of at least 1, found {threads}")
-        self.folder = Path(folder)
-        self.threads = threads or available_threads()
+        self.threads, self.folder = thread_count(threads), Path(folder)
         self._encoder_name, self._tagger_name = encoder, tagger
         self._lock, self._refreshing = threading.RLock(), threading.Lock()
         if tagger is not None:
@@ -87,14 +84,6 @@ class Index(CurrentReader):
         from qbe.index.models import IndexModels
 
         return IndexModels(self.folder, reader.manifest, self._encoder_name, self._tagger_name, self.threads)
-
-    def __enter__(self) -> Index:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop reading; searches under way keep the reader until they end."""

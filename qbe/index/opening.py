@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbe.errors import UsageError
 from qbe.index.index import Index
-from qbe.parallel import available_threads
+from qbe.parallel import thread_count
 
 if TYPE_CHECKING:
     from qbe.index.building.progress import Progress
@@ -61,9 +60,7 @@ def build_index(
     from qbe.index.building.build import build
     from qbe.index.building.settings import Execution
 
-    if threads is not None and threads < 1:
-        raise UsageError(f"expected `threads` of at least 1, found {threads}")
-    threads = threads or available_threads()
+    threads = thread_count(threads)
     execution = Execution(threads) if progress is None else Execution(threads, progress)
     build(Path(folder), corpus, settings, overwrite=overwrite, resume=resume, execution=execution)
     return Index(folder, threads=threads)

@@ -11,14 +11,13 @@ from typing import Any
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import exported, model_file
-from qbe.models.kinds import ENCODER
+from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.metadata import read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_ENCODER
 from qbe.models.sources import find_encoder
 
 CARD = ENCODER.metadata_file
 PRECISIONS = ("int8", "fp32")
-TOKENIZER = "tokenizer.json"
 
 _FORMAT_KEY = "convention"
 """What the encoder format is called in JSON files: in ``encoder.json`` and in an index's manifest."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+TOKENIZER = "tokenizer.json"
+"""A model's tokenizer, as a file of the ``tokenizers`` package."""
+
 RequiredFiles = tuple[tuple[str, ...], ...]
 """Config, weights and tokenizer of a PyTorch model, each by its possible names, the preferred one first."""
 
@@ -34,7 +37,7 @@ ENCODER = ModelKind(
     format=3,
     command="encoder",
     cache="encoders",
-    required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), ("tokenizer.json", "vocab.txt")),
+    required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), (TOKENIZER, "vocab.txt")),
 )
 """Format 1 had ``last_hidden_state`` as its only output, format 2 the token states of all layers; format 3
 records the encoder format as well.
@@ -46,7 +49,7 @@ CROSS_ENCODER = ModelKind(
     format=1,
     command="cross-encoder",
     cache="rerankers",
-    required=(("config.json",), ("model.safetensors",), ("tokenizer.json",)),
+    required=(("config.json",), ("model.safetensors",), (TOKENIZER,)),
 )
 
 TAGGER = ModelKind(noun="tagger", metadata_file="tagger.json", format=1)

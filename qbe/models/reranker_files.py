@@ -11,6 +11,7 @@ from typing import Any
 from qbe.errors import ModelError, UsageError
 from qbe.models.exports import exported, model_file
 from qbe.models.kinds import CROSS_ENCODER
+from qbe.models.kinds import TOKENIZER as TOKENIZER
 from qbe.models.metadata import read_metadata, verify_digest, write_metadata
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.session import open_session
@@ -21,7 +22,6 @@ RERANKER_FORMAT = CROSS_ENCODER.format
 RERANKER_PRECISIONS = ("int8", "fp16", "fp32")
 TRUNK = "trunk.bin"
 """The weights that the models of the facets share, as ONNX external data."""
-TOKENIZER = "tokenizer.json"
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Inputs of a pair cross-encoder; some have no ``token_type_ids``."""
 SCORE = "score"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_positive
 from qbe.parallel import Workers
 from qbe.rerank.semidual import Doubles, solve, total
 
@@ -68,8 +68,7 @@ def entropic_transport(
 
 def _check_parameters(regularization: float, tolerance: float, max_iterations: int) -> None:
     for name, value in (("regularization", regularization), ("tolerance", tolerance)):
-        if not 0 < value < float("inf"):
-            raise UsageError(f"expected `{name}` above 0, found {value:g}")
+        check_positive(name, value)
     if max_iterations < 1:
         raise UsageError(f"expected `max_iterations` of at least 1, found {max_iterations}")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import RerankerFiles, resolve_reranker
-from qbe.parallel import Workers
 
 if TYPE_CHECKING:
+    from qbe.parallel import Workers
     from qbe.rerank.reranker import Reranker
 
 
@@ -29,7 +29,7 @@ def open_reranker(
     have or budgets that exceed what it reads, ModelError when it cannot be found, verified or loaded.
     """
     files = resolve_reranker(name, precision)
-    return _OPENERS[files.metadata.kind](files, workers or Workers(), query_tokens, candidate_tokens)
+    return _OPENERS[files.metadata.kind](files, workers, query_tokens, candidate_tokens)
 
 
 def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> dict[str, str]:
@@ -43,7 +43,7 @@ def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> 
 
 
 def _pair(
-    files: RerankerFiles, workers: Workers, query_tokens: int | None, candidate_tokens: int | None
+    files: RerankerFiles, workers: Workers | None, query_tokens: int | None, candidate_tokens: int | None
 ) -> Reranker:
     from qbe.rerank.cross_encoder import CrossEncoder
     from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
@@ -52,7 +52,7 @@ def _pair(
 
 
 def _facet(
-    files: RerankerFiles, workers: Workers, query_tokens: int | None, candidate_tokens: int | None
+    files: RerankerFiles, workers: Workers | None, query_tokens: int | None, candidate_tokens: int | None
 ) -> Reranker:
     from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 
@@ -60,7 +60,7 @@ def _facet(
     return FacetCrossEncoder(files, workers, query_tokens or limit, candidate_tokens or limit)
 
 
-_OPENERS: Mapping[str, Callable[[RerankerFiles, Workers, int | None, int | None], Reranker]] = {
+_OPENERS: Mapping[str, Callable[[RerankerFiles, Workers | None, int | None, int | None], Reranker]] = {
     "pair": _pair,
     "facet": _facet,
 }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_positive
 from qbe.models.encoder_format import L2, SIMILARITIES
 from qbe.parallel import Memo, Workers
 from qbe.query import Aspect
@@ -75,8 +75,8 @@ class VectorMatching:
             if value not in known:
                 raise UsageError(f"expected a {what} of {', '.join(known)}, found {value!r}")
         for parameter, number in (("temperature", temperature), ("regularization", regularization)):
-            if number is not None and not 0 < number < float("inf"):
-                raise UsageError(f"expected `{parameter}` above 0, found {number:g}")
+            if number is not None:
+                check_positive(parameter, number)
         self.name = name
         self._vectors = vectors
         self._temperature, self._regularization = temperature, regularization

@@ -95,7 +95,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
 
     from qbe.query import Query
     from qbe.search.parsing import parse_positions
-    from qbe.search.queries import from_query, from_topics, paper_from_file, paper_from_text
+    from qbe.search.queries import from_query, from_topics, paper_from_file, pasted_paper
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
@@ -107,7 +107,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     elif options.paper_file is not None:
         paper = paper_from_file(options.paper_file)
     else:
-        paper = paper_from_text(options.text, options.title or "")
+        paper = pasted_paper(options.text, options.title or "")
     return from_query(Query(paper, facet, positions))
 
 

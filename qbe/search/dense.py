@@ -14,6 +14,7 @@ from qbe.index.dense.scoring import MATCHES, best_per_paper, restrict
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores
+from qbe.search.fusion import best_hits
 from qbe.types import Facet, Hit, Pools
 
 Floats = NDArray[np.float32]
@@ -122,17 +123,3 @@ class DenseStage:
 def _sentences(query: EncodedAspect) -> Floats:
     assert query.sentences is not None
     return query.sentences
-
-
-def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
-    """The best ``k`` papers by score, ties by id.
-
-    >>> [hit.paper_id for hit in best_hits(["c", "b", "a"], np.array([0.5, 0.75, 0.5]), 2)]
-    ['b', 'a']
-    """
-    chosen = np.arange(len(scores))
-    if k < len(scores):  # only those that reach the last place are worth sorting, ties with it included
-        chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    pairs = zip(chosen.tolist(), scores[chosen].tolist(), strict=True)
-    hits = [Hit(paper_ids[i], score) for i, score in pairs]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]

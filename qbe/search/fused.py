@@ -11,8 +11,7 @@ from qbe.errors import UsageError
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource
-from qbe.search.dense import best_hits
-from qbe.search.fusion import FUSIONS
+from qbe.search.fusion import FUSIONS, best_hits
 from qbe.types import Hit, Pools
 
 

@@ -1,4 +1,4 @@
-"""Fusion of several scores of the same candidates: pure functions on arrays."""
+"""Fusion of several scores of the same candidates, and the best of them: pure functions on arrays."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qbe.types import Hit
 
 Floats = NDArray[np.float64]
 
@@ -83,6 +85,20 @@ def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight:
     mixed = (1 - weight) * z_normalize(np.array(first_stage)) + weight * z_normalize(np.array(reranker))
     scores: list[float] = mixed.tolist()
     return scores
+
+
+def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) -> list[Hit]:
+    """The best ``k`` papers by score, ties by id.
+
+    >>> [hit.paper_id for hit in best_hits(["c", "b", "a"], np.array([0.5, 0.75, 0.5]), 2)]
+    ['b', 'a']
+    """
+    chosen = np.arange(len(scores))
+    if k < len(scores):  # only those that reach the last place are worth sorting, ties with it included
+        chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    pairs = zip(chosen.tolist(), scores[chosen].tolist(), strict=True)
+    hits = [Hit(paper_ids[i], score) for i, score in pairs]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]
 
 
 def _length(components: Mapping[str, Floats]) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import NamedTuple
 
+from qbe.closing import Closing
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -47,7 +47,7 @@ class _Opened(NamedTuple):
     first_stage: FirstStage
 
 
-class Pipeline:
+class Pipeline(Closing):
     """Searches an index with the stages of a `SearchConfig`.
 
     Models and threads stay open until the pipeline is closed. A search after ``index.refresh()`` is one over
@@ -93,14 +93,6 @@ class Pipeline:
             pipeline.close()
             raise
         return pipeline
-
-    def __enter__(self) -> Pipeline:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the threads of the pipeline; the index stays open."""

@@ -106,10 +106,10 @@ def paper_from_file(source: str) -> Paper:
     return read_paper_file(source, split_sentences)
 
 
-def paper_from_text(text: str, title: str) -> Paper:
+def pasted_paper(text: str, title: str) -> Paper:
     """A paper of the id ``query`` from a pasted abstract; raises CorpusError when it is empty.
 
-    >>> paper = paper_from_text("Stone is hard. We cut it.", "On stone")
+    >>> paper = pasted_paper("Stone is hard. We cut it.", "On stone")
     >>> paper.paper_id, [sentence.text for sentence in paper.sentences]
     ('query', ['Stone is hard.', 'We cut it.'])
     """

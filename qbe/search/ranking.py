@@ -12,7 +12,7 @@ from qbe.errors import PaperNotFoundError
 from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.search.contracts import FirstStage
-from qbe.search.fusion import combine_aspects
+from qbe.search.fusion import best_hits, combine_aspects
 from qbe.types import Hit
 
 ASPECT_DEPTH = 1000
@@ -94,9 +94,9 @@ def rank(
         [pools[number] for number in single],
         explain=explain,
     )
-    for number, found in zip(single, hits, strict=True):
+    for number, query_hits in zip(single, hits, strict=True):
         excluded = requests[number].excluded()
-        ranked[number] = [hit for hit in found if hit.paper_id not in excluded][:k]
+        ranked[number] = [hit for hit in query_hits if hit.paper_id not in excluded][:k]
     several = [number for number in numbers if not requests[number].query.is_single]
     for number in several:
         pool = pools[number]
@@ -129,14 +129,14 @@ def _combined(
     scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in hits]
     columns = [np.array([by_id[paper_id] for paper_id in pool]) for by_id in scores]
     combined = combine_aspects(columns, [aspect.weight for aspect in request.query.aspects])
-    ranked = [Hit(paper_id, score) for paper_id, score in zip(pool, combined.tolist(), strict=True)]
-    if explain:
-        ranked = [
-            hit._replace(
-                component_scores={
-                    request.label(number): by_id[hit.paper_id] for number, by_id in enumerate(scores)
-                }
-            )
-            for hit in ranked
-        ]
-    return sorted(ranked, key=lambda hit: (-hit.score, hit.paper_id))[:k]
+    best = best_hits(pool, combined, k)
+    if not explain:
+        return best
+    return [
+        hit._replace(
+            component_scores={
+                request.label(number): by_id[hit.paper_id] for number, by_id in enumerate(scores)
+            }
+        )
+        for hit in best
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.encode.aspect import EncodedAspect
@@ -35,7 +35,8 @@ def prepare_queries(
     facets: str,
     explain: bool,
 ) -> list[PreparedQuery]:
-    """See `qbe.search.pipeline.Pipeline.prepare`. Papers are labelled as many at a time as there are threads.
+    """See `qbe.search.pipeline.Pipeline.prepare`. Each paper is labelled once, as many at a time as there are
+    threads.
 
     Raises TypeError for what is no query, and what `qbe.query.Aspect.selected_positions` does.
 
@@ -51,38 +52,43 @@ def prepare_queries(
                 f"expected a qbe.Query, found {type(query).__name__}; make one with qbe.Query(paper)"
             )
 
-    def label(aspect: Aspect) -> LabelledPaper:
-        if aspect.facet is None and not explain:
-            return LabelledPaper(aspect.paper, None)
-        return index.label_and_encode(aspect.paper, facets)
-
     aspects = [aspect for query in queries if isinstance(query, Query) for aspect in query.aspects]
-    labelled = workers.map(label, aspects)
-    prepared = []
-    for query in queries:
-        if isinstance(query, PreparedQuery):
-            prepared.append(query)
-            continue
-        papers = [next(labelled) for _ in query.aspects]
-        relabelled = [
-            dataclasses.replace(aspect, paper=paper.paper)
-            for aspect, paper in zip(query.aspects, papers, strict=True)
-        ]
-        prepared.append(
-            PreparedQuery(
-                Query.of(*relabelled),
-                [EncodedAspect.of(aspect) for aspect in relabelled],
-                [paper.vectors for paper in papers],
-            )
-        )
-    return prepared
+    papers = {id(aspect.paper): aspect.paper for aspect in aspects if _needs_labels(aspect, explain)}
+    results = workers.map(lambda paper: index.label_and_encode(paper, facets), papers.values())
+    labelled = dict(zip(papers, results, strict=True))
+    return [
+        query if isinstance(query, PreparedQuery) else _prepared(query, labelled, explain=explain)
+        for query in queries
+    ]
+
+
+def _needs_labels(aspect: Aspect, explain: bool) -> bool:
+    """Whether the paper of an aspect is to be labelled: only facets need labels, and explanations."""
+    return explain or aspect.facet is not None
+
+
+def _prepared(query: Query, labelled: Mapping[int, LabelledPaper], *, explain: bool) -> PreparedQuery:
+    """A query with the papers that its aspects need ``labelled``, by the identity of the paper given."""
+    aspects = [
+        dataclasses.replace(aspect, paper=labelled[id(aspect.paper)].paper)
+        if _needs_labels(aspect, explain)
+        else aspect
+        for aspect in query.aspects
+    ]
+    results = [labelled.get(id(aspect.paper)) for aspect in query.aspects]
+    return PreparedQuery(
+        Query.of(*aspects),
+        [EncodedAspect.of(aspect) for aspect in aspects],
+        [None if result is None else result.vectors for result in results],
+    )
 
 
 def encode_queries(
     index: Index, reader: IndexReader, prepared: Sequence[PreparedQuery], workers: Workers
 ) -> list[PreparedQuery]:
     """Queries with the vectors of their aspects: the stored ones for a paper of the index, those that
-    labelling brought, or new ones. Aspects that have vectors keep them.
+    labelling brought, or new ones, computed once for all aspects of a paper. Aspects that have vectors keep
+    them.
 
     >>> queries = [Query(index.paper("s036"), positions=[1, 2])]
     >>> prepared = prepare_queries(index, queries, Workers(), facets="given", explain=False)
@@ -92,14 +98,25 @@ def encode_queries(
     ((2, 384), (384,))
     """
 
-    def encode(work: tuple[EncodedAspect, PaperVectors | None]) -> EncodedAspect:
-        encoded, by_labelling = work
-        if encoded.sentences is not None:
-            return encoded
-        paper: Paper = encoded.aspect.paper
-        vectors = reader.stored_vectors(paper) or by_labelling or index.encoder.encode_paper(paper)
-        return EncodedAspect.of(encoded.aspect, vectors)
+    def encode(work: tuple[Paper, PaperVectors | None]) -> PaperVectors:
+        paper, by_labelling = work
+        return reader.stored_vectors(paper) or by_labelling or index.encoder.encode_paper(paper)
 
-    works = [work for query in prepared for work in zip(query.aspects, query.by_labelling, strict=True)]
-    aspects = workers.map(encode, works)
-    return [query._replace(aspects=[next(aspects) for _ in query.aspects]) for query in prepared]
+    works = {
+        id(encoded.aspect.paper): (encoded.aspect.paper, by_labelling)
+        for query in prepared
+        for encoded, by_labelling in zip(query.aspects, query.by_labelling, strict=True)
+        if encoded.sentences is None
+    }
+    vectors = dict(zip(works, workers.map(encode, works.values()), strict=True))
+    return [
+        query._replace(
+            aspects=[
+                encoded
+                if encoded.sentences is not None
+                else EncodedAspect.of(encoded.aspect, vectors[id(encoded.aspect.paper)])
+                for encoded in query.aspects
+            ]
+        )
+        for query in prepared
+    ]

@@ -32,13 +32,7 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
 
     def command(name: str, summary: str, description: str) -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name,
-            help=summary,
-            description=description,
-            formatter_class=parser.formatter_class,
-            allow_abbrev=False,
-        )
+        return commands.add_parser(name, help=summary, description=description)
 
     _add_tagger(
         command(

@@ -21,7 +21,6 @@ from qbe.index.building.unfinished import STATE, State, discard_stale, read_stat
 from qbe.index.dense.ann import AnnSettings, checked, checked_or_flat, resolve_stored
 from qbe.index.dense.vectors import WHOLE
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
-from qbe.index.papers import PaperStore
 from qbe.index.segments.commit import read_commit
 
 AdjustAnn = Callable[[AnnSettings, int, int], AnnSettings]
@@ -202,9 +201,4 @@ def _encode_and_label(
     """The stage that makes vectors and, out of the same pass, the facets that a tagger predicts."""
     if (staging / WHOLE).exists() and not (staging / shards.SHARDS).exists():
         return
-    tagging = models.tagging_encoder(state["tagger"])
-    store = PaperStore(staging, predictions=False)
-    with execution.progress.encoding(len(store)) as advance, execution.timings.stage("vectors"):
-        shards.write_shards(staging, store, tagging, advance)
-        shards.join_shards(staging, len(store), tagging, stored)
-    execution.timings.seconds["tagging"] += tagging.tagging_seconds
+    stages.encode(staging, models.tagging_encoder(state["tagger"]), execution, stored=stored)

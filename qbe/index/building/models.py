@@ -60,11 +60,10 @@ class BuildModels:
         IndexBuildError when it is not the expected one, before the long work begins.
         """
         drops_labels = self._settings.dense and self._settings.facets == "predicted"
-        opened = False
         for paper in papers:
             kept = without_labels(paper) if drops_labels else paper
-            if self._settings.dense and not kept.labelled and not opened:
-                opened = self._tagger is not None
+            if self._settings.dense and not kept.labelled:
+                _ = self._tagger  # opened once
             yield kept
 
     def tagger_identity(self, predicted: int) -> Identity | None:

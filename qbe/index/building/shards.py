@@ -35,7 +35,7 @@ def write_shards(
     store: PaperStore,
     encoder: TaggingEncoder,
     advance: Callable[[int], Any],
-    place: Callable[[int], int] = lambda first: first,
+    place: Callable[[int], int],
 ) -> None:
     """Encode and label all papers of a store, SHARD_PAPERS at a time, into the shards that are not there yet.
 

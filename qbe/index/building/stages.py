@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
 from qbe.index.building.settings import Execution
 from qbe.index.building.source import Source
@@ -16,6 +17,7 @@ from qbe.index.dense.faiss_index import write_faiss_index
 from qbe.index.dense.vectors import read_vectors
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.papers import PaperCounts, PaperStore, write_papers
+from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
 
@@ -58,6 +60,28 @@ def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels
         "counts": {**counts._asdict(), "predicted": predicted},
         "tagger": models.tagger_identity(predicted),
     }
+
+
+def encode(
+    folder: Path,
+    tagging: TaggingEncoder,
+    execution: Execution,
+    *,
+    place: Callable[[int], int] = lambda first: first,
+    stored: str | None = None,
+) -> None:
+    """The stage of vectors and, out of the same pass, of the facets that a tagger predicts.
+
+    Shards that are there already are kept. With ``stored`` all shards are joined as
+    `qbe.index.building.shards.join_shards` does, otherwise they stay; ``place`` is that of
+    `qbe.index.building.shards.write_shards`.
+    """
+    store = PaperStore(folder, predictions=False)
+    with execution.progress.encoding(len(store)) as advance, execution.timings.stage("vectors"):
+        shards.write_shards(folder, store, tagging, advance, place)
+        if stored is not None:
+            shards.join_shards(folder, len(store), tagging, stored)
+    execution.timings.seconds["tagging"] += tagging.tagging_seconds
 
 
 def build_lucene(

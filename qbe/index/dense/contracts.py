@@ -72,10 +72,6 @@ class VectorStore(Protocol):
     def similarity(self) -> str:
         """How the vectors are compared, one of `qbe.models.encoder_format.SIMILARITIES`."""
 
-    @property
-    def dimension(self) -> int:
-        """Numbers of a vector."""
-
     def gather(self, rows: Rows) -> SentenceBlock:
         """The sentence vectors of papers (n,), in the order of ``rows``."""
 

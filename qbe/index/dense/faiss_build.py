@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +39,24 @@ def write_faiss_segment(
     """
     params = params or AnnParams()
     on_disk = folder if params.on_disk else None
+    with writing(folder, threads):
+        save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk))
+
+
+@contextmanager
+def writing(folder: Path, threads: int) -> Iterator[None]:
+    """A context for work that builds a FAISS index with this many threads and saves it in a folder; raises
+    OutputError where FAISS cannot write.
+
+    >>> with writing(Path("absent"), threads=1):
+    ...     raise RuntimeError("no space left")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.OutputError: cannot write absent/faiss.index: no space left; ...
+    """
     try:
         with faiss_settings.building(threads):
-            save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk))
+            yield
     except RuntimeError as error:
         raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import OutputError
-from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import AnnSettings, resolve
-from qbe.index.dense.faiss_build import save, write_faiss_segment
-from qbe.index.dense.faiss_segment import FAISS
+from qbe.index.dense.faiss_build import save, write_faiss_segment, writing
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.tuning import COLUMNS, QUERIES, TOP, tune
 from qbe.index.papers import PaperLayout
@@ -34,12 +31,9 @@ def write_faiss_index(
         write_faiss_segment(folder, vectors, similarity, params, threads)
         return params.record()
     on_disk = folder if settings.on_disk else None
-    try:
-        with faiss_settings.building(threads):
-            tuned = tune(vectors, layout, similarity, settings, on_disk)
-            save(folder, tuned.index)
-    except RuntimeError as error:
-        raise OutputError(f"cannot write {folder / FAISS}: {error}; check the disk's free space") from error
+    with writing(folder, threads):
+        tuned = tune(vectors, layout, similarity, settings, on_disk)
+        save(folder, tuned.index)
     return tuned.params.record() | {
         "tuned": {
             "target": settings.tune_recall,

@@ -12,8 +12,8 @@ class MappedVectors:
 
     >>> import numpy as np
     >>> store = MappedVectors(index.sentence_vectors, index.whole_vectors, index.layout.starts, "cosine")
-    >>> store.dimension, store.gather(np.array([0, 1])).starts.tolist()
-    (384, [0, 5])
+    >>> store.gather(np.array([0, 1])).starts.tolist()
+    [0, 5]
     """
 
     def __init__(self, sentences: Vectors, whole: Vectors, starts: Rows, similarity: str) -> None:
@@ -22,7 +22,6 @@ class MappedVectors:
         """
         self._sentences, self._whole, self._starts = sentences, whole, starts
         self.similarity = similarity
-        self.dimension = int(sentences.shape[1])
 
     def gather(self, rows: Rows) -> SentenceBlock:
         """See `qbe.index.dense.contracts.VectorStore.gather`."""

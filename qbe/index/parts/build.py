@@ -14,7 +14,6 @@ from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
 from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
 from qbe.index.manifest import PART, describe_files
-from qbe.index.papers import PaperStore
 from qbe.index.parts.part import BuildShard, PartMetadata, Selection, read_part, write_part
 
 
@@ -98,11 +97,7 @@ def _run(
             counts = stages.write_corpus(staging, papers, lucene=False)
             state = {**stages.begin_state(inputs, counts, models), "corpus": selection.corpus}
             save_state(staging, state)
-    tagging = models.tagging_encoder(state["tagger"])
-    store = PaperStore(staging, predictions=False)
-    with execution.progress.encoding(len(store)) as advance, execution.timings.stage("vectors"):
-        shards.write_shards(staging, store, tagging, advance, part.place)
-    execution.timings.seconds["tagging"] += tagging.tagging_seconds
+    stages.encode(staging, models.tagging_encoder(state["tagger"]), execution, place=part.place)
     with execution.timings.stage("files"):
         return _publish(place, part, state)
 

@@ -70,9 +70,11 @@ class Snapshot:
 
     def is_same(self, other: Snapshot) -> bool:
         """Whether another snapshot of the same folder is of the same commit."""
-        return [(self.generation, *(each.segment for each in self.segments))] == [
-            (other.generation, *(each.segment for each in other.segments))
-        ]
+        return self._commit == other._commit
+
+    @property
+    def _commit(self) -> tuple[int, list[Segment]]:
+        return self.generation, [each.segment for each in self.segments]
 
 
 def _release(locks: Sequence[int]) -> None:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
 from qbe.errors import ModelError
+from qbe.files import atomic_file
+from qbe.parallel import Memo
 from qbe.train.encoder.cocitations import Alignment, Cocitation
 from qbe.types import Paper, Sentence
 
@@ -41,13 +43,7 @@ def align(
     """
     if cache is not None and cache.exists():
         return _load(cache, len(pairs))
-    window_sizes: dict[int, int] = {}
-
-    def window_size(paper: Paper) -> int:
-        if id(paper) not in window_sizes:
-            window_sizes[id(paper)] = max_sentences(paper)
-        return window_sizes[id(paper)]
-
+    window_size = Memo(max_sentences)
     alignments: list[Alignment] = []
     for chunk in _chunks(pairs):
         limits = [(window_size(pair.query), window_size(pair.positive)) for pair in chunk]
@@ -105,9 +101,8 @@ def _nearest(pair: Cocitation, sizes: tuple[int, int], by: str, vectors: Mapping
 
 
 def _save(path: Path, alignments: Sequence[Alignment]) -> None:
-    partial = path.with_suffix(".partial.npy")
-    np.save(partial, np.array(alignments, np.int32).reshape(-1, 2))
-    partial.replace(path)
+    with atomic_file(path) as stream:
+        np.save(stream, np.array(alignments, np.int32).reshape(-1, 2))
 
 
 def _load(path: Path, count: int) -> list[Alignment]:

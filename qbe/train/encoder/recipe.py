@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_positive
 from qbe.models.encoder_format import L2, MEAN, SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT, EncoderFormat
 
 
@@ -41,11 +41,6 @@ LAYOUTS = (TITLE_ABSTRACT, TITLE_SEP_ABSTRACT)
 """The layouts that read sentences in context."""
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise UsageError(f"expected `{name}` above 0, found {value:g}")
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How distances are computed and compared.
@@ -71,7 +66,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise UsageError for numbers that are not above 0."""
         for name in ("margin", "temperature", "regularization"):
-            _check_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +99,7 @@ class Schedule:
             value = getattr(self, name)
             if value < least:
                 raise UsageError(f"expected `{name}` of at least {least}, found {value}")
-        _check_positive("learning_rate", self.learning_rate)
+        check_positive("learning_rate", self.learning_rate)
         if not 0 <= self.warm_up < 1:
             raise UsageError(f"expected `warm_up` of at least 0 and below 1, found {self.warm_up:g}")
 

@@ -18,7 +18,7 @@ from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.encoder_format import COSINE, TITLE_ABSTRACT
-from qbe.models.kinds import ENCODER
+from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.sources import find_encoder_weights, weights_file
 from qbe.train.encoder.batches import Pair, WindowTokenizer
@@ -32,7 +32,6 @@ from qbe.train.weights import Weights, copied, mean, with_weights
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 log = logging.getLogger(__name__)
-TOKENIZER = "tokenizer.json"
 DEFAULT_RECIPE = Recipe()
 
 

@@ -23,6 +23,7 @@ from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.models.encoder_files import CARD, EncoderMetadata, read_card, write_card
 from qbe.models.exports import model_file
+from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
 from qbe.train.facet_encoder.card import describe
@@ -102,7 +103,7 @@ def _export(source: Path, weights: Weights, folder: Path) -> None:
     """Export weights with the configuration and tokenizer in the folder ``source``."""
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary:
         model = Path(temporary)
-        for file in ("config.json", "tokenizer.json"):
+        for file in ("config.json", TOKENIZER):
             shutil.copyfile(source / file, model / file)
         save_file(dict(weights), model / "model.safetensors", metadata={"format": "pt"})
         export_encoder(model, DEFAULT_ENCODER, SOURCE, folder)
@@ -111,7 +112,7 @@ def _export(source: Path, weights: Weights, folder: Path) -> None:
 def _ship(exported: Path, staged: Path) -> EncoderMetadata:
     """Copy an export without its fp32 model, which is four times as large; returns the copy's metadata."""
     metadata = read_card(exported)
-    files = ("tokenizer.json", model_file(PRECISION))
+    files = (TOKENIZER, model_file(PRECISION))
     for file in files:
         shutil.copyfile(exported / file, staged / file)
     digests, parity = {file: metadata.files[file] for file in files}, {PRECISION: metadata.parity[PRECISION]}

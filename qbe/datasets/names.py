@@ -1,0 +1,18 @@
+"""The names of the data sets, for the options and for the library; nothing is loaded here."""
+
+from __future__ import annotations
+
+NAMES = {
+    "csfcube": "the CSFCube collection (Mysore et al., 2021)",
+    "relish": "RELISH (Brown et al., 2019), whole abstracts",
+    "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
+    "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
+    "sample": "the small collection that is part of the package",
+}
+"""Data sets, each with one line that describes it."""
+
+WITHOUT_SOURCE = ("sample",)
+"""Data sets that are part of the package; all others are read from the folder of a release."""
+
+WITHOUT_RAW = ("scidocs",)
+"""Data sets whose abstracts are no lists of sentences, so that ``raw`` would change nothing."""
