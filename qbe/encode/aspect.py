@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from qbe.query import Aspect
+from qbe.types import Facet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +22,9 @@ class EncodedAspect(NamedTuple):
 
     ``positions`` are those of the aspect's sentences in its paper; ``sentences`` (positions, dimension) and
     ``whole`` (dimension,), float32, the vectors of these sentences and of the whole paper; None where the
-    vectors were not needed.
+    vectors were not needed. ``background`` (n, dimension) float32, of an aspect that is the method or the
+    result, are the vectors of the paper's background sentences, those of the aspect itself left out; None
+    where there are none.
 
     >>> from qbe.types import Facet, Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("It is slow."), Sentence("We route.", Facet.METHOD)))
@@ -32,6 +36,7 @@ class EncodedAspect(NamedTuple):
     positions: tuple[int, ...]
     sentences: Floats | None = None
     whole: Floats | None = None
+    background: Floats | None = None
 
     @classmethod
     def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> EncodedAspect:
@@ -41,4 +46,14 @@ class EncodedAspect(NamedTuple):
         positions = aspect.selected_positions()
         if vectors is None:
             return cls(aspect, positions)
-        return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole)
+        rest = _background_positions(aspect, positions)
+        background = vectors.sentences[rest] if rest else None
+        return cls(aspect, positions, vectors.sentences[list(positions)], vectors.whole, background)
+
+
+def _background_positions(aspect: Aspect, positions: Collection[int]) -> list[int]:
+    """The positions of a paper's background sentences beside the aspect's own, if it is another facet."""
+    if aspect.facet in (None, Facet.BACKGROUND):
+        return []
+    of_background, _ = aspect.paper.facet_positions(Facet.BACKGROUND)
+    return [position for position in of_background if position not in positions]

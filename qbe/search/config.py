@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 from typing import Any, NamedTuple
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, check_positive
 
 FIRST_STAGES = ("bm25", "dense", "fused")
 BM25_QUERIES = ("title+facet", "facet", "abstract")
@@ -31,6 +31,9 @@ RERANK_DEPTH = 100
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
 
+SEPARATE = 0.3
+"""How much what a candidate shares with the query's background counts against it; chosen on graded pairs."""
+
 MATCHING_WEIGHT = 1.0
 """The same for matchings of sentence vectors: they rank by themselves, as in ASPIRE."""
 
@@ -41,6 +44,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "fusion": ("fused",),
     "weights": ("fused",),
     "depth": ("fused",),
+    "separate": ("fused",),
     "rerank_depth": (BY_FACET, CROSS_ENCODER, *MATCHINGS),
     "rerank_weight": (BY_FACET, CROSS_ENCODER, *MATCHINGS),
     "reranker": (BY_FACET, CROSS_ENCODER),
@@ -63,6 +67,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _COUNTS = ("depth", "nprobe", "rerank_depth", "query_tokens", "candidate_tokens")
 _POSITIVE = ("temperature", "regularization")
+_SHARES = ("rerank_weight", "separate")
 
 
 class FirstStageSettings(NamedTuple):
@@ -75,6 +80,7 @@ class FirstStageSettings(NamedTuple):
     weights: Mapping[str, float]
     depth: int
     nprobe: int | None
+    separate: float
 
 
 class RerankSettings(NamedTuple):
@@ -89,6 +95,7 @@ class RerankSettings(NamedTuple):
     candidate_tokens: int | None
     temperature: float | None
     regularization: float | None
+    separate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +107,10 @@ class SearchConfig:
     of each query sentence's best match (``mean-max``, default) or by the best pair (``single-match``).
     ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components (bm25, sentences,
     facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings to the fusion,
-    ``nprobe`` how many lists of an approximate index are read.
+    ``nprobe`` how many lists of an approximate index are read. ``separate`` (default 0.3) is for queries by
+    method and by result: how much a paper's likeness to the query's background counts against it, in the
+    fused scores and in those of cross-encoders, from 0 (the best ranking where facets agree) to 1 (the facet
+    alone; see `qbe.search.separation`).
 
     ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
     paper brings none), or ``predicted`` ones.
@@ -131,6 +141,7 @@ class SearchConfig:
     weights: Mapping[str, float] | None = None
     depth: int | None = None
     nprobe: int | None = None
+    separate: float | None = None
     facets: str = "given"
     rerank: str = BY_FACET
     reranker: str | None = None
@@ -149,7 +160,7 @@ class SearchConfig:
                 raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
         for name in _COUNTS:
             _check_count(name, getattr(self, name))
-        for name in (*_POSITIVE, "rerank_weight"):
+        for name in (*_POSITIVE, *_SHARES):
             _check_number(name, getattr(self, name), positive=name in _POSITIVE)
         if self.weights is not None:
             _check_weights(self.weights)
@@ -176,6 +187,7 @@ class SearchConfig:
             EQUAL_WEIGHTS if self.weights is None else self.weights,
             1000 if self.depth is None else self.depth,
             self.nprobe,
+            self._separate,
         )
 
     @property
@@ -194,7 +206,14 @@ class SearchConfig:
             self.candidate_tokens,
             self.temperature,
             self.regularization,
+            0.0 if self.rerank in MATCHINGS else self._separate,
         )
+
+    @property
+    def _separate(self) -> float:
+        if self.first_stage not in READ_BY["separate"]:
+            return 0.0
+        return SEPARATE if self.separate is None else self.separate
 
     @property
     def run_tag(self) -> str:
@@ -236,8 +255,8 @@ def _check_number(name: str, value: object, *, positive: bool) -> None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"expected a number as `{name}`, found {value!r} ({type(value).__name__})")
-    if positive and not 0 < value < inf:
-        raise UsageError(f"expected `{name}` above 0, found {value:g}")
+    if positive:
+        check_positive(name, value)
     if not positive and not 0 <= value <= 1:
         raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
 

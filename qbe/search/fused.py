@@ -12,6 +12,7 @@ from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource
 from qbe.search.fusion import FUSIONS, best_hits
+from qbe.search.separation import Separation
 from qbe.types import Hit, Pools
 
 
@@ -43,9 +44,11 @@ class FusedStage:
         *,
         fusion: str = "weighted",
         depth: int = 1000,
+        separate: float = 0.0,
     ) -> None:
         """``weights`` names scores of the ``sources``; ``fusion`` is one of `qbe.search.config.FUSIONS`;
-        ``depth`` is the number of papers each source brings. Raises UsageError for a name that no source has.
+        ``depth`` is the number of papers each source brings; ``separate`` is that of
+        `qbe.search.separation.Separation`. Raises UsageError for a name that no source has.
         """
         known = [name for source in sources for name in source.names]
         unknown = [name for name in weights if name not in known]
@@ -53,6 +56,7 @@ class FusedStage:
             raise UsageError(f"expected `weights` of {', '.join(known)}, found {', '.join(unknown)}")
         self._papers, self._workers, self._sources = reader.papers, workers, sources
         self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
+        self._separation = Separation(reader, separate)
 
     def batch_search(
         self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
@@ -68,10 +72,15 @@ class FusedStage:
 
         def best(number: int) -> list[Hit]:
             rows, known = candidates[number]
-            components = self._components(queries[number], rows, known)
-            fused = self._fuse(components, self._weights).astype(np.float32)
+            query = queries[number]
+            components = self._components(query, rows, known)
+            fused = self._fuse(components, self._weights)
+            background = self._separation.background(query, rows)
+            if background is not None:
+                fused = self._separation.separated(query, fused, background)
+                components["background"] = background
             paper_ids = [self._papers.ids[row] for row in rows.tolist()]
-            hits = best_hits(paper_ids, fused, k)
+            hits = best_hits(paper_ids, fused.astype(np.float32), k)
             return _explained(hits, paper_ids, components) if explain else hits
 
         return list(self._workers.map(best, range(len(queries))))

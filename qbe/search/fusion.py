@@ -76,6 +76,16 @@ def combine_aspects(scores: Sequence[Floats], weights: Sequence[float]) -> Float
     return np.asarray(combined / total, dtype=np.float64)
 
 
+def separate(scores: Floats, background: Floats, strength: float) -> Floats:
+    """``z(scores) - strength * z(background)`` of candidates (n,): what a candidate shares with the query's
+    background counts against it.
+
+    >>> separate(np.array([1.0, 3.0]), np.array([0.2, 0.4]), 0.25).round(6).tolist()  # 1 - 0.25
+    [-0.75, 0.75]
+    """
+    return z_normalize(scores) - strength * z_normalize(background)
+
+
 def interpolate(first_stage: Sequence[float], reranker: Sequence[float], weight: float) -> list[float]:
     """``(1 - weight) * z(first stage) + weight * z(reranker)`` of papers scored by both, in their order.
 

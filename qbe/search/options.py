@@ -18,9 +18,9 @@ TABLE_HITS = 10
 RUN_HITS = 1000
 
 _PLAIN = (
-    *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "facets", "rerank", "reranker"),
-    *("rerank_precision", "rerank_depth", "rerank_weight", "query_tokens", "candidate_tokens"),
-    *("temperature", "regularization"),
+    *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets"),
+    *("rerank", "reranker", "rerank_precision", "rerank_depth", "rerank_weight"),
+    *("query_tokens", "candidate_tokens", "temperature", "regularization"),
 )
 """Options that are parameters of the same name of `qbe.search.config.SearchConfig`."""
 
@@ -148,6 +148,13 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         type=int,
         help="dense, fused: lists of an approximate index that are read: more of them bring more of the "
         "right candidates (default: as the index was built)",
+    )
+    group.add_argument(
+        "--separate",
+        type=float,
+        metavar="SHARE",
+        help="fused: for queries by method and by result, how much a paper's likeness to the query's "
+        "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.3)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"

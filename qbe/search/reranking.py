@@ -12,8 +12,10 @@ from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.search.config import BY_FACET, RerankSettings
+from qbe.search.contracts import Scores
 from qbe.search.fusion import combine_aspects, interpolate
 from qbe.search.ranking import RankingRequest
+from qbe.search.separation import Separation
 from qbe.types import Facet, Hit
 
 
@@ -21,8 +23,9 @@ class RerankStage:
     """Mixes a reranker's scores with those of the first stage.
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both z-normalized
-    over the papers reranked; of several aspects the reranker's scores are combined first
-    (`qbe.search.fusion.combine_aspects`). The other papers follow below them in the first stage's order.
+    over the papers reranked; the reranker's scores are separated from the background
+    (`qbe.search.separation`), and those of several aspects combined (`qbe.search.fusion.combine_aspects`),
+    first. The other papers follow below them in the first stage's order.
     Each reranked hit carries the pair of sentences that contributed most to its score, where the reranker
     has one, and if explained its transport plan. A query none of whose aspects the settings rerank keeps the
     ranking of the first stage.
@@ -92,7 +95,8 @@ class RerankStage:
                 final.append(list(hits))
                 continue
             aspect_scores = list(islice(scores, len(numbers)))
-            mixed = self._mixed(request, numbers, top, aspect_scores, explain=explain)
+            columns = self._columns(reader, request, numbers, top, aspect_scores)
+            mixed = self._mixed(request, numbers, top, aspect_scores, columns, explain=explain)
             lowest = min((hit.score for hit in mixed), default=0.0)
             both = [*mixed, *_below(lowest, _with_first_stage(hits[self.depth :], explain=explain))]
             final.append(sorted(both, key=lambda hit: (-hit.score, hit.paper_id)))
@@ -111,18 +115,19 @@ class RerankStage:
         numbers: Sequence[int],
         hits: Sequence[Hit],
         aspect_scores: Sequence[Sequence[RerankScore]],
+        columns: Sequence[Scores],
         *,
         explain: bool,
     ) -> list[Hit]:
-        """One query's reranked hits with the scores of both stages mixed, in the order of ``hits``."""
+        """One query's reranked hits with the scores of both stages mixed, in the order of ``hits``.
+
+        ``columns`` are the scores by aspect (papers,), separated.
+        """
         if not hits:
             return []
-        for scored in aspect_scores:
-            self._check_finite(hits, scored)
         weights = [request.query.aspects[number].weight for number in numbers]
-        combined = [scored.score for scored in aspect_scores[0]]
+        combined: list[float] = columns[0].tolist()
         if not request.query.is_single:
-            columns = [np.array([scored.score for scored in scores]) for scores in aspect_scores]
             combined = combine_aspects(columns, weights).tolist()
         leading = max(range(len(numbers)), key=lambda place: weights[place])
         mixed = interpolate([hit.score for hit in hits], combined, self._settings.weight)
@@ -135,6 +140,30 @@ class RerankStage:
             match = best.match and best.match._replace(aspect=numbers[leading])
             reranked.append(hit._replace(score=mixed[place], driven_by=match))
         return reranked
+
+    def _columns(
+        self,
+        reader: IndexReader,
+        request: RankingRequest,
+        numbers: Sequence[int],
+        hits: Sequence[Hit],
+        aspect_scores: Sequence[Sequence[RerankScore]],
+    ) -> list[Scores]:
+        """The reranker's scores (papers,) of the aspects with these numbers, separated if the settings say
+        so; raises ModelError for scores that are not finite.
+        """
+        columns = []
+        separation = Separation(reader, self._settings.separate)
+        rows = np.array([reader.papers.row(hit.paper_id) for hit in hits], dtype=np.int64)
+        for number, scored in zip(numbers, aspect_scores, strict=True):
+            self._check_finite(hits, scored)
+            column = np.array([entry.score for entry in scored], dtype=np.float64)
+            query = request.aspects[number]
+            background = separation.background(query, rows)
+            if background is not None:
+                column = separation.separated(query, column, background)
+            columns.append(column)
+        return columns
 
     def _check_finite(self, hits: Sequence[Hit], scores: Sequence[RerankScore]) -> None:
         for hit, scored in zip(hits, scores, strict=True):

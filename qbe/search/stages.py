@@ -38,7 +38,13 @@ def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers
 
     bm25 = BM25Stage(reader, workers, settings.bm25_query)
     return FusedStage(
-        reader, workers, [bm25, dense], settings.weights, fusion=settings.fusion, depth=settings.depth
+        reader,
+        workers,
+        [bm25, dense],
+        settings.weights,
+        fusion=settings.fusion,
+        depth=settings.depth,
+        separate=settings.separate,
     )
 
 

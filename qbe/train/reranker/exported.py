@@ -36,9 +36,7 @@ def exported_weights(files: RerankerFiles, network: Network) -> dict[str, Tensor
     >>> weights["projections"].shape, weights["weights"].shape
     (torch.Size([3, 384, 384]), torch.Size([3, 5]))
     """
-    if not isinstance(files.metadata, FacetRerankersMetadata) or files.precision != "int8":
-        raise ModelError(f"{files.folder}: expected facet rerankers in int8, found other files")
-    heads = files.metadata.heads
+    heads = _metadata(files).heads
     weights: dict[str, Tensor] = {}
     projections, token_weights = [], []
     for facet in FACETS:
@@ -60,6 +58,26 @@ def exported_weights(files: RerankerFiles, network: Network) -> dict[str, Tensor
     return weights
 
 
+def exported_provenance(files: RerankerFiles) -> dict[str, Any]:
+    """What facet rerankers in int8 were made from, as `qbe.train.work_folder.read_provenance` gives it.
+
+    >>> from qbe.models.reranker_files import resolve_reranker
+    >>> sorted(exported_provenance(resolve_reranker("facet-rerankers", "int8")))
+    ['data', 'facets', 'recipe', 'start']
+    """
+    training = _metadata(files).training
+    return {key: training[key] for key in ("recipe", "facets", "data", "start") if key in training}
+
+
+def _metadata(files: RerankerFiles) -> FacetRerankersMetadata:
+    if not isinstance(files.metadata, FacetRerankersMetadata) or files.precision != "int8":
+        raise ModelError(
+            f"{files.folder}: expected facet rerankers in int8, found other files; give a folder that "
+            "`qbe train reranker` wrote"
+        )
+    return files.metadata
+
+
 def _upper_layers(
     products: Sequence[tuple[Floats, Floats]], vectors: dict[str, Floats], network: Network
 ) -> Iterator[tuple[str, Tensor]]:
@@ -75,15 +93,16 @@ def _upper_layers(
 
 
 def _constants(files: RerankerFiles, facet: str) -> tuple[list[tuple[Floats, Floats]], dict[str, Floats]]:
-    """The products (weight (in, out), bias (out,)) of a facet's graph in its order, and its other constants by
-    name; the last product is the facet's projection, whose bias is empty.
+    """The products (weight (in, out), bias (out,)) of a facet's graph in its order, and its other constants
+    by name; the last product is the facet's projection, whose bias is empty.
     """
     import onnx
     from onnx import numpy_helper
 
     model: Any = onnx.load(str(files.model(facet)))
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    products, biases, others = [], [], {}
+    products, biases = [], []
+    others: dict[str, Floats] = {}
     gates = 0
     for node in model.graph.node:
         names = [name for name in node.input if name in constants and constants[name].ndim]

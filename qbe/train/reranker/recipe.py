@@ -21,9 +21,9 @@ class Schedule:
     list's candidates without a grade of 1 or more, at most ``unrelated`` are used, others in each epoch.
     ``weight_decay`` is that of the layers; gradients are clipped to a norm of ``clip``. The result is an
     exponential moving average of the weights, with ``ema_decay``. ``loss`` is one of
-    `qbe.train.reranker.loss.LOSSES`. In those over pairs of candidates (PAIRWISE) a pair that is crossed for two
-    facets counts 1 + ``crossed`` times. ``patience`` epochs without a better score on dev end the training.
-    Raises UsageError where there is no epoch, and for ``crossed`` with another loss.
+    `qbe.train.reranker.loss.LOSSES`. In those over pairs of candidates (PAIRWISE) a pair that is crossed for
+    two facets counts 1 + ``crossed`` times. ``patience`` epochs without a better score on dev end the
+    training. Raises UsageError where there is no epoch, and for ``crossed`` with another loss.
 
     >>> Schedule(epochs=0)
     Traceback (most recent call last):

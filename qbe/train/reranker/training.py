@@ -32,7 +32,7 @@ from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.graded_pairs import papers_of, read_graded_pairs, without
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
-from qbe.train.reranker.exported import exported_weights
+from qbe.train.reranker.exported import exported_provenance, exported_weights
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits, fit, mean_spearman
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import collect_papers
@@ -117,11 +117,7 @@ def train_rerankers(
     if checkpoints is not None:
         provenance["start"] = read_provenance(checkpoints)
     if exported is not None:
-        provenance["start"] = {
-            key: exported.metadata.training[key]
-            for key in ("recipe", "facets", "data", "start")
-            if key in exported.metadata.training
-        }
+        provenance["start"] = exported_provenance(exported)
     check_provenance(folders.work, provenance)
     torch.set_num_threads(run.threads)
     encoder = Encoder.open(start.encoder, threads=run.threads)

@@ -1,0 +1,65 @@
+"""Separation of facets: what a candidate shares with the query's background counts against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from qbe.encode.aspect import EncodedAspect
+from qbe.index.dense.compare import COMPARISONS
+from qbe.index.dense.scoring import best_per_paper, mean_max
+from qbe.index.reader import IndexReader
+from qbe.search.contracts import Rows, Scores
+from qbe.search.fusion import separate
+from qbe.types import Facet
+
+STRENGTHS: Mapping[Facet, float] = {Facet.METHOD: 1.0, Facet.RESULT: 0.5}
+"""By facet what `separate` of a configuration is multiplied with; chosen on graded pairs."""
+
+
+class Separation:
+    """Lowers the scores of papers that are like the query's background, for aspects that are another facet.
+
+    Papers that are alike in method or result are mostly alike in their problem too, and so are sentence
+    vectors in the context of their abstracts: scores for a method or a result follow the problem where the
+    two disagree. A score becomes ``z(score) - strength * z(background)``, where ``background`` is the
+    mean-max match of the query's background sentences with all sentences of the paper, by stored vectors.
+
+    >>> from qbe.query import Aspect
+    >>> paper = index.paper("s036")
+    >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
+    >>> with index.reading() as reader:
+    ...     rows = np.array([reader.papers.row("s031"), reader.papers.row("s051")])
+    ...     separation = Separation(reader, 0.25)
+    ...     background = separation.background(query, rows)
+    >>> background.round(2).tolist()
+    [0.52, 0.27]
+    >>> separation.separated(query, np.array([0.5, 0.75]), background).tolist()
+    [-1.25, 1.25]
+    """
+
+    def __init__(self, reader: IndexReader, share: float) -> None:
+        """``share`` is `separate` of a configuration, from 0 (scores as they are) to 1."""
+        self._reader, self._share = reader, share
+
+    def background(self, query: EncodedAspect, rows: Rows) -> Scores | None:
+        """The match (papers,) of the query's background with the papers at these rows; None where nothing is
+        separated: for other aspects than method and result, and without background sentences beside theirs.
+        """
+        if not self._strength(query) or query.background is None:
+            return None
+        if not len(rows):
+            return np.zeros(0)
+        vectors = self._reader.vector_store
+        block = vectors.gather(rows)
+        similarities = COMPARISONS[vectors.similarity](query.background, block.vectors)
+        return mean_max(best_per_paper(similarities, block.starts)).astype(np.float64)
+
+    def separated(self, query: EncodedAspect, scores: Scores, background: Scores) -> Scores:
+        """The ``scores`` (papers,) of papers with their matches of the query's ``background``, separated."""
+        return separate(scores, background, self._strength(query))
+
+    def _strength(self, query: EncodedAspect) -> float:
+        facet = query.aspect.facet
+        return 0.0 if facet is None else self._share * STRENGTHS.get(facet, 0.0)
