@@ -7,7 +7,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbe.train.reranker.loss import LOSSES, MARGIN, RELEVANT, logistic, margin, margin_mse
+from qbe.evaluate.crossed import GAP as EVALUATED_GAP
+from qbe.train.reranker.loss import (
+    GAP,
+    LOSSES,
+    MARGIN,
+    RELEVANT,
+    crossed_emphasis,
+    logistic,
+    margin,
+    margin_mse,
+)
+from qbe.train.reranker.recipe import PAIRWISE
 
 SCORES, GRADES = [1.0, 0.0, 2.0], [3.0, 1.0, 0.0]
 """The first candidate is 1 above the second and 1 below the third; the second is 2 below the third."""
@@ -95,6 +106,36 @@ def test_a_grade_of_one_is_relevant():
 def test_a_better_order_costs_less(name):
     right, wrong = (value_and_gradient(name, scores, GRADES)[0] for scores in ([2.0, 1.0, 0.0], SCORES))
     assert right < wrong
+
+
+def test_crossed_pairs_are_emphasized():
+    # Candidates by background, method, result: the first two are crossed for background and method; the
+    # third is worse than the first for both, and half a grade is no gap.
+    grades = torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.5, 0.0], [0.0, 1.5, 0.5]])
+    background, method = (crossed_emphasis(grades, facet, 3.0).tolist() for facet in (0, 1))
+    assert background == [[1, 1, 1], [4, 1, 4], [1, 1, 1]]
+    assert method == [[1, 4, 1], [1, 1, 1], [1, 4, 1]]
+    assert GAP == EVALUATED_GAP
+
+
+@pytest.mark.parametrize("loss", [logistic, margin])
+def test_emphasis_weighs_pairs(loss):
+    """Of a list with pairs of loss a and b, the second of emphasis 3, the loss is their weighted mean."""
+    scores, grades = torch.tensor([0.0, 0.0, 2.0]), torch.tensor([2.0, 1.0, 1.0])
+    emphasis = torch.ones(3, 3)
+    emphasis[0, 2] = 3
+    near, far = (loss(scores[[0, other]], grades[[0, other]]).item() for other in (1, 2))
+    assert loss(scores, grades, emphasis).item() == pytest.approx((near + 3 * far) / 4)
+    assert loss(scores, grades, torch.ones(3, 3)).item() == loss(scores, grades).item()
+
+
+def test_the_losses_over_pairs_are_named():
+    grades = torch.tensor(GRADES)
+    for name, loss in LOSSES.items():
+        takes = loss.__code__.co_argcount == 3
+        assert takes is (name in PAIRWISE)
+        if takes:
+            assert loss(torch.tensor(SCORES), grades, torch.ones(3, 3)).isfinite()
 
 
 NUMBERS = st.integers(-64, 64).map(lambda number: number / 8)  # sums and differences of these are exact

@@ -77,6 +77,7 @@ def test_the_record_tells_configurations_apart():
         SearchConfig(facets="predicted"),
         SearchConfig(weights={"bm25": 1.0}),
         SearchConfig(rerank_weight=0.25),
+        SearchConfig(separate=0.25),
     ]
     records = [str(config.record()) for config in configs]
     assert len(set(records)) == len(records)

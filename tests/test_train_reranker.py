@@ -49,7 +49,7 @@ from qbe.train.reranker.papers import collect_papers
 from qbe.train.reranker.recipe import Recipe, Schedule
 from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
 from qbe.train.reranker.training import Sources, Start, train_rerankers
-from qbe.train.weights import trainable, with_weights
+from qbe.train.weights import mean, trainable, with_weights
 from qbe.train.work_folder import Folders, RunOptions
 from qbe.types import Facet, Paper, Sentence
 
@@ -667,6 +667,29 @@ def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
         options["earlier"] = None
         train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
+
+
+def test_a_training_goes_on_from_exported_rerankers(trained, sources, tiny_reranker_weights, tmp_path):
+    """With rates of 0 every seed stays at the published weights, which int8 holds to half a step."""
+    folder, published, work = trained
+    still = replace(TINY.schedule, epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
+    options = {"recipe": replace(TINY, schedule=still), "earlier": folder}
+    card = train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
+    seeds = [torch.load(work / f"seed-{seed}.pt", weights_only=True)["best"] for seed in (0, 1)]
+    shipped = published.training["shipped"]
+    expected = mean(seeds) if shipped == "mean" else seeds[int(shipped[-1])]
+    for name in ("seed-0.pt", "seed-1.pt"):
+        ended = torch.load(tmp_path / "work" / name, weights_only=True)["best"]
+        assert ended.keys() == expected.keys()
+        for part, weights in expected.items():
+            largest = weights.abs().amax(-1, keepdim=True) if weights.ndim > 1 else weights.abs()
+            assert ((ended[part] - weights).abs() <= largest / 127 + 1e-6).all(), part
+    assert card.training["start"]["data"] == published.training["data"]
+
+
+def test_only_int8_rerankers_are_a_start(trained, sources, tiny_reranker_weights, tmp_path):
+    with pytest.raises(UsageError, match=r"expected precision fp32, the only one of .*, found int8"):
+        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", trained[0] / "fp32")
 
 
 def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights, tmp_path):

@@ -25,7 +25,7 @@ def exported_weights(files: RerankerFiles, network: Network) -> dict[str, Tensor
 
     Products were stored as integers with a scale a column: the weights differ from those that were exported
     by half a step of the integers at most. The lower layers, which were not trained, are the network's own.
-    Raises ModelError for other files, and for rerankers of another architecture.
+    Raises ModelError for a pair cross-encoder, and for rerankers of another architecture.
 
     >>> from qbe.models.registry import DEFAULT_RERANKER
     >>> from qbe.models.reranker_files import resolve_reranker
@@ -70,9 +70,9 @@ def exported_provenance(files: RerankerFiles) -> dict[str, Any]:
 
 
 def _metadata(files: RerankerFiles) -> FacetRerankersMetadata:
-    if not isinstance(files.metadata, FacetRerankersMetadata) or files.precision != "int8":
+    if not isinstance(files.metadata, FacetRerankersMetadata):
         raise ModelError(
-            f"{files.folder}: expected facet rerankers in int8, found other files; give a folder that "
+            f"{files.folder}: expected facet rerankers, found a pair cross-encoder; give a folder that "
             "`qbe train reranker` wrote"
         )
     return files.metadata
