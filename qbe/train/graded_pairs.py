@@ -8,11 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from qbe.errors import CorpusError, UsageError
 from qbe.types import Facet
 
 PAIRS_FOLDER = Path(__file__).parents[2] / "data" / "graded-pairs"
 """In a checkout of the repository, pairs that extend ``facet-judgments``; the README there describes them."""
+
+
+GAP = 1.0
+"""By how many grades a crossed pair differs for each of its two facets, as in `qbe.evaluate.crossed`."""
 
 
 class GradedPair(NamedTuple):
@@ -96,6 +102,34 @@ def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[Grad
         if query not in excluded
     }
     return {query: pairs for query, pairs in kept.items() if pairs}
+
+
+def count_crossed(pairs: Sequence[GradedPair]) -> int:
+    """How many pairs of a list's candidates are crossed, over all pairs of facets: for one facet the first
+    is better by GAP grades or more, for the other the second.
+
+    >>> count_crossed([GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0)), GradedPair("c", (3, 2, 0))])
+    1
+    """
+    grades = np.array([pair.grades for pair in pairs])
+    differences = grades[:, None, :] - grades[None, :, :]  # (candidates, candidates, facets)
+    better = (differences >= GAP).astype(np.int64)
+    opposed = np.einsum("ijf,jig->ijfg", better, better)
+    facets = range(grades.shape[1])
+    return int(
+        sum(opposed[:, :, first, second].sum() for first in facets for second in facets if first < second)
+    )
+
+
+def most_crossed(lists: GradedLists, count: int) -> dict[str, Sequence[GradedPair]]:
+    """The ``count`` lists with the most crossed pairs (`count_crossed`), of equals the first by id.
+
+    >>> crossed = [GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0))]
+    >>> list(most_crossed({"q": crossed[:1], "r": crossed}, 1))
+    ['r']
+    """
+    order = sorted(lists, key=lambda query: (-count_crossed(lists[query]), query))
+    return {query: lists[query] for query in order[:count]}
 
 
 def papers_of(*sets: GradedLists) -> set[str]:

@@ -117,6 +117,12 @@ def _add_reranker(reranker: argparse.ArgumentParser) -> None:
         help=f"margin-mse distils a teacher whose scores are in the files of pairs ({_DEFAULT})",
     )
     reranker.add_argument(
+        "--lists",
+        type=int,
+        metavar="N",
+        help="train only on the N lists with the most crossed pairs (default: on all)",
+    )
+    reranker.add_argument(
         "--crossed",
         type=float,
         default=0.0,

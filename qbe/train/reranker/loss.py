@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
+from qbe.train.graded_pairs import GAP
+
 MARGIN = 0.5
 """Of the margin ranking loss: SciFACE (2026), section 3.10."""
-GAP = 1.0
-"""By how many grades a crossed pair differs for each of its two facets, as in `qbe.evaluate.crossed`."""
 RELEVANT = 1.0
 """The smallest grade of candidates that are relevant for the cross-entropy loss."""
 

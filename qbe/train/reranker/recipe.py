@@ -61,9 +61,16 @@ class Recipe:
     """How the rerankers are trained; the models' card says which data its choices were made on.
 
     The ``joint`` upper layers are trained, and there candidates attend to the query; a paper's first
-    ``max_tokens`` are read.
+    ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed pairs; None: all.
+    Raises UsageError for less than one list.
     """
 
     joint: int = 3
     max_tokens: int = 384
+    lists: int | None = None
     schedule: Schedule = Schedule()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where there is no list."""
+        if self.lists is not None and self.lists < 1:
+            raise UsageError(f"expected `lists` of at least 1, found {self.lists}")

@@ -29,7 +29,7 @@ from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
 from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import papers_of, read_graded_pairs, without
+from qbe.train.graded_pairs import most_crossed, papers_of, read_graded_pairs, without
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
 from qbe.train.reranker.exported import exported_provenance, exported_weights
@@ -177,12 +177,15 @@ def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Dat
     train: dict[str, Any] = {}
     for path in sources.train:
         train |= read_graded_pairs(path)
+    train = without(train, frozenset(dev))
+    if recipe.lists is not None:
+        train = dict(most_crossed(train, recipe.lists))
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     papers = collect_papers(
         sources.corpus, papers_of(train, dev), encoder, Tagger.open(), work / "facets.npz"
     )
     excluded = frozenset(paper_id for paper_id, paper in papers.items() if evaluated.holds(paper.title))
-    train = without(train, excluded | frozenset(dev))
+    train = without(train, excluded)
     log.info("%d queries in training, %d in dev; %d papers left out", len(train), len(dev), len(excluded))
     tokenized = {
         paper_id: tokenize(paper, encoder.tokenizer, recipe.max_tokens) for paper_id, paper in papers.items()
