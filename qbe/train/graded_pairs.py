@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,10 +116,7 @@ def count_crossed(pairs: Sequence[GradedPair]) -> int:
     differences = grades[:, None, :] - grades[None, :, :]  # (candidates, candidates, facets)
     better = (differences >= GAP).astype(np.int64)
     opposed = np.einsum("ijf,jig->ijfg", better, better)
-    facets = range(grades.shape[1])
-    return int(
-        sum(opposed[:, :, first, second].sum() for first in facets for second in facets if first < second)
-    )
+    return int(sum(opposed[:, :, i, j].sum() for i, j in combinations(range(grades.shape[1]), 2)))
 
 
 def most_crossed(lists: GradedLists, count: int) -> dict[str, Sequence[GradedPair]]:

@@ -61,8 +61,8 @@ class Recipe:
     """How the rerankers are trained; the models' card says which data its choices were made on.
 
     The ``joint`` upper layers are trained, and there candidates attend to the query; a paper's first
-    ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed pairs; None: all.
-    Raises UsageError for less than one list.
+    ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed pairs; None:
+    all. Raises UsageError for less than one list.
     """
 
     joint: int = 3
