@@ -6,6 +6,7 @@ Builds an index over the papers of facet-judgments and of the pairs (unless --in
 them), ranks each query's candidates with each first stage and with the facet rerankers, and prints by facet
 mean Spearman with the grades, and NDCG%20 as CSFCube's scorer computes it; and for each pair of facets the
 shares of crossed pairs (`qbe.evaluate.crossed`) that are ranked right by the first, by the second, by both.
+The last rows are those of fused with the reranker at its default share, for values of `separate`.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from qbe.parallel import Workers
 from qbe.query import Aspect, Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.rerank.reranker import RerankRequest
-from qbe.search.config import FIRST_STAGES, SearchConfig
+from qbe.search.config import FIRST_STAGES, RERANK_WEIGHT, SearchConfig
 from qbe.search.fusion import z_normalize
 from qbe.search.pipeline import Pipeline
+from qbe.search.separation import Separation
 from qbe.train.graded_pairs import read_graded_pairs
 from qbe.types import Facet
 
@@ -42,6 +44,9 @@ Grades = Mapping[str, Mapping[str, Sequence[float]]]
 Scores = Mapping[tuple[str, Facet], np.ndarray]
 Scorer = Callable[[Aspect, Sequence[str]], Sequence[float]]
 """Gives the scores of a pool of paper ids for an aspect."""
+
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+"""Values of `separate`."""
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -116,7 +121,8 @@ def pool_scores(index: Index, grades: Grades, score: Scorer) -> Scores:
 
 
 def first_stage(index: Index, stage: str) -> Scorer:
-    pipeline = Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none"))
+    separate = 0.0 if stage == "fused" else None
+    pipeline = Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none", separate=separate))
 
     def score(aspect: Aspect, pool: Sequence[str]) -> Sequence[float]:
         hits = pipeline.search(Query.of(aspect), len(pool), pool, matches=False)
@@ -143,6 +149,22 @@ def mixed(first: Scores, second: Scores, weight: float) -> Scores:
     }
 
 
+def separated(index: Index, scores: Scores, grades: Grades, share: float) -> Scores:
+    """Scores separated from the background, as in a search with that value of `separate`."""
+    results = {}
+    with index.reading() as reader:
+        separation = Separation(reader, share)
+        for (name, facet), values in scores.items():
+            paper = index.paper(name)
+            query = EncodedAspect.of(Aspect(paper, facet), index.vectors(paper))
+            rows = np.array([reader.papers.row(candidate) for candidate in grades[name]])
+            background = separation.background(query, rows)
+            if background is not None:
+                values = separation.separated(query, values.astype(float), background)
+            results[name, facet] = values
+    return results
+
+
 def crossed(scores: Scores, grades: Grades) -> list[str]:
     """Shares of crossed pairs ranked right by the first facet, the second and both, by pair of facets."""
     by_facet = {
@@ -165,6 +187,13 @@ def show(name: str, scores: Scores, grades: Grades) -> None:
     cells = [*(f"{value:.3f}" for value in row[:4]), *(f"{value:.2f}" for value in row[4:])]
     cells += crossed(scores, grades)
     print(f"| {name:34} | " + " | ".join(cells) + " |", flush=True)
+
+
+def curve(index: Index, first: Scores, second: Scores, grades: Grades) -> None:
+    """Print what each value of `separate` costs and gains."""
+    for share in SHARES:
+        stages = (separated(index, scores, grades, share) for scores in (first, second))
+        show(f"fused, reranked, separate {share}", mixed(*stages, RERANK_WEIGHT), grades)
 
 
 def main() -> None:
@@ -209,6 +238,8 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
             show(f"{stage}, reranker's weight {weight}", both, grades)
             rows[weight] = gains_by_query(both, grades)
         print(f"{stage}: smallest weight within one standard error of the best: {one_standard_error(rows)}")
+        if stage == "fused":
+            curve(index, first, second, grades)
     if options.budgets:
         for query_tokens, candidate_tokens in (
             (64, 384),

@@ -63,7 +63,7 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
     from qbe.types import Facet
 
     schedule = Schedule(epochs=options.epochs, loss=options.loss, crossed=options.crossed)
-    recipe = Recipe(lists=options.lists, schedule=schedule)
+    recipe = Recipe(lists=options.lists, blended=options.blended, schedule=schedule)
     dev, corpus = _dev_and_corpus(options)
     leave_out = _leave_out(options)
     if options.pairs:

@@ -123,6 +123,14 @@ def _add_reranker(reranker: argparse.ArgumentParser) -> None:
         help="train only on the N lists with the most crossed pairs (default: on all)",
     )
     reranker.add_argument(
+        "--blended",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="the share of lists that get candidates blended of several papers, one with each facet of a "
+        f"similar paper and the others of unrelated ones ({_DEFAULT})",
+    )
+    reranker.add_argument(
         "--crossed",
         type=float,
         default=0.0,

@@ -62,15 +62,19 @@ class Recipe:
 
     The ``joint`` upper layers are trained, and there candidates attend to the query; a paper's first
     ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed pairs; None:
-    all. Raises UsageError for less than one list.
+    all. A share ``blended`` of the lists gets blended candidates (`qbe.train.reranker.blending`). Raises
+    UsageError for less than one list, and for a share that is none.
     """
 
     joint: int = 3
     max_tokens: int = 384
     lists: int | None = None
+    blended: float = 0.0
     schedule: Schedule = Schedule()
 
     def __post_init__(self) -> None:
-        """Raise UsageError where there is no list."""
+        """Raise UsageError where there is no list, and for a share that is none."""
+        if not 0 <= self.blended <= 1:
+            raise UsageError(f"expected `blended` from 0 to 1, found {self.blended:g}")
         if self.lists is not None and self.lists < 1:
             raise UsageError(f"expected `lists` of at least 1, found {self.lists}")

@@ -30,6 +30,7 @@ from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
 from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.graded_pairs import most_crossed, papers_of, read_graded_pairs, without
+from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
 from qbe.train.reranker.exported import exported_provenance, exported_weights
@@ -187,6 +188,7 @@ def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Dat
     excluded = frozenset(paper_id for paper_id, paper in papers.items() if evaluated.holds(paper.title))
     train = without(train, excluded)
     log.info("%d queries in training, %d in dev; %d papers left out", len(train), len(dev), len(excluded))
+    train, papers = with_blends(train, papers, recipe.blended)
     tokenized = {
         paper_id: tokenize(paper, encoder.tokenizer, recipe.max_tokens) for paper_id, paper in papers.items()
     }
