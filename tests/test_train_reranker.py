@@ -39,9 +39,11 @@ from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.fit import (
     CandidateScorer,
     GradedSplits,
+    crossed_shares,
     fit,
     mean_spearman,
     sample_unrelated,
+    score_lists,
 )
 from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
@@ -269,7 +271,7 @@ def test_a_mean_passes_over_queries_of_one_grade():
     pairs = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 1, 2))]
     scorer = FixedScorer({"q1": [[1.0, 1, 1], [2.0, 2, 2]], "q2": [[2.0, 1, 1], [2.0, 2, 2]]})
     other = [GradedPair("a", (0, 1, 2)), GradedPair("b", (1, 0, 2))]
-    actual = mean_spearman(scorer, {"q1": pairs, "q2": other})
+    actual = spearman_of(scorer, {"q1": pairs, "q2": other})
     assert actual[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
     assert np.isnan(actual[2])
 
@@ -307,9 +309,9 @@ def copied(model: Network) -> dict[str, Tensor]:
 def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     model = network(tiny_reranker_weights)
     scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
-    untrained = mean_spearman(scorer, lists)
+    untrained = spearman_of(scorer, lists)
     progress = fit(scorer, GradedSplits(lists, lists), LEARNING, 0, Checkpoints(tmp_path / "checkpoint.pt"))
-    trained = mean_spearman(scorer, lists)
+    trained = spearman_of(scorer, lists)
     assert progress.step == 6 * len(lists)
     assert len(progress.dev) == 6
     assert np.mean(trained) == pytest.approx(max(progress.dev))
@@ -329,7 +331,7 @@ def test_one_facet_alone_is_learned(tiny_reranker_weights, tokenized_sample, lis
         moved = (copied(model)[name] - before[name]).abs().flatten(1).max(1).values
         assert moved[1] > 1e-3
         assert max(moved[0], moved[2]) < 1e-5  # the running mean rounds
-    assert mean_spearman(scorer, lists)[1] == pytest.approx(max(progress.dev))
+    assert spearman_of(scorer, lists)[1] == pytest.approx(max(progress.dev))
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
@@ -363,7 +365,7 @@ def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, tokenized
     best = progress.dev.index(max(progress.dev))
     assert len(progress.dev) == best + 3 < 9
     assert progress.step == len(progress.dev) * len(lists)
-    assert np.mean(mean_spearman(scorer, turned(lists))) == pytest.approx(max(progress.dev))
+    assert np.mean(spearman_of(scorer, turned(lists))) == pytest.approx(max(progress.dev))
 
 
 def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
@@ -495,6 +497,10 @@ def sources(tmp_path_factory, sample, papers) -> Sources:
     return Sources(
         (paths["first"], paths["second"]), paths["dev"], sample / "corpus.jsonl", folder / "evaluated.jsonl"
     )
+
+
+def spearman_of(scorer: CandidateScorer, lists) -> tuple[float, ...]:
+    return mean_spearman(score_lists(scorer, lists), lists)
 
 
 def train(sources: Sources, weights: Path, output: Path, work: Path, earlier: Path | None = None, **options):
@@ -692,6 +698,21 @@ def test_only_int8_rerankers_are_a_start(trained, sources, tiny_reranker_weights
         train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", trained[0] / "fp32")
 
 
+def test_crossed_pairs_are_in_the_card(trained, sources):
+    """Shares by the scores of dev, worked by hand: x is better by method, y by background and by result."""
+    lists = {"q": [GradedPair("x", (0.0, 2.0, 0.0)), GradedPair("y", (1.0, 0.5, 1.0))]}
+    scores = {"q": np.array([[0.75, 0.5, 0.25], [0.25, 0.25, 0.25]])}
+    shares = crossed_shares(scores, lists)
+    assert list(shares) == ["method-background", "method-result"]
+    assert shares["method-background"] == (1.0, 0.0, 0.0, 1)
+    assert shares["method-result"] == (1.0, 0.5, 0.5, 1)
+    folder, card, _ = trained
+    assert list(card.training["crossed"]) == list(card.training["dev"])
+    scopes = next(iter(card.training["crossed"].values()))
+    text = (folder / "README.md").read_text()
+    assert all(f"{int(count):,} {scope}" in " ".join(text.split()) for scope, (*_, count) in scopes.items())
+
+
 def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights, tmp_path):
     (tmp_path / "start").mkdir()
     (tmp_path / "work").mkdir()
@@ -744,9 +765,10 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
         (copy / name).touch()
     files = f"--pairs a.tsv {copy} --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
     others = "--facet result --loss margin --epochs 3 --seeds 4 --device cuda --start f"
+    others += " --lists 7 --blended 0.25 --crossed 2"
     main([*ARGUMENTS, *files.split(), *others.split()])
     judgments = tmp_path / "facet-judgments"
-    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv")
+    names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv", "train-6.tsv")
     default = Sources(
         (judgments / "train.tsv", *(PAIRS_FOLDER / name for name in names)),
         judgments / "dev.tsv",
@@ -766,9 +788,11 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
             {"recipe": Recipe(), "facets": list(Facet)},
         ),
         (
-            (given, Start(weights, earlier=Path("f")), folders, RunOptions((4,), 2, "cuda")),
+            (given, Start(weights, earlier="f"), folders, RunOptions((4,), 2, "cuda")),
             {
-                "recipe": Recipe(schedule=Schedule(epochs=3, loss="margin")),
+                "recipe": Recipe(
+                    lists=7, blended=0.25, schedule=Schedule(epochs=3, loss="margin", crossed=2.0)
+                ),
                 "facets": [Facet.RESULT],
             },
         ),

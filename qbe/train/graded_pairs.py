@@ -12,14 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from qbe.errors import CorpusError, UsageError
+from qbe.evaluate.crossed import GAP
 from qbe.types import Facet
 
 PAIRS_FOLDER = Path(__file__).parents[2] / "data" / "graded-pairs"
 """In a checkout of the repository, pairs that extend ``facet-judgments``; the README there describes them."""
-
-
-GAP = 1.0
-"""By how many grades a crossed pair differs for each of its two facets, as in `qbe.evaluate.crossed`."""
 
 
 class GradedPair(NamedTuple):
@@ -107,7 +104,7 @@ def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[Grad
 
 def count_crossed(pairs: Sequence[GradedPair]) -> int:
     """How many pairs of a list's candidates are crossed, over all pairs of facets: for one facet the first
-    is better by GAP grades or more, for the other the second.
+    is better by GAP grades (`qbe.evaluate.crossed`) or more, for the other the second.
 
     >>> count_crossed([GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0)), GradedPair("c", (3, 2, 0))])
     1

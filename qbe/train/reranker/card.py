@@ -28,10 +28,11 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "encoder's own states, from which training starts; fp32 and int8: the exported models, as used in "
         f"a search. Published: {training['shipped']}, the best on dev.",
         _figures(training["dev"] | training["exported"]),
+        *_crossed_figures(training.get("crossed", {})),
         "## Recipe",
         f"The last {recipe['joint']} layers of the encoder are trained, the others are frozen; "
-        f"{training['queries']['train']:,} graded lists ({training['pairs']['train']:,} pairs), "
-        f"all facets at once; loss {schedule['loss']}{_crossed(schedule)}; AdamW at "
+        f"{training['queries']['train']:,} graded lists ({training['pairs']['train']:,} pairs)"
+        f"{_chosen(recipe)}, all facets at once{_blended(recipe)}; loss {schedule['loss']}{_crossed(schedule)}; AdamW at "
         f"{schedule['learning_rate']} (facet projections {schedule['head_rate']}, weights of similarities "
         f"{schedule['weight_rate']}), "
         f"{schedule['queries']} lists per step, at most {schedule['epochs']} epochs, exponential moving "
@@ -49,6 +50,33 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "large language models that followed CSFCube's published definitions.",
     ]
     return document(parts)
+
+
+def _crossed_figures(crossed: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
+    """What shares of crossed pairs each of the weights ranks right, where there are any."""
+    scopes = list(dict.fromkeys(scope for shares in crossed.values() for scope in shares))
+    if not scopes:
+        return []
+    counts = ", ".join(f"{int(next(iter(crossed.values()))[scope][3]):,} {scope}" for scope in scopes)
+    rows = (
+        [name, *(" / ".join(decimals(shares[scope][:3], 2)) for scope in scopes)]
+        for name, shares in crossed.items()
+    )
+    return [
+        "Crossed pairs of dev (of two candidates one is better by a grade for the first facet, the other for "
+        f"the second; {counts}): shares ranked right by the first facet, by the second, and by both.",
+        table(["weights", *scopes], rows),
+    ]
+
+
+def _chosen(recipe: Mapping[str, Any]) -> str:
+    return ", those with the most crossed pairs" if recipe.get("lists") else ""
+
+
+def _blended(recipe: Mapping[str, Any]) -> str:
+    if not recipe.get("blended"):
+        return ""
+    return f", {100 * recipe['blended']:g} % of the lists with blended candidates"
 
 
 def _crossed(schedule: Mapping[str, Any]) -> str:

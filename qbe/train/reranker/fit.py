@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from qbe.evaluate.crossed import FACET_PAIRS, CrossedAccuracy, crossed_accuracy, crossed_pairs
+from qbe.rerank.late_interaction import Floats
 from qbe.train import fitting
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
 from qbe.train.graded_pairs import GradedLists, GradedPair
@@ -138,7 +140,7 @@ class _Learner:
 
     def score(self) -> DevScore:
         """Mean correlation of the facets that are trained."""
-        correlations = mean_spearman(self._scorer, self._splits.dev)
+        correlations = mean_spearman(score_lists(self._scorer, self._splits.dev), self._splits.dev)
         text = " / ".join(f"{value:.4f}" for value in correlations)
         return DevScore(float(np.mean([correlations[i] for i in self._facets])), f"dev Spearman {text}")
 
@@ -157,17 +159,42 @@ def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random
     return [pair for place, pair in enumerate(pairs) if place not in dropped]
 
 
-def mean_spearman(scorer: CandidateScorer, lists: GradedLists) -> tuple[float, ...]:
-    """For each facet the mean over queries of the correlation of scores and grades.
+def score_lists(scorer: CandidateScorer, lists: GradedLists) -> dict[str, Floats]:
+    """The scores (candidates, facets) of each query's candidates."""
+    with torch.no_grad():
+        return {query: scorer.scores(query, pairs).float().cpu().numpy() for query, pairs in lists.items()}
+
+
+def mean_spearman(scores: Mapping[str, Floats], lists: GradedLists) -> tuple[float, ...]:
+    """For each facet the mean over queries of the correlation of scores (candidates, facets) and grades.
 
     See `qbe.train.reranker.correlation.spearman`; queries whose grades are all equal do not count.
     """
     facets: list[list[float]] = [[] for _ in FACETS]
-    with torch.no_grad():
-        for query, pairs in lists.items():
-            scores = scorer.scores(query, pairs).float().cpu().numpy()
-            for number, values in enumerate(facets):
-                correlation = spearman(scores[:, number].tolist(), [pair.grades[number] for pair in pairs])
-                if correlation is not None:
-                    values.append(correlation)
+    for query, pairs in lists.items():
+        for number, values in enumerate(facets):
+            grades = [pair.grades[number] for pair in pairs]
+            correlation = spearman(scores[query][:, number].tolist(), grades)
+            if correlation is not None:
+                values.append(correlation)
     return tuple(float(np.mean(values)) if values else math.nan for values in facets)
+
+
+def crossed_shares(scores: Mapping[str, Floats], lists: GradedLists) -> dict[str, CrossedAccuracy]:
+    """The shares of crossed pairs (`qbe.evaluate.crossed`) that scores (candidates, facets) rank right, by
+    pair of facets, such as ``method-background``; pairs of facets without crossed pairs are left out.
+    """
+    grades = {
+        query: {pair.paper_id: dict(zip(FACETS, pair.grades, strict=True)) for pair in pairs}
+        for query, pairs in lists.items()
+    }
+    by_paper = {
+        (query, facet): dict(zip(grades[query], scores[query][:, number].tolist(), strict=True))
+        for query in lists
+        for number, facet in enumerate(FACETS)
+    }
+    shares = {
+        f"{first}-{second}": crossed_accuracy(crossed_pairs(grades, first, second), by_paper, first, second)
+        for first, second in FACET_PAIRS
+    }
+    return {name: accuracy for name, accuracy in shares.items() if accuracy is not None}

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor
 
-from qbe.train.graded_pairs import GAP
+from qbe.evaluate.crossed import GAP
 
 MARGIN = 0.5
 """Of the margin ranking loss: SciFACE (2026), section 3.10."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from qbe.encode.encoder import Encoder
+from qbe.evaluate.crossed import CrossedAccuracy
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
@@ -34,7 +35,14 @@ from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
 from qbe.train.reranker.exported import exported_provenance, exported_weights
-from qbe.train.reranker.fit import CandidateScorer, GradedSplits, fit, mean_spearman
+from qbe.train.reranker.fit import (
+    CandidateScorer,
+    GradedSplits,
+    crossed_shares,
+    fit,
+    mean_spearman,
+    score_lists,
+)
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import collect_papers
 from qbe.train.reranker.recipe import Recipe
@@ -139,7 +147,7 @@ def train_rerankers(
     if len(run.seeds) > 1:
         weights["mean"] = mean(list(weights.values()))
     network.load_state_dict(dict(untrained), strict=False)
-    dev = _scores_on_dev(scorer, weights, data.splits)
+    dev, crossed = _figures_on_dev(scorer, weights, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
     best = max(weights, key=lambda name: sum(dev[name][number] for number in numbers))
     network.load_state_dict(dict(weights[best]), strict=False)
@@ -148,6 +156,7 @@ def train_rerankers(
         "queries": {part: len(lists) for part, lists in data.splits._asdict().items()},
         "shipped": best,
         "dev": dev,
+        "crossed": crossed,
     }
     output = folders.output
     return publish(network, data, training, encoder.files.tokenizer, recipe.max_tokens, output, run.threads)
@@ -162,15 +171,19 @@ def _earlier(start: str | Path | None) -> tuple[Path | None, RerankerFiles | Non
     return Path(start), None
 
 
-def _scores_on_dev(
+def _figures_on_dev(
     scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
-) -> dict[str, tuple[float, ...]]:
-    """Correlations on dev by facet: of the network as it is (untrained), and with each of the weights."""
-    dev = {"untrained": mean_spearman(scorer, splits.dev)}
-    for name, seed_weights in weights.items():
-        dev[name] = with_weights(scorer.network, seed_weights, lambda: mean_spearman(scorer, splits.dev))
-        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in dev[name]))
-    return dev
+) -> tuple[dict[str, tuple[float, ...]], dict[str, dict[str, CrossedAccuracy]]]:
+    """Correlations on dev by facet, and shares of crossed pairs by pair of facets: of the network as it is
+    (untrained), and with each of the weights.
+    """
+    correlations, crossed = {}, {}
+    for name, seed_weights in {"untrained": copied(scorer.network), **weights}.items():
+        scores = with_weights(scorer.network, seed_weights, lambda: score_lists(scorer, splits.dev))
+        correlations[name] = mean_spearman(scores, splits.dev)
+        crossed[name] = crossed_shares(scores, splits.dev)
+        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in correlations[name]))
+    return correlations, crossed
 
 
 def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Data:
