@@ -32,9 +32,9 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "## Recipe",
         f"The last {recipe['joint']} layers of the encoder are trained, the others are frozen; "
         f"{training['queries']['train']:,} graded lists ({training['pairs']['train']:,} pairs)"
-        f"{_chosen(recipe)}, all facets at once{_blended(recipe)}; loss {schedule['loss']}{_crossed(schedule)}; "
-        f"AdamW at {schedule['learning_rate']} (facet projections {schedule['head_rate']}, weights of similarities "
-        f"{schedule['weight_rate']}), "
+        f"{_chosen(recipe)}, all facets at once{_blended(recipe)}; loss {schedule['loss']}"
+        f"{_crossed(schedule)}; AdamW at {schedule['learning_rate']} (facet projections "
+        f"{schedule['head_rate']}, weights of similarities {schedule['weight_rate']}), "
         f"{schedule['queries']} lists per step, at most {schedule['epochs']} epochs, exponential moving "
         f"average of the weights ({schedule['memory']}), best epoch on dev; of a list's candidates without a "
         f"grade of 1 or more at most {schedule['unrelated']} are used in an epoch. `mean` averages the "
