@@ -693,6 +693,25 @@ def test_a_training_goes_on_from_exported_rerankers(trained, sources, tiny_reran
     assert card.training["start"]["data"] == published.training["data"]
 
 
+def test_weights_are_interpolated_with_those_at_the_start(trained, sources, tiny_reranker_weights, tmp_path):
+    """The published score weights lie a quarter of the way from the start to the mean of the seeds."""
+    folder, published, _ = trained
+    start = Start(tiny_reranker_weights, earlier=folder, share=0.25)
+    folders = Folders(tmp_path / "out", tmp_path / "work")
+    card = train_rerankers(sources, start, folders, RunOptions((0, 1), 1), recipe=TINY)
+    seeds = [torch.load(tmp_path / "work" / f"seed-{n}.pt", weights_only=True)["best"] for n in (0, 1)]
+    ended = mean(seeds)["weights"]
+    assert (card.training["shipped"], card.training["share"]) == ("interpolated", 0.25)
+    for number, facet in enumerate(FACETS):
+        began = torch.tensor(published.heads[facet.value])
+        expected = 0.75 * began + 0.25 * ended[number]
+        assert card.heads[facet.value] == pytest.approx(expected.tolist(), rel=1e-5)
+    assert "0.25 of it" in (tmp_path / "out" / "README.md").read_text()
+    for share, earlier in ((0.5, None), (0.5, trained[2]), (0.0, folder), (1.5, folder)):
+        with pytest.raises(UsageError, match="`share`"):
+            Start(tiny_reranker_weights, earlier=earlier, share=share)
+
+
 def test_only_int8_rerankers_are_a_start(trained, sources, tiny_reranker_weights, tmp_path):
     with pytest.raises(UsageError, match=r"expected precision fp32, the only one of .*, found int8"):
         train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", trained[0] / "fp32")

@@ -79,6 +79,7 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
         Start(
             packaged_weights(ENCODERS[BASE_ENCODER]),
             earlier=options.start,
+            share=options.share,
         ),
         Folders(Path(options.output), Path(options.work)),
         run,

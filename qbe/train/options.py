@@ -111,6 +111,14 @@ def _add_reranker(reranker: argparse.ArgumentParser) -> None:
         "trained rerankers (a folder or facet-rerankers), whose weights all seeds start from",
     )
     reranker.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="with trained rerankers as --start, publish weights between theirs (0) and the mean of the seeds "
+        f"(1; {_DEFAULT})",
+    )
+    reranker.add_argument(
         "--loss",
         choices=LOSSES,
         default="logistic",

@@ -64,6 +64,16 @@ def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
     return {name: torch.stack([each[name] for each in weights]).mean(0) for name in weights[0]}
 
 
+def interpolated(before: Weights, after: Weights, share: float) -> dict[str, Tensor]:
+    """``(1 - share) * before + share * after`` of each part (Wortsman et al., *Robust fine-tuning of
+    zero-shot models*, CVPR 2022, section 3).
+
+    >>> interpolated({"bias": torch.tensor([1.0])}, {"bias": torch.tensor([3.0])}, 0.25)
+    {'bias': tensor([1.5000])}
+    """
+    return {name: torch.lerp(before[name].float(), part.float(), share) for name, part in after.items()}
+
+
 def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
     """The result of a function that is called while the network has other weights.
 

@@ -26,7 +26,7 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "## Figures on the dev split of facet-judgments",
         "Mean over queries of Spearman's correlation with the grades. Untrained: the late interaction of the "
         "encoder's own states, from which training starts; fp32 and int8: the exported models, as used in "
-        f"a search. Published: {training['shipped']}, the best on dev.",
+        f"a search. Published: {training['shipped']}{'' if 'share' in training else ', the best on dev'}.",
         _figures(training["dev"] | training["exported"]),
         *_crossed_figures(training.get("crossed", {})),
         "## Recipe",
@@ -38,7 +38,7 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         f"{schedule['queries']} lists per step, at most {schedule['epochs']} epochs, exponential moving "
         f"average of the weights ({schedule['memory']}), best epoch on dev; of a list's candidates without a "
         f"grade of 1 or more at most {schedule['unrelated']} are used in an epoch. `mean` averages the "
-        "weights of the seeds (Wortsman et al., 2022).",
+        f"weights of the seeds (Wortsman et al., 2022).{_share(training)}",
         "Weights of the similarities:",
         table(["facet", *FEATURES], ([facet, *decimals(row, 2)] for facet, row in metadata.heads.items())),
         "## Data",
@@ -67,6 +67,15 @@ def _crossed_figures(crossed: Mapping[str, Mapping[str, Sequence[float]]]) -> li
         f"the second; {counts}): shares ranked right by the first facet, by the second, and by both.",
         table(["weights", *scopes], rows),
     ]
+
+
+def _share(training: Mapping[str, Any]) -> str:
+    if "share" not in training:
+        return ""
+    return (
+        f" `interpolated`: {training['share']:g} of it, the rest the weights that training started from "
+        "(Wortsman et al., 2022)."
+    )
 
 
 def _chosen(recipe: Mapping[str, Any]) -> str:

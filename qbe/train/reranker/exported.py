@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qbe.errors import ModelError
-from qbe.models.reranker_files import FacetRerankersMetadata, RerankerFiles
+from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.reranker_files import RERANKER_CARD, FacetRerankersMetadata, RerankerFiles
 from qbe.train.reranker.network import FACETS, Network
 
 Floats = NDArray[np.float32]
@@ -56,6 +58,15 @@ def exported_weights(files: RerankerFiles, network: Network) -> dict[str, Tensor
     weights["token_weights"] = _tensor(np.stack(token_weights))
     weights["weights"] = torch.tensor([heads[facet.value] for facet in FACETS])
     return weights
+
+
+def is_exported(start: str | Path) -> bool:
+    """Whether that is the name or the folder of trained rerankers, not the work folder of a training.
+
+    >>> is_exported("facet-rerankers"), is_exported(Path("work"))
+    (True, False)
+    """
+    return start == DEFAULT_RERANKER or (Path(start) / RERANKER_CARD).exists()
 
 
 def exported_provenance(files: RerankerFiles) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from qbe.encode.encoder import Encoder
+from qbe.errors import UsageError
 from qbe.evaluate.crossed import CrossedAccuracy
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
-    RERANKER_CARD,
     TOKENIZER,
     TRUNK,
     FacetRerankersMetadata,
@@ -34,7 +34,7 @@ from qbe.train.graded_pairs import most_crossed, papers_of, read_graded_pairs, w
 from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
-from qbe.train.reranker.exported import exported_provenance, exported_weights
+from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported
 from qbe.train.reranker.fit import (
     CandidateScorer,
     GradedSplits,
@@ -48,7 +48,7 @@ from qbe.train.reranker.papers import collect_papers
 from qbe.train.reranker.recipe import Recipe
 from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
 from qbe.train.unlabelled import TitleIndex
-from qbe.train.weights import Weights, best_weights, copied, mean, with_weights
+from qbe.train.weights import Weights, best_weights, copied, interpolated, mean, with_weights
 from qbe.train.work_folder import (
     Folders,
     RunOptions,
@@ -61,6 +61,8 @@ from qbe.types import Facet, Paper
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
+INTERPOLATED = "interpolated"
+"""The name of the weights between those that training started from and the mean of the seeds."""
 CHECKPOINT_EVERY = 100
 """After how many steps a checkpoint is written."""
 
@@ -84,12 +86,25 @@ class Start:
     ``weights`` is the folder of a BERT encoder, ``encoder`` the name or folder of the one whose tokenizer and
     tagger read the papers. ``earlier`` is the work folder of a finished training with the same seeds: each
     seed starts from its best weights there; or the name or folder of trained rerankers in int8, whose
-    weights all seeds start from.
+    weights all seeds start from. With these last, and a ``share`` below 1, what is published are weights
+    between theirs (0) and the mean of the seeds (1). Raises UsageError for a ``share`` that is none, and for
+    one without rerankers to interpolate with.
     """
 
     weights: Path
     encoder: str = BASE_ENCODER
     earlier: str | Path | None = None
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a share that cannot be used."""
+        if not 0 < self.share <= 1:
+            raise UsageError(f"expected `share` above 0, up to 1, found {self.share:g}")
+        if self.share < 1 and not (self.earlier and is_exported(self.earlier)):
+            raise UsageError(
+                f"expected trained rerankers as `start` with `share` {self.share:g}, found "
+                f"{self.earlier or 'none'}; weights are interpolated with theirs"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,15 +161,20 @@ def train_rerankers(
         weights[f"seed {seed}"] = copied(network)
     if len(run.seeds) > 1:
         weights["mean"] = mean(list(weights.values()))
+    if start.share < 1:
+        weights[INTERPOLATED] = interpolated(initial, [*weights.values()][-1], start.share)
     network.load_state_dict(dict(untrained), strict=False)
     dev, crossed = _figures_on_dev(scorer, weights, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
     best = max(weights, key=lambda name: sum(dev[name][number] for number in numbers))
+    if INTERPOLATED in weights:
+        best = INTERPOLATED
     network.load_state_dict(dict(weights[best]), strict=False)
     training = provenance | {
         "pairs": {part: sum(map(len, lists.values())) for part, lists in data.splits._asdict().items()},
         "queries": {part: len(lists) for part, lists in data.splits._asdict().items()},
         "shipped": best,
+        **({"share": start.share} if start.share < 1 else {}),
         "dev": dev,
         "crossed": crossed,
     }
@@ -166,7 +186,7 @@ def _earlier(start: str | Path | None) -> tuple[Path | None, RerankerFiles | Non
     """The work folder, or else the trained rerankers, that ``start`` names; (None, None) for None."""
     if start is None:
         return None, None
-    if start == DEFAULT_RERANKER or (Path(start) / RERANKER_CARD).exists():
+    if is_exported(start):
         return None, resolve_reranker(str(start), "int8")
     return Path(start), None
 
