@@ -115,8 +115,8 @@ def _add_reranker(reranker: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="SHARE",
-        help="with trained rerankers as --start, publish weights between theirs (0) and the mean of the seeds "
-        f"(1; {_DEFAULT})",
+        help="with trained rerankers as --start, publish weights between theirs (0) and the mean of the "
+        f"seeds (1; {_DEFAULT})",
     )
     reranker.add_argument(
         "--loss",
