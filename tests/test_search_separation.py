@@ -15,7 +15,7 @@ from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.config import SEPARATE, SearchConfig
 from qbe.search.fusion import separate, z_normalize
-from qbe.search.separation import STRENGTHS
+from qbe.search.separation import EXPONENTS
 from qbe.types import Facet, Hit
 
 POOL = ["s001", "s007", "s013", "s031", "s051", "s080"]
@@ -64,7 +64,7 @@ def test_fused_scores_are_separated(index, paper, facet):
     query = Query(paper, facet)
     before, after = (np.array([hit.score for hit in search(index, query, share)]) for share in (0.0, 0.75))
     background = background_match(index, query)
-    expected = separate(before, background, 0.75 * STRENGTHS[facet])
+    expected = separate(before, background, 0.75 ** EXPONENTS[facet])
     assert after == pytest.approx(expected, abs=1e-3)
     shown = [hit.component_scores["background"] for hit in search(index, query, 0.75)]
     assert shown == pytest.approx(background.tolist(), abs=1e-3)

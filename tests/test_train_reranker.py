@@ -36,6 +36,7 @@ from qbe.train.fitting import Checkpoints, lr_factor
 from qbe.train.graded_pairs import GradedPair, papers_of
 from qbe.train.options import parser
 from qbe.train.reranker.correlation import spearman
+from qbe.train.reranker.exported import off_grid
 from qbe.train.reranker.fit import (
     CandidateScorer,
     GradedSplits,
@@ -710,6 +711,27 @@ def test_weights_are_interpolated_with_those_at_the_start(trained, sources, tiny
     for share, earlier in ((0.5, None), (0.5, trained[2]), (0.0, folder), (1.5, folder)):
         with pytest.raises(UsageError, match="`share`"):
             Start(tiny_reranker_weights, earlier=earlier, share=share)
+
+
+def test_small_changes_survive_the_next_export():
+    """A row on the grid of int8, changed by a fifth of a step: off the grid, rounding keeps the change."""
+    generator = torch.Generator().manual_seed(0)
+    step = 1 / 127
+    integers = torch.randint(-126, 127, (1, 4000), generator=generator).float()
+    integers[0, 0] = 127
+    changed = integers * step + 0.2 * step
+
+    def rounded(row: torch.Tensor) -> torch.Tensor:
+        scale = row.abs().max() / 127
+        return torch.round(row / scale) * scale
+
+    kept = [(rounded(row) - integers * step)[0, 1:].mean() / step for row in (changed, cut(changed))]
+    assert kept[0].abs() < 0.05
+    assert kept[1] == pytest.approx(0.2, abs=0.03)
+
+
+def cut(row: torch.Tensor) -> torch.Tensor:
+    return off_grid({"upper.0.up_weight": row})["upper.0.up_weight"]
 
 
 def test_only_int8_rerankers_are_a_start(trained, sources, tiny_reranker_weights, tmp_path):

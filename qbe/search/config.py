@@ -31,7 +31,7 @@ RERANK_DEPTH = 100
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
 
-SEPARATE = 0.3
+SEPARATE = 0.35
 """How much what a candidate shares with the query's background counts against it; chosen on graded pairs."""
 
 MATCHING_WEIGHT = 1.0
@@ -107,7 +107,7 @@ class SearchConfig:
     of each query sentence's best match (``mean-max``, default) or by the best pair (``single-match``).
     ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components (bm25, sentences,
     facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings to the fusion,
-    ``nprobe`` how many lists of an approximate index are read. ``separate`` (default 0.3) is for queries by
+    ``nprobe`` how many lists of an approximate index are read. ``separate`` (default 0.35) is for queries by
     method and by result: how much a paper's likeness to the query's background counts against it, in the
     fused scores and in those of cross-encoders, from 0 (the best ranking where facets agree) to 1 (the facet
     alone; see `qbe.search.separation`).

@@ -14,8 +14,9 @@ from qbe.search.contracts import Rows, Scores
 from qbe.search.fusion import separate
 from qbe.types import Facet
 
-STRENGTHS: Mapping[Facet, float] = {Facet.METHOD: 1.0, Facet.RESULT: 0.5}
-"""By facet what `separate` of a configuration is multiplied with; chosen on graded pairs."""
+EXPONENTS: Mapping[Facet, int] = {Facet.METHOD: 1, Facet.RESULT: 3}
+"""The power of `separate` by which each facet is separated. What was found depends on the problem more than
+how it was found: results are hardly separated at the default, and like methods at 1."""
 
 
 class Separation:
@@ -62,4 +63,5 @@ class Separation:
 
     def _strength(self, query: EncodedAspect) -> float:
         facet = query.aspect.facet
-        return 0.0 if facet is None else self._share * STRENGTHS.get(facet, 0.0)
+        exponent = None if facet is None else EXPONENTS.get(facet)
+        return 0.0 if exponent is None else float(self._share**exponent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from qbe.models.reranker_files import RERANKER_CARD, FacetRerankersMetadata, Rer
 from qbe.train.reranker.network import FACETS, Network
 
 Floats = NDArray[np.float32]
+
+CLIP = 0.97
+"""The share of a row's largest magnitude to which weights are cut, to leave the grid of an earlier export."""
 
 _PRODUCTS = ("heads", "out", "up", "down")
 """The matrix products of a layer, in the order of the exported graph."""
@@ -58,6 +61,26 @@ def exported_weights(files: RerankerFiles, network: Network) -> dict[str, Tensor
     weights["token_weights"] = _tensor(np.stack(token_weights))
     weights["weights"] = torch.tensor([heads[facet.value] for facet in FACETS])
     return weights
+
+
+def off_grid(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights whose products are cut, in each row, to CLIP of the largest magnitude.
+
+    Weights that started from an int8 export lie on its grid of integers times a scale a row, and what
+    training changes is mostly less than half a step: the next export would round it away (kept: 3 to 14 % of
+    it). A scale is the largest magnitude over 127: with another one the grid is another, and rounding keeps
+    changes on average.
+
+    >>> off_grid({"upper.0.up_weight": torch.tensor([[1.0, -0.5]]), "weights": torch.ones(1, 2)})
+    {'upper.0.up_weight': tensor([[ 0.9700, -0.5000]]), 'weights': tensor([[1., 1.]])}
+    """
+
+    def cut(part: Tensor) -> Tensor:
+        largest = CLIP * part.abs().amax(-1, keepdim=True)
+        return part.clamp(-largest, largest)
+
+    products = tuple(f"{name}_weight" for name in _PRODUCTS)
+    return {name: cut(part) if name.endswith(products) else part for name, part in weights.items()}
 
 
 def is_exported(start: str | Path) -> bool:

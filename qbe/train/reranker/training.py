@@ -34,7 +34,7 @@ from qbe.train.graded_pairs import most_crossed, papers_of, read_graded_pairs, w
 from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.correlation import rank_correlations
-from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported
+from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported, off_grid
 from qbe.train.reranker.fit import (
     CandidateScorer,
     GradedSplits,
@@ -163,6 +163,8 @@ def train_rerankers(
         weights["mean"] = mean(list(weights.values()))
     if start.share < 1:
         weights[INTERPOLATED] = interpolated(initial, [*weights.values()][-1], start.share)
+    if exported is not None:
+        weights = {name: off_grid(trained) for name, trained in weights.items()}
     network.load_state_dict(dict(untrained), strict=False)
     dev, crossed = _figures_on_dev(scorer, weights, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
