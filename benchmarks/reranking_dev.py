@@ -45,7 +45,7 @@ Scores = Mapping[tuple[str, Facet], np.ndarray]
 Scorer = Callable[[Aspect, Sequence[str]], Sequence[float]]
 """Gives the scores of a pool of paper ids for an aspect."""
 
-SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.6, 0.8, 1.0)
 """Values of `separate`."""
 
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

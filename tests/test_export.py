@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
 from support.damage import truncate
 from support.tiny import layer_states
@@ -76,7 +77,8 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
     )
     monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
     monkeypatch.setattr(export, "to_int8", lambda _, path: path.write_bytes(b"int8"))
-    monkeypatch.setattr(export, "_parity", lambda *_: {})
+    near = {"max_abs_difference": 0.0, "min_cosine": 1.0}
+    monkeypatch.setattr(export, "_parity", lambda *_: {"int8": near, "fp32": near})
     destination = tmp_path / "out" / "tiny"
     export.export_encoder(tiny_model, "first", "here", destination)
     (destination / "stray").touch()
@@ -95,15 +97,39 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
     assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
 
 
-@pytest.mark.parametrize(
-    ("constant", "value", "precision"),
-    [("FP32_MAX_DIFFERENCE", 1e-12, "fp32"), ("INT8_MIN_COSINE", 1.0, "int8")],
-)
-def test_parity_check_refuses_what_is_too_far(tmp_path, tiny_model, monkeypatch, constant, value, precision):
-    monkeypatch.setattr(export, constant, value)
-    with pytest.raises(ModelError, match=f"parity check: expected {precision}"):
+def test_parity_check_refuses_what_is_too_far(tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(export, "FP32_MAX_DIFFERENCE", 1e-12)
+    with pytest.raises(ModelError, match="parity check: expected fp32"):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
     assert not any(tmp_path.iterdir())
+
+
+def test_outputs_of_feed_forward_layers_stay_in_fp32_where_int8_is_too_far(
+    tmp_path, tiny_model, tiny_encoder, monkeypatch
+):
+    plain = read_card(tiny_encoder).parity["int8"]["min_cosine"]
+    monkeypatch.setattr(export, "INT8_MIN_COSINE", plain + 1e-9)  # the least that plain int8 does not reach
+    card = export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
+    assert card.parity["int8"]["min_cosine"] > plain
+    counts = [
+        sum(tensor.data_type == onnx.TensorProto.INT8 and len(tensor.dims) == 2 for tensor in tensors)
+        for tensors in (
+            onnx.load(folder / "model.int8.onnx").graph.initializer
+            for folder in (tiny_encoder, tmp_path / "out")
+        )
+    ]
+    assert counts[0] - counts[1] == 2  # one of six products in each of two layers
+
+
+def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model, monkeypatch, caplog):
+    monkeypatch.setattr(export, "INT8_MIN_COSINE", 1.5)
+    card = export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
+    assert list(card.parity) == ["fp32"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.onnx")) == ["model.fp32.onnx"]
+    assert "no int8 model of tiny: expected a cosine of 1.5 or more" in caplog.text
+    assert resolve_encoder(str(tmp_path / "out"), "fp32").model.exists()
+    with pytest.raises(ModelError, match="in int8, found it only in fp32; give `precision` fp32"):
+        resolve_encoder(str(tmp_path / "out"))
 
 
 def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):

@@ -35,11 +35,33 @@ def to_onnx(
         )
 
 
-def to_int8(fp32: Path, int8: Path) -> None:
-    """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic)."""
+def to_int8(fp32: Path, int8: Path, kept: Sequence[str] = ()) -> None:
+    """Quantize the weights of matrix products per channel; activations get a scale at each call (dynamic).
+
+    The nodes named by ``kept`` stay in fp32.
+    """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8)
+    excluded = list(kept)
+    quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=excluded)
+
+
+def feed_forward_outputs(fp32: Path) -> list[str]:
+    """The names of the products of feed-forward layers that narrow their input.
+
+    Their inputs have outliers in some encoders, which a scale for all of them does not hold.
+    """
+    import onnx
+
+    graph = onnx.load(str(fp32), load_external_data=False).graph
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type == "MatMul"
+        and len(shape := shapes.get(node.input[1], ())) == 2
+        and shape[0] > shape[1]
+    ]
 
 
 def to_fp16(fp32: Path, fp16: Path) -> None:

@@ -124,7 +124,8 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     if model_file(precision) not in metadata.files:
         raise ModelError(
             f"expected the encoder {metadata.name} in {precision}, found it only in "
-            f"{', '.join(metadata.parity)}; give another `precision` or `encoder`"
+            f"{', '.join(metadata.parity)}; give `precision` {next(iter(metadata.parity))}, or another "
+            "`encoder`"
         )
     return EncoderFiles(folder, metadata, precision)
 
