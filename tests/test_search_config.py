@@ -5,13 +5,13 @@ import math
 import pytest
 
 from qbe.errors import UsageError
-from qbe.search.config import EQUAL_WEIGHTS, SearchConfig
+from qbe.search.config import EQUAL_WEIGHTS, SEPARATE, SearchConfig
 
 
 def test_defaults():
     config = SearchConfig()
     first, second = config.first_stage_settings, config.rerank_settings
-    assert first == ("fused", "title+facet", "mean-max", "weighted", EQUAL_WEIGHTS, 1000, None)
+    assert first == ("fused", "title+facet", "mean-max", "weighted", EQUAL_WEIGHTS, 1000, None, SEPARATE)
     assert (second.name, second.depth, second.weight) == ("by-facet", 100, 0.5)
     assert SearchConfig(rerank="transport").rerank_settings.weight == 1.0
     assert SearchConfig(rerank="none").rerank_settings is None

@@ -121,6 +121,9 @@ def test_the_parameter():
     assert SearchConfig().first_stage_settings.separate == SEPARATE
     assert SearchConfig().rerank_settings.separate == SEPARATE
     assert SearchConfig(first_stage="bm25").rerank_settings.separate == 0
+    assert SearchConfig(rerank="none").first_stage_settings.separate == 0
+    assert SearchConfig(rerank="none", separate=0.5).first_stage_settings.separate == 0.5
+    assert SearchConfig(rerank="transport").first_stage_settings.separate == 0
     assert SearchConfig(separate=0).record() != SearchConfig().record()
     with pytest.raises(UsageError, match="`separate` is not read with `first_stage` dense"):
         SearchConfig(first_stage="dense", separate=0.5)

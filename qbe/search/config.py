@@ -32,7 +32,9 @@ RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
 
 SEPARATE = 0.35
-"""How much what a candidate shares with the query's background counts against it; chosen on graded pairs."""
+"""How much what a candidate shares with the query's background counts against it, where a cross-encoder
+reranks fused; chosen on graded pairs.
+"""
 
 MATCHING_WEIGHT = 1.0
 """The same for matchings of sentence vectors: they rank by themselves, as in ASPIRE."""
@@ -107,10 +109,10 @@ class SearchConfig:
     of each query sentence's best match (``mean-max``, default) or by the best pair (``single-match``).
     ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components (bm25, sentences,
     facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings to the fusion,
-    ``nprobe`` how many lists of an approximate index are read. ``separate`` (default 0.35) is for queries by
-    method and by result: how much a paper's likeness to the query's background counts against it, in the
-    fused scores and in those of cross-encoders, from 0 (the best ranking where facets agree) to 1 (the facet
-    alone; see `qbe.search.separation`).
+    ``nprobe`` how many lists of an approximate index are read. ``separate`` is for queries by method and
+    by result: how much a paper's likeness to the query's background counts against it, in the fused scores and
+    in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a cross-encoder reranks, else
+    0; see `qbe.search.separation`).
 
     ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
     paper brings none), or ``predicted`` ones.
@@ -211,9 +213,10 @@ class SearchConfig:
 
     @property
     def _separate(self) -> float:
-        if self.first_stage not in READ_BY["separate"]:
-            return 0.0
-        return SEPARATE if self.separate is None else self.separate
+        if self.separate is not None:
+            return self.separate
+        chosen = self.first_stage in READ_BY["separate"] and self.rerank in (BY_FACET, CROSS_ENCODER)
+        return SEPARATE if chosen else 0.0
 
     @property
     def run_tag(self) -> str:

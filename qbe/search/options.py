@@ -154,7 +154,8 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         type=float,
         metavar="SHARE",
         help="fused: for queries by method and by result, how much a paper's likeness to the query's "
-        "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.35)",
+        "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.35, "
+        "and 0 without a cross-encoder)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
