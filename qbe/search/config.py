@@ -110,9 +110,9 @@ class SearchConfig:
     ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components (bm25, sentences,
     facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings to the fusion,
     ``nprobe`` how many lists of an approximate index are read. ``separate`` is for queries by method and
-    by result: how much a paper's likeness to the query's background counts against it, in the fused scores and
-    in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a cross-encoder reranks, else
-    0; see `qbe.search.separation`).
+    by result: how much a paper's likeness to the query's background counts against it, in the fused scores
+    and in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a cross-encoder reranks,
+    else 0; see `qbe.search.separation`).
 
     ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
     paper brings none), or ``predicted`` ones.
