@@ -1,8 +1,8 @@
 """Blended papers: the background of one, the method of another and the result of a third.
 
-After FaBle (Do et al., 2025), which recomposes documents of facet units so that facets disagree in training; its
-units are written by a language model, those here are sentences of real papers. A blend is graded like the
-papers that it is made of: by a list's own grade where a candidate lends a facet, and 0 where a paper of
+After FaBle (Do et al., 2025), which recomposes documents of facet units so that facets disagree in training;
+its units are written by a language model, those here are sentences of real papers. A blend is graded like
+the papers that it is made of: by a list's own grade where a candidate lends a facet, and 0 where a paper of
 another list does.
 """
 
