@@ -85,12 +85,14 @@ def test_leaving_papers_out():
 
 def test_the_pairs_of_the_repository():
     parts = list(map(read_graded_pairs, pair_files([PAIRS_FOLDER])))
-    assert list(map(len, parts)) == [640, 264, 1700, 960, 960]
+    assert list(map(len, parts)) == [640, 264, 1700, 960, 960, 520]
     lists = {query: pairs for part in parts for query, pairs in part.items()}
     pairs = [(query, pair.paper_id) for query, candidates in lists.items() for pair in candidates]
-    assert (len(lists), len(pairs), len(set(pairs))) == (4524, 81_169, 81_169)
-    grades = {grade for candidates in lists.values() for pair in candidates for grade in pair.grades}
-    assert grades == {0, 0.5, 1, 1.5, 2, 2.5, 3}
+    assert (len(lists), len(pairs), len(set(pairs))) == (5044, 88_442, 88_442)
+    for number, part in enumerate(parts):
+        steps = {4 * grade for candidates in part.values() for pair in candidates for grade in pair.grades}
+        two_assessors = number == len(parts) - 1  # a tenth of train-6: means of halves
+        assert steps == set(range(0, 13, 1 if two_assessors else 2))
     assert not any(query == candidate for query, candidate in pairs)
 
 
@@ -108,4 +110,8 @@ def test_the_pairs_of_the_repository_keep_clear_of_those_they_extend(qbe_data):
     assert len(dev_2) == 48
     assert not dev_2.keys() & (lists.keys() | train.keys() | dev.keys())
     assert not any(papers_of(part) & dev_2.keys() for part in parts[2:])
+    dev_3 = read_graded_pairs(PAIRS_FOLDER / "dev-3.tsv")
+    assert {len(pairs) for pairs in dev_3.values()} == {24}
+    assert len(dev_3) == 40
+    assert not dev_3.keys() & papers_of(lists, train, dev, dev_2)
     assert not papers_of(dev_2) & dev.keys()

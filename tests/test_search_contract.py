@@ -196,6 +196,9 @@ def test_components_are_told_where_explained(searcher, stage, queries):
             expected.add("facet")
         if reranking is not None:
             expected.add("first_stage")
+        separated = stage[0] == "fused" and reranking is not None
+        if separated and query.aspects[0].facet in (Facet.METHOD, Facet.RESULT):
+            expected.add("background")
         found = searcher.search(query, 40, explain=True)
         for rank, hit in enumerate(found):
             scores = hit.component_scores

@@ -381,8 +381,8 @@ def test_an_index_without_vectors_is_reranked(search, sample, reranker, tmp_path
 
 def test_the_parts_are_shown(search, reranker):
     arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 3, "--format", "table")
-    table = search(*arguments, *reranker)
-    for part in ("bm25", "sentences", "facet", "whole", "first stage", "reranker"):
+    table = " ".join(search(*arguments, *reranker).split())  # lines are wrapped
+    for part in ("bm25", "sentences", "facet", "whole", "background", "first stage", "reranker"):
         assert table.count(f" {part} ") >= 3
     assert " first stage " not in search(*arguments, "--rerank", "none")
 

@@ -18,10 +18,10 @@ def first_stage(index: Index, name: str = "fused", **parameters: object) -> Pipe
 def reranked(
     index: Index, reranker: Reranker, config: SearchConfig | None = None, **settings: float
 ) -> Pipeline:
-    """A pipeline with a reranker that has no name, behind the first stage of ``config``; ``settings`` are the
-    depth and the weight of reranking.
+    """A pipeline with a reranker that has no name, behind the first stage of ``config`` (fused, not
+    separated, so that scores can be worked by hand); ``settings`` are the depth and the weight of reranking.
     """
-    config = config or SearchConfig()
+    config = config or SearchConfig(separate=0.0)
     named = {f"rerank_{name}": value for name, value in settings.items()}
     config = dataclasses.replace(config, rerank=CROSS_ENCODER, **named)
     assert config.rerank_settings is not None
