@@ -104,21 +104,23 @@ def test_parity_check_refuses_what_is_too_far(tmp_path, tiny_model, monkeypatch)
     assert not any(tmp_path.iterdir())
 
 
-def test_outputs_of_feed_forward_layers_stay_in_fp32_where_int8_is_too_far(
+def test_feed_forward_layers_stay_in_fp32_where_int8_is_too_far(
     tmp_path, tiny_model, tiny_encoder, monkeypatch
 ):
-    plain = read_card(tiny_encoder).parity["int8"]["min_cosine"]
-    monkeypatch.setattr(export, "INT8_MIN_COSINE", plain + 1e-9)  # the least that plain int8 does not reach
-    card = export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
-    assert card.parity["int8"]["min_cosine"] > plain
-    counts = [
-        sum(tensor.data_type == onnx.TensorProto.INT8 and len(tensor.dims) == 2 for tensor in tensors)
-        for tensors in (
-            onnx.load(folder / "model.int8.onnx").graph.initializer
-            for folder in (tiny_encoder, tmp_path / "out")
-        )
+    """First their outputs, then all their products: one and two of six in each of two layers."""
+    folders = [tiny_encoder]
+    for name in ("outputs", "all"):
+        reached = read_card(folders[-1]).parity["int8"]["min_cosine"]
+        monkeypatch.setattr(export, "INT8_MIN_COSINE", reached + 1e-9)
+        folders.append(tmp_path / name)
+        card = export.export_encoder(tiny_model, "tiny", "here", folders[-1])
+        assert card.parity["int8"]["min_cosine"] > reached
+    graphs = [onnx.load(folder / "model.int8.onnx").graph for folder in folders]
+    integers = [
+        sum(part.data_type == onnx.TensorProto.INT8 and len(part.dims) == 2 for part in graph.initializer)
+        for graph in graphs
     ]
-    assert counts[0] - counts[1] == 2  # one of six products in each of two layers
+    assert [integers[0] - count for count in integers] == [0, 2, 4]
 
 
 def test_without_an_int8_model_the_other_precision_is_named(tmp_path, tiny_model, monkeypatch, caplog):

@@ -46,22 +46,21 @@ def to_int8(fp32: Path, int8: Path, kept: Sequence[str] = ()) -> None:
     quantize_dynamic(fp32, int8, per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=excluded)
 
 
-def feed_forward_outputs(fp32: Path) -> list[str]:
-    """The names of the products of feed-forward layers that narrow their input.
+def feed_forward_products(fp32: Path, *, outputs: bool) -> list[str]:
+    """The names of the products of feed-forward layers: of their ``outputs``, which are narrower, or of all.
 
-    Their inputs have outliers in some encoders, which a scale for all of them does not hold.
+    The inputs of the outputs have outliers in some encoders, which a scale for all of them does not hold.
     """
     import onnx
 
     graph = onnx.load(str(fp32), load_external_data=False).graph
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    return [
-        node.name
+    products = [
+        (node.name, shapes[node.input[1]])
         for node in graph.node
-        if node.op_type == "MatMul"
-        and len(shape := shapes.get(node.input[1], ())) == 2
-        and shape[0] > shape[1]
+        if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2
     ]
+    return [name for name, (rows, columns) in products if rows > columns or (rows < columns and not outputs)]
 
 
 def to_fp16(fp32: Path, fp16: Path) -> None:
