@@ -121,8 +121,7 @@ def pool_scores(index: Index, grades: Grades, score: Scorer) -> Scores:
 
 
 def first_stage(index: Index, stage: str) -> Scorer:
-    separate = 0.0 if stage == "fused" else None
-    pipeline = Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none", separate=separate))
+    pipeline = Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none"))
 
     def score(aspect: Aspect, pool: Sequence[str]) -> Sequence[float]:
         hits = pipeline.search(Query.of(aspect), len(pool), pool, matches=False)
@@ -158,10 +157,7 @@ def separated(index: Index, scores: Scores, grades: Grades, share: float) -> Sco
             paper = index.paper(name)
             query = EncodedAspect.of(Aspect(paper, facet), index.vectors(paper))
             rows = np.array([reader.papers.row(candidate) for candidate in grades[name]])
-            background = separation.background(query, rows)
-            if background is not None:
-                values = separation.separated(query, values.astype(float), background)
-            results[name, facet] = values
+            results[name, facet] = separation.separated(query, rows, values.astype(float)).scores
     return results
 
 

@@ -24,8 +24,9 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, MissingDependencyError, ModelError, UsageError
 from qbe.files import sha256
+from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER
-from qbe.models.reranker_files import RERANKER_CARD, TOKENIZER, TRUNK, read_reranker_card, resolve_reranker
+from qbe.models.reranker_files import RERANKER_CARD, TRUNK, read_reranker_card, resolve_reranker
 from qbe.query import Query
 from qbe.rerank import late_interaction
 from qbe.rerank.open import open_reranker

@@ -14,12 +14,11 @@ from qbe.export.pair_parity import pair_parity
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.exports import model_file
-from qbe.models.kinds import CROSS_ENCODER
+from qbe.models.kinds import CROSS_ENCODER, TOKENIZER
 from qbe.models.reranker_files import (
     PAIR_INPUTS,
     RERANKER_PRECISIONS,
     SCORE,
-    TOKENIZER,
     CrossEncoderMetadata,
     write_reranker_card,
 )

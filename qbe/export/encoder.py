@@ -57,10 +57,9 @@ def export_encoder(
     (batch, tokens, dimension; float32); the tokenizer; and metadata, to ``destination``, which appears
     whole or not at all. Where int8 is too far from the original (INT8_MIN_COSINE), the outputs of
     feed-forward layers stay in fp32, or all their products (as MPNet's); where that does not help, there is
-    no int8 model. Of pickled weights
-    only tensors are read, and no code of the model's is run. Raises ModelError when the model or adapter
-    cannot be loaded or fp32 fails the parity check, UsageError for more tokens than the model has positions,
-    MissingDependencyError without torch.
+    no int8 model. Of pickled weights only tensors are read, and no code of the model's is run. Raises
+    ModelError when the model or adapter cannot be loaded or fp32 fails the parity check, UsageError for more
+    tokens than the model has positions, MissingDependencyError without torch.
     """
     check_required(ENCODER, folder)
     with staged_folder(destination) as staged:

@@ -74,10 +74,8 @@ class FusedStage:
             rows, known = candidates[number]
             query = queries[number]
             components = self._components(query, rows, known)
-            fused = self._fuse(components, self._weights)
-            background = self._separation.background(query, rows)
+            fused, background = self._separation.separated(query, rows, self._fuse(components, self._weights))
             if background is not None:
-                fused = self._separation.separated(query, fused, background)
                 components["background"] = background
             paper_ids = [self._papers.ids[row] for row in rows.tolist()]
             hits = best_hits(paper_ids, fused.astype(np.float32), k)

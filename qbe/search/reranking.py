@@ -158,11 +158,7 @@ class RerankStage:
         for number, scored in zip(numbers, aspect_scores, strict=True):
             self._check_finite(hits, scored)
             column = np.array([entry.score for entry in scored], dtype=np.float64)
-            query = request.aspects[number]
-            background = separation.background(query, rows)
-            if background is not None:
-                column = separation.separated(query, column, background)
-            columns.append(column)
+            columns.append(separation.separated(request.aspects[number], rows, column).scores)
         return columns
 
     def _check_finite(self, hits: Sequence[Hit], scores: Sequence[RerankScore]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.compare import COMPARISONS
@@ -14,9 +16,18 @@ from qbe.search.contracts import Rows, Scores
 from qbe.search.fusion import separate
 from qbe.types import Facet
 
+Floats = NDArray[np.float32]
+
 EXPONENTS: Mapping[Facet, int] = {Facet.METHOD: 1, Facet.RESULT: 3}
 """The power of `separate` by which each facet is separated. What was found depends on the problem more than
 how it was found: results are hardly separated at the default, and like methods at 1."""
+
+
+class Separated(NamedTuple):
+    """Scores (papers,), and the ``background`` (papers,) that separated them; None where nothing did."""
+
+    scores: Scores
+    background: Scores | None
 
 
 class Separation:
@@ -32,11 +43,10 @@ class Separation:
     >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
     >>> with index.reading() as reader:
     ...     rows = np.array([reader.papers.row("s031"), reader.papers.row("s051")])
-    ...     separation = Separation(reader, 0.25)
-    ...     background = separation.background(query, rows)
+    ...     scores, background = Separation(reader, 0.25).separated(query, rows, np.array([0.5, 0.75]))
     >>> background.round(2).tolist()
     [0.52, 0.27]
-    >>> separation.separated(query, np.array([0.5, 0.75]), background).tolist()
+    >>> scores.tolist()
     [-1.25, 1.25]
     """
 
@@ -44,22 +54,26 @@ class Separation:
         """``share`` is `separate` of a configuration, from 0 (scores as they are) to 1."""
         self._reader, self._share = reader, share
 
-    def background(self, query: EncodedAspect, rows: Rows) -> Scores | None:
-        """The match (papers,) of the query's background with the papers at these rows; None where nothing is
-        separated: for other aspects than method and result, and without background sentences beside theirs.
+    def separated(self, query: EncodedAspect, rows: Rows, scores: Scores) -> Separated:
+        """The ``scores`` (papers,) of the papers at these rows, separated.
+
+        They stay as they are for other aspects than method and result, and without background sentences
+        beside theirs.
         """
-        if not self._strength(query) or query.background is None:
-            return None
+        strength = self._strength(query)
+        if not strength or query.background is None:
+            return Separated(scores, None)
+        background = self._background(query.background, rows)
+        return Separated(separate(scores, background, strength), background)
+
+    def _background(self, sentences: Floats, rows: Rows) -> Scores:
+        """The match (papers,) of the query's background ``sentences`` with the papers at these rows."""
         if not len(rows):
             return np.zeros(0)
         vectors = self._reader.vector_store
         block = vectors.gather(rows)
-        similarities = COMPARISONS[vectors.similarity](query.background, block.vectors)
+        similarities = COMPARISONS[vectors.similarity](sentences, block.vectors)
         return mean_max(best_per_paper(similarities, block.starts)).astype(np.float64)
-
-    def separated(self, query: EncodedAspect, scores: Scores, background: Scores) -> Scores:
-        """The ``scores`` (papers,) of papers with their matches of the query's ``background``, separated."""
-        return separate(scores, background, self._strength(query))
 
     def _strength(self, query: EncodedAspect) -> float:
         facet = query.aspect.facet

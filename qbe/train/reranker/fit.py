@@ -19,7 +19,7 @@ from qbe.train.graded_pairs import GradedLists, GradedPair
 from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.loss import LOSSES, crossed_emphasis
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.recipe import PAIRWISE, Schedule
+from qbe.train.reranker.recipe import Schedule
 from qbe.train.reranker.tokenized import TokenizedPaper
 from qbe.train.weights import Progress, trainable
 from qbe.types import Facet
@@ -133,10 +133,10 @@ class _Learner:
     def _loss(self, scores: Tensor, grades: Tensor, facet: int) -> Tensor:
         """The loss of one facet, of scores and grades (candidates, facets)."""
         schedule = self._schedule
-        emphasis = {}
-        if schedule.loss in PAIRWISE:
-            emphasis["emphasis"] = crossed_emphasis(grades, facet, schedule.crossed)
-        return LOSSES[schedule.loss](scores[:, facet], grades[:, facet], **emphasis)
+        loss = LOSSES[schedule.loss]
+        if not schedule.crossed:
+            return loss(scores[:, facet], grades[:, facet])
+        return loss(scores[:, facet], grades[:, facet], crossed_emphasis(grades, facet, schedule.crossed))
 
     def score(self) -> DevScore:
         """Mean correlation of the facets that are trained."""

@@ -17,9 +17,9 @@ from qbe.evaluate.crossed import CrossedAccuracy
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
+from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import (
-    TOKENIZER,
     TRUNK,
     FacetRerankersMetadata,
     RerankerFiles,
@@ -159,18 +159,19 @@ def train_rerankers(
         state = Checkpoints(folders.work / f"seed-{seed}.pt", CHECKPOINT_EVERY)
         fit(scorer, data.splits, recipe.schedule, seed, state, facets=facets)
         weights[f"seed {seed}"] = copied(network)
+    average = mean(list(weights.values()))
     if len(run.seeds) > 1:
-        weights["mean"] = mean(list(weights.values()))
+        weights["mean"] = average
     if start.share < 1:
-        weights[INTERPOLATED] = interpolated(initial, [*weights.values()][-1], start.share)
+        weights[INTERPOLATED] = interpolated(initial, average, start.share)
     if exported is not None:
         weights = {name: off_grid(trained) for name, trained in weights.items()}
     network.load_state_dict(dict(untrained), strict=False)
     dev, crossed = _figures_on_dev(scorer, weights, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
-    best = max(weights, key=lambda name: sum(dev[name][number] for number in numbers))
-    if INTERPOLATED in weights:
-        best = INTERPOLATED
+    best = INTERPOLATED
+    if best not in weights:
+        best = max(weights, key=lambda name: sum(dev[name][number] for number in numbers))
     network.load_state_dict(dict(weights[best]), strict=False)
     training = provenance | {
         "pairs": {part: sum(map(len, lists.values())) for part, lists in data.splits._asdict().items()},
