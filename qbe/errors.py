@@ -4,6 +4,7 @@
      ├─ UsageError              exit code 2
      ├─ InputError
      ├─ CorpusError
+     │   └─ RecordError
      ├─ FileFormatError
      ├─ PaperNotFoundError
      ├─ FacetNotFoundError
@@ -56,6 +57,21 @@ class InputError(QbeError):
 
 class CorpusError(QbeError):
     """A corpus cannot be read: broken JSON, missing fields, duplicate ids, wrong encoding."""
+
+
+class RecordError(CorpusError):
+    """One record of a corpus cannot be used; those behind it can.
+
+    ``reason`` says in a few words what is wrong with it, in the same words for all records of which the same
+    is wrong, so that they can be counted.
+
+    >>> RecordError("papers.csv, line 3: expected a title, found none; add it", "no title").reason
+    'no title'
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class FileFormatError(QbeError):

@@ -6,19 +6,19 @@ import json
 from typing import Any
 
 from qbe.corpus.record import has_lone_surrogate, lone_surrogate
-from qbe.errors import CorpusError
+from qbe.errors import RecordError
 
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def decode_text(data: bytes, where: str) -> str:
-    """UTF-8 bytes as text; raises CorpusError for another encoding.
+    """UTF-8 bytes as text; raises RecordError for another encoding.
 
     >>> decode_text("Müller".encode("latin-1"), "papers.jsonl, line 3")
     Traceback (most recent call last):
         ...
-    qbe.errors.CorpusError: papers.jsonl, line 3: expected UTF-8 text, found byte 0xfc at position 2; ...
+    qbe.errors.RecordError: papers.jsonl, line 3: expected UTF-8 text, found byte 0xfc at position 2; ...
     """
     try:
         return data.decode()
@@ -26,13 +26,14 @@ def decode_text(data: bytes, where: str) -> str:
         actual = f"byte 0x{data[error.start]:02x} at position {error.start + 1}"
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             actual = "UTF-16"
-        raise CorpusError(
-            f"{where}: expected UTF-8 text, found {actual}; convert the file to UTF-8"
+        raise RecordError(
+            f"{where}: expected UTF-8 text, found {actual}; convert the file to UTF-8",
+            "text that is not UTF-8",
         ) from None
 
 
 def decode_record(text: str, where: str, expected: str = "a JSON object") -> dict[str, Any]:
-    """The JSON object a text holds; raises CorpusError for malformed JSON and other values.
+    """The JSON object a text holds; raises RecordError for malformed JSON and other values.
 
     >>> decode_record('{"paper_id": "p1", "year": NaN}', "papers.jsonl, line 3")
     {'paper_id': 'p1', 'year': None}
@@ -47,32 +48,36 @@ def decode_record(text: str, where: str, expected: str = "a JSON object") -> dic
 def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
     """The record, if it is an object without lone surrogates; ``text`` is what it was read from.
 
-    Raises CorpusError, whose message begins with ``where``, for anything else.
+    Raises RecordError, whose message begins with ``where``, for anything else.
 
     >>> checked_record(["p1"], '["p1"]', "papers.jsonl, line 3")
     Traceback (most recent call last):
         ...
-    qbe.errors.CorpusError: papers.jsonl, line 3: expected a JSON object, found an array; ...
+    qbe.errors.RecordError: papers.jsonl, line 3: expected a JSON object, found an array; ...
     """
     if not isinstance(record, dict):
         kind = {list: "an array", str: "a string", type(None): "null"}.get(
             type(record), "a number or boolean"
         )
-        raise CorpusError(f"{where}: expected a JSON object, found {kind}; write one paper an object")
+        raise RecordError(
+            f"{where}: expected a JSON object, found {kind}; write one paper an object", "not a JSON object"
+        )
     # In decoded UTF-8 only an escape can bring a surrogate; a search is cheaper than a check of each line.
     if ("\\ud" in text or "\\uD" in text) and has_lone_surrogate([json.dumps(record, ensure_ascii=False)]):
         raise lone_surrogate(where)
     return record
 
 
-def malformed(error: Exception, text: str, where: str, expected: str = "a JSON object") -> CorpusError:
+def malformed(error: Exception, text: str, where: str, expected: str = "a JSON object") -> RecordError:
     """The error for text that is no JSON, from the exception of the decoder.
 
     >>> print(malformed(RecursionError(), "[[[[", "papers.jsonl, line 3"))
     papers.jsonl, line 3: expected a JSON object, found values nested too deeply; mend or remove it
     """
     if "\0" in text:
-        return CorpusError(f"{where}: expected JSON, found a NUL byte; remove it or fetch the file again")
+        return RecordError(
+            f"{where}: expected JSON, found a NUL byte; remove it or fetch the file again", "malformed JSON"
+        )
     match error:
         case json.JSONDecodeError():
             place = (
@@ -83,4 +88,4 @@ def malformed(error: Exception, text: str, where: str, expected: str = "a JSON o
             problem = "values nested too deeply"
         case _:
             problem = f"malformed JSON ({str(error).partition(';')[0]})"
-    return CorpusError(f"{where}: expected {expected}, found {problem}; mend or remove it")
+    return RecordError(f"{where}: expected {expected}, found {problem}; mend or remove it", "malformed JSON")

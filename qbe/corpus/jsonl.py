@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
 from qbe.corpus.jsonmap import is_mapping, read_mapping
+from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter, paper_to_record, parse_paper
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, numbered_lines, open_source
-from qbe.errors import CorpusError
+from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
 _BOM = b"\xef\xbb\xbf"
@@ -27,16 +31,44 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     >>> list(read_records("papers.jsonl"))
     [('papers.jsonl, line 1', {'paper_id': 7, 'title': 'On fish'})]
     """
-    name = display_name(source)
     with open_source(source) as stream:
-        if is_mapping(stream):
-            yield from read_mapping(stream, name)
-            return
-        for number, line in numbered_lines(stream, name):
-            where = f"{name}, line {number}"
+        for where, record in read_entries(stream, display_name(source)):
+            if isinstance(record, RecordError):
+                raise record
+            yield where, dict(record)
+
+
+def recognizes(head: Head) -> bool:
+    """Whether the first record is one of qbe's own."""
+    return head.has("paper_id", "title", "abstract")
+
+
+def read_entries(stream: io.BufferedReader, name: str, reading: Reading | None = None) -> Iterator[Entry]:
+    """The records of a stream (a `qbe.corpus.formats.Reader`); blank lines are skipped."""
+    del reading
+    if is_mapping(stream):
+        for where, record in read_mapping(stream, name):
+            yield Entry(where, record)
+        return
+    yield from json_lines(stream, name)
+
+
+def json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    r"""The JSON objects of a stream, one a line, unchanged; blank lines are skipped.
+
+    >>> [entry.where for entry in json_lines(io.BufferedReader(io.BytesIO(b'{}\n\n{}')), "papers.jsonl")]
+    ['papers.jsonl, line 1', 'papers.jsonl, line 3']
+    """
+    for number, line in numbered_lines(stream, name):
+        where = f"{name}, line {number}"
+        try:
             text = decode_text(line.removeprefix(_BOM) if number == 1 else line, where).rstrip()
-            if text:
-                yield where, decode_record(text, where, "one JSON object a line")
+            record = decode_record(text, where, "one JSON object a line") if text else None
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if record is not None:
+            yield Entry(where, record)
 
 
 def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:

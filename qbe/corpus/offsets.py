@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from qbe.errors import CorpusError
+from qbe.errors import RecordError
 
 Offsets = tuple[tuple[int, int], ...]
 """Offsets (begin, end) of each sentence, end exclusive, in characters."""
@@ -47,7 +47,7 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
 
 
 def parse_offsets(value: Any, sentences: int, where: str) -> Offsets:
-    """The offsets of a record's field; raises CorpusError unless they are one ascending pair each.
+    """The offsets of a record's field; raises RecordError unless they are one ascending pair each.
 
     >>> parse_offsets([[0, 10], [11, 20]], 2, "papers.jsonl, line 3")
     ((0, 10), (11, 20))
@@ -61,8 +61,9 @@ def parse_offsets(value: Any, sentences: int, where: str) -> Offsets:
     except (TypeError, ValueError):
         valid = False
     if not valid:
-        raise CorpusError(
+        raise RecordError(
             f"{where}: expected {FIELD} as one pair of ascending offsets a sentence, found others; drop "
-            "the field"
+            "the field",
+            "offsets that are not the sentences'",
         )
     return offsets

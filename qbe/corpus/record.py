@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from qbe.corpus.offsets import FIELD, locate, parse_offsets
-from qbe.errors import CorpusError
+from qbe.errors import RecordError
 from qbe.types import Facet, Paper, Sentence
 
 Splitter = Callable[[str], Sequence[str]]
@@ -25,6 +25,9 @@ MAX_ABSTRACT_CHARS = 1_000_000
 """The longest abstract (or title) allowed; whole books are shorter, so a longer one is a conversion error."""
 
 MAX_ID_CHARS = 512
+
+NO_ABSTRACT = "no abstract"
+"""The reason of the error for a paper without an abstract."""
 
 _CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
 
@@ -39,7 +42,7 @@ def parse_paper(
     control characters within a text become single spaces; sentences that are empty then are dropped,
     together with their labels.
 
-    Raises CorpusError for a missing or invalid field, an abstract without a sentence, texts over
+    Raises RecordError for a missing or invalid field, an abstract without a sentence, texts over
     MAX_ABSTRACT_CHARS, NUL characters and lone surrogates, labels that are unknown or not one a sentence.
 
     >>> record = {"paper_id": 7, "title": "On  fish", "abstract": ["We count."], "pred_labels": ["method"]}
@@ -50,7 +53,9 @@ def parse_paper(
     paper_id = _paper_id(record.get("paper_id"), where, default_id)
     title = record.get("title")
     if not isinstance(title, str):
-        raise _invalid(where, "a string as title", title, 'add "title", if need be the empty string')
+        raise _invalid(
+            where, "a string as title", title, 'add "title", if need be the empty string', "no title"
+        )
     _check_length(len(title), "title", where)
     abstract, labels = record.get("abstract"), record.get("pred_labels")
     texts = _sentences(abstract, where, split)
@@ -65,20 +70,26 @@ def parse_paper(
         sentences = tuple(Sentence(text) for text in texts if text)
     elif isinstance(abstract, str):
         raise _invalid(
-            where, "a list of sentences as abstract, one for each of pred_labels", abstract, "split it"
+            where,
+            "a list of sentences as abstract, one for each of pred_labels",
+            abstract,
+            "split it",
+            "labels that do not fit",
         )
     else:
         facets = _facets(labels, len(texts), where)
         sentences = tuple(Sentence(text, facet) for text, facet in zip(texts, facets, strict=True) if text)
     if not sentences:
-        raise CorpusError(
-            f"{where}: expected an abstract, found an empty one; add its text or drop the paper"
+        raise RecordError(
+            f"{where}: expected an abstract, found an empty one; add its text or drop the paper", NO_ABSTRACT
         )
     metadata = record.get("metadata")
     if metadata is None:
         metadata = {}
     elif not isinstance(metadata, Mapping):
-        raise _invalid(where, "an object as metadata", metadata, "make it one or drop it")
+        raise _invalid(
+            where, "an object as metadata", metadata, "make it one or drop it", "metadata that is no object"
+        )
     return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata, offsets)
 
 
@@ -137,18 +148,26 @@ def _paper_id(value: Any, where: str, default: str | None) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
-        raise _invalid(where, "a string or whole number as paper_id", value, 'give each paper a "paper_id"')
+        raise _invalid(
+            where,
+            "a string or whole number as paper_id",
+            value,
+            'give each paper a "paper_id"',
+            "no paper_id",
+        )
     # isprintable() refuses white space other than the space, control characters and surrogates.
     if " " in value or not value.isprintable():
         problem = "white space" if value.split() != [value] else "an unprintable character"
-        raise CorpusError(
+        raise RecordError(
             f"{where}: expected a paper_id without white space (a TREC run could not hold it), "
-            f"found {problem} in {_short(value)}; rename the paper"
+            f"found {problem} in {_short(value)}; rename the paper",
+            "a paper_id with white space or control characters",
         )
     if len(value) > MAX_ID_CHARS:
-        raise CorpusError(
+        raise RecordError(
             f"{where}: expected a paper_id of at most {MAX_ID_CHARS} characters, found {len(value):,}; "
-            "shorten it"
+            "shorten it",
+            "a paper_id that is too long",
         )
     return value
 
@@ -158,11 +177,14 @@ def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
     if isinstance(abstract, str):
         _check_length(len(abstract), "abstract", where)
         if split is None:
-            raise _invalid(where, "a list of sentences as abstract", abstract, "split it into sentences")
+            raise _invalid(
+                where, "a list of sentences as abstract", abstract, "split it into sentences", NO_ABSTRACT
+            )
         abstract = split(_clean(abstract, "abstract", where))
     elif not isinstance(abstract, (list, tuple)):
         expected = "a list of sentences or a string as abstract"
-        raise _invalid(where, expected, abstract, 'add "abstract" or drop the paper')
+        reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
+        raise _invalid(where, expected, abstract, 'add "abstract" or drop the paper', reason)
     try:
         length = sum(map(len, abstract))
     except TypeError:
@@ -173,17 +195,19 @@ def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
 
 def _facets(labels: Any, count: int, where: str) -> list[Facet | None]:
     if not isinstance(labels, (list, tuple)):
-        raise _invalid(where, "a list as pred_labels", labels, "give one label a sentence, or none at all")
+        advice = "give one label a sentence, or none at all"
+        raise _invalid(where, "a list as pred_labels", labels, advice, "labels that do not fit")
     if len(labels) != count:
-        raise CorpusError(
+        raise RecordError(
             f"{where}: expected as many pred_labels as sentences in the abstract ({count}), "
-            f"found {len(labels)}; give one label a sentence, or none at all"
+            f"found {len(labels)}; give one label a sentence, or none at all",
+            "labels that do not fit",
         )
     try:
         return [Facet.from_label(label) for label in labels]
     except (KeyError, AttributeError):
         bad = next(label for label in labels if not _is_label(label))
-        raise _invalid(where, f"{LABELS} as label", bad, "rename the label") from None
+        raise _invalid(where, f"{LABELS} as label", bad, "rename the label", "an unknown label") from None
 
 
 def _is_label(label: Any) -> bool:
@@ -197,11 +221,13 @@ def _is_label(label: Any) -> bool:
 def _clean(text: Any, field: str, where: str) -> str:
     """The text with single spaces for white space and control characters, none at its ends."""
     if not isinstance(text, str):
-        raise _invalid(where, f"strings in the {field}", text, "mend the record")
+        raise _invalid(where, f"strings in the {field}", text, "mend the record", f"{field} that is no text")
     if text.isprintable():  # of white space it lets only the space pass
         return text.strip() if "  " not in text else " ".join(text.split())
     if "\0" in text:
-        raise CorpusError(f"{where}: expected text, found a NUL character in the {field}; remove it")
+        raise RecordError(
+            f"{where}: expected text, found a NUL character in the {field}; remove it", "a NUL character"
+        )
     if has_lone_surrogate((text,)):
         raise lone_surrogate(where)
     return " ".join(text.translate(_CONTROLS).split())
@@ -221,24 +247,26 @@ def has_lone_surrogate(texts: Iterable[str]) -> bool:
     return False
 
 
-def lone_surrogate(where: str) -> CorpusError:
+def lone_surrogate(where: str) -> RecordError:
     """The error for half a surrogate pair."""
-    return CorpusError(
-        f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it"
+    return RecordError(
+        f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
+        "a lone surrogate",
     )
 
 
 def _check_length(length: int, field: str, where: str) -> None:
     if length > MAX_ABSTRACT_CHARS:
-        raise CorpusError(
+        raise RecordError(
             f"{where}: expected {field} of at most {MAX_ABSTRACT_CHARS:,} characters, found {length:,}; "
-            "shorten it or drop the paper"
+            "shorten it or drop the paper",
+            f"{field} that is too long",
         )
 
 
-def _invalid(where: str, expected: str, value: Any, advice: str) -> CorpusError:
+def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) -> RecordError:
     what = "none" if value is None else f"{type(value).__name__} {_short(value)}"
-    return CorpusError(f"{where}: expected {expected}, found {what}; {advice}")
+    return RecordError(f"{where}: expected {expected}, found {what}; {advice}", reason)
 
 
 def _short(value: Any) -> str:

@@ -9,8 +9,10 @@ from qbe.encode.windows import SpecialTokens, Window, windows
 from qbe.errors import ModelError
 from qbe.types import Paper
 
-SPECIAL_TOKENS = (("[CLS]", "[SEP]", "[UNK]"), ("<s>", "</s>", "[UNK]"))
-"""The tokens at the beginning and end of a text and for unknown words: BERT's, and MPNet's."""
+SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
+"""The tokens at the beginning and end of a text and for unknown words: MPNet's, and BERT's. MPNet's vocabulary
+holds BERT's too, which it was not trained with.
+"""
 
 
 class PaperTokenizer:

@@ -9,7 +9,6 @@ at first, so that an untrained network scores by the late interaction of the enc
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.rerank.late_interaction import FEATURES
+from qbe.train.reranker.base import Shape, position_bias, read_base
 from qbe.train.reranker.tokenized import TokenizedPaper
 from qbe.types import Facet
 
@@ -30,30 +30,23 @@ PAPER_MULTIPLE, LIST_MULTIPLE = 16, 256
 PADDING_LOGIT = -10000.0
 
 
-class Shape(NamedTuple):
-    """Sizes of a BERT encoder."""
-
-    dimension: int
-    heads: int
-    layers: int
-    epsilon: float
-
-
 class Heads(NamedTuple):
     """A paper's queries, keys and values in one layer, each (heads, tokens, dimension / heads).
 
     ``padding`` (tokens,) is added to the attention logits of the keys: 0, and nearly minus infinity for
-    padding; None where there is no padding.
+    padding; None where there is no padding. ``bias`` (heads, tokens, tokens) is added to the logits of the
+    paper's own keys; None where the encoder has none.
     """
 
     queries: Tensor
     keys: Tensor
     values: Tensor
     padding: Tensor | None = None
+    bias: Tensor | None = None
 
 
 class Layer(nn.Module):
-    """One layer of BERT (Devlin et al., 2019), post-normalized, without dropout.
+    """One layer of BERT (Devlin et al., 2019) or MPNet, post-normalized, without dropout.
 
     ``gate`` (heads, 1, 1), in joint layers, is added to the attention logits of a candidate's tokens for the
     query's; None in layers that encode every paper separately.
@@ -103,8 +96,13 @@ class Layer(nn.Module):
         scores = paper.queries @ keys.transpose(1, 2)
         if query is not None and self.gate is not None:
             gate = self.gate.to(scores.dtype) * torch.ones_like(query.keys[:, :, 0]).unsqueeze(1)
-            none = torch.zeros_like(paper.keys[:, :, 0]).unsqueeze(1)
-            scores = scores + torch.cat([gate, none], 2)
+            if paper.bias is None:
+                added = torch.cat([gate, torch.zeros_like(paper.keys[:, :, 0]).unsqueeze(1)], 2)
+            else:
+                added = torch.cat([gate.expand(-1, paper.keys.shape[1], -1), paper.bias], 2)
+            scores = scores + added
+        elif paper.bias is not None:
+            scores = scores + paper.bias
         if padding is not None:
             scores = scores + padding.to(scores.dtype)
         attended = torch.softmax(scores, -1) @ values
@@ -127,27 +125,36 @@ class Layer(nn.Module):
 class Network(nn.Module):
     """The cross-encoders of all facets: a shared encoder, and for each facet a projection and weights.
 
-    The embeddings and the lower layers are frozen; the last ``joint`` layers are trained. Matrix products
+    The embeddings and the lower layers are frozen; the last ``joint`` layers are trained. Where ``separate``,
+    candidates do not attend to the query, so that what is computed of them can be stored. Matrix products
     run in ``dtype`` (bfloat16 halves the time where the processor supports it).
     """
 
-    def __init__(self, folder: Path, joint: int = 3, dtype: torch.dtype = torch.bfloat16) -> None:
-        """Load the BERT encoder in ``folder`` (config.json, model.safetensors)."""
-        from safetensors.torch import load_file
-
+    def __init__(
+        self,
+        folder: Path,
+        joint: int = 3,
+        dtype: torch.dtype = torch.bfloat16,
+        *,
+        separate: bool = False,
+    ) -> None:
+        """Load the encoder in ``folder``; errors are those of `qbe.train.reranker.base.read_base`."""
         super().__init__()
-        config = json.loads((folder / "config.json").read_text())
-        shape = Shape(*(config[name] for name in _SIZES))
-        weights = load_file(folder / "model.safetensors")
-        self.shape, self.joint, self.dtype = shape, joint, dtype
+        shape, weights, self.first_position, distances = read_base(folder)
+        self.shape, self.joint, self.dtype, self.separate = shape, joint, dtype, separate
 
         def fixed(name: str) -> nn.Parameter:
             return nn.Parameter(weights[f"embeddings.{name}"].float(), requires_grad=False)
 
-        self.words, self.places, self.types = (
-            fixed(f"{kind}_embeddings.weight") for kind in ("word", "position", "token_type")
-        )
+        self.words, self.places = (fixed(f"{kind}_embeddings.weight") for kind in ("word", "position"))
+        # A paper is one segment: its type is that of the first (BERT; MPNet has none).
+        types = weights.get("embeddings.token_type_embeddings.weight", torch.zeros(1, shape.dimension))
+        self.types = nn.Parameter(types.float(), requires_grad=False)
         self.norm_weight, self.norm_bias = fixed("LayerNorm.weight"), fixed("LayerNorm.bias")
+        self.position_bias: Tensor | None
+        longest = len(self.places) - self.first_position
+        bias = None if distances is None else position_bias(distances, longest)
+        self.register_buffer("position_bias", bias, persistent=False)
         first = shape.layers - joint
         self.lower = nn.ModuleList(Layer(shape, weights, i, joint=False) for i in range(first))
         self.upper = nn.ModuleList(Layer(shape, weights, i, joint=True) for i in range(first, shape.layers))
@@ -157,9 +164,13 @@ class Network(nn.Module):
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Embeddings (tokens, dimension) of token ids (tokens,) int64."""
-        summed = self.words[ids] + self.places[positions] + self.types[0]
+        summed = self.words[ids] + self.places[positions + self.first_position] + self.types[0]
         size = (self.shape.dimension,)
         return F.layer_norm(summed, size, self.norm_weight, self.norm_bias, self.shape.epsilon)
+
+    def bias(self, length: int, dtype: torch.dtype) -> Tensor | None:
+        """The bias (heads, length, length) of a paper's attention to itself; None where there is none."""
+        return None if self.position_bias is None else self.position_bias[:, :length, :length].to(dtype)
 
     @torch.no_grad()
     def encode_lower(self, papers: Sequence[TokenizedPaper]) -> list[Tensor]:
@@ -168,9 +179,13 @@ class Network(nn.Module):
         device = self.weights.device
         positions = torch.cat([torch.arange(length, device=device) for length in lengths])
         states = self.embed(torch.cat([paper.ids.to(device) for paper in papers]), positions)
+        biases = [self.bias(length, self.dtype) for length in lengths]
         for layer in self.lower:
             assert isinstance(layer, Layer)
-            heads = layer.heads(states.to(self.dtype), lengths)
+            heads = (
+                paper._replace(bias=bias)
+                for paper, bias in zip(layer.heads(states.to(self.dtype), lengths), biases, strict=True)
+            )
             states = layer.finish(states, torch.cat([layer.attend(paper) for paper in heads]))
         return [part.to(torch.bfloat16) for part in torch.split(states, lengths)]
 
@@ -193,13 +208,16 @@ class Network(nn.Module):
             paddings[-1][length:] = PADDING_LOGIT
         rest = -sum(lengths) % LIST_MULTIPLE
         states = torch.cat([*pieces, torch.zeros(rest, size, device=device)])
+        biases = [self.bias(length, self.dtype) for length in lengths]
         for layer in self.upper:
             assert isinstance(layer, Layer)
             *papers, _ = layer.heads(states.to(self.dtype), [*lengths, rest])
             query, *candidates = (
-                paper._replace(padding=padding) for paper, padding in zip(papers, paddings, strict=True)
+                paper._replace(padding=padding, bias=bias)
+                for paper, padding, bias in zip(papers, paddings, biases, strict=True)
             )
-            attended = [layer.attend(query), *(layer.attend(paper, query) for paper in candidates)]
+            seen = None if self.separate else query
+            attended = [layer.attend(query), *(layer.attend(paper, seen) for paper in candidates)]
             blank = torch.zeros(rest, size, dtype=self.dtype, device=device)
             states = layer.finish(states, torch.cat([*attended, blank]))
         return torch.split(states, [*map(len, pieces), rest])[:-1:2]
@@ -245,6 +263,3 @@ class Network(nn.Module):
             best_tokens[inside] @ shares,
         )
         return torch.stack(features) @ self.weights[facet]
-
-
-_SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers", "layer_norm_eps")

@@ -62,7 +62,8 @@ class Recipe:
 
     The ``joint`` upper layers are trained, and there candidates attend to the query; a paper's first
     ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed pairs; None:
-    all. A share ``blended`` of the lists gets blended candidates (`qbe.train.reranker.blending`). Raises
+    all. A share ``blended`` of the lists gets blended candidates (`qbe.train.reranker.blending`). With
+    ``separate``, candidates do not attend to the query. Raises
     UsageError for less than one list, and for a share that is none.
     """
 
@@ -70,6 +71,7 @@ class Recipe:
     max_tokens: int = 384
     lists: int | None = None
     blended: float = 0.0
+    separate: bool = False
     schedule: Schedule = Schedule()
 
     def __post_init__(self) -> None:

@@ -146,7 +146,9 @@ def train_rerankers(
     torch.set_num_threads(run.threads)
     encoder = Encoder.open(start.encoder, threads=run.threads)
     data = _read(sources, encoder, recipe, folders.work)
-    network = Network(start.weights, recipe.joint, matmul_dtype(run.device)).to(run.device)
+    network = Network(start.weights, recipe.joint, matmul_dtype(run.device), separate=recipe.separate).to(
+        run.device
+    )
     scorer = CandidateScorer(network, data.tokenized)
     untrained = copied(network)
     initial = untrained if exported is None else exported_weights(exported, network)

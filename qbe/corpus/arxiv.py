@@ -1,0 +1,101 @@
+"""arXiv's metadata snapshot: JSON lines with ``id``, ``title``, ``abstract``, ``categories``, ``versions``.
+
+The snapshot is ``arxiv-metadata-oai-snapshot.json``, published by Cornell University under CC0.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate
+from typing import Any
+
+from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.markup import clean_abstract, clean_title, without_latex
+from qbe.corpus.reading import Reading
+from qbe.corpus.streams import numbered_lines
+from qbe.errors import RecordError
+
+_CATEGORIES = re.compile(rb'"categories"\s*:\s*"([^"\\]*)"')
+_AND = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
+_ABSTRACT_PAGE = "https://arxiv.org/abs/"
+
+
+def recognizes(head: Head) -> bool:
+    """Whether the first record is one of the snapshot."""
+    return head.has("id", "title", "abstract", "categories", "versions")
+
+
+def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    r"""The records of a snapshot; those of other categories are left out before they are parsed.
+
+    >>> line = b'{"id": "0704.1", "title": "On\\n fish", "abstract": "Fish swim.\\n", "categories": "q-bio"}'
+    >>> [entry] = read(io.BufferedReader(io.BytesIO(line)), "snapshot.json", Reading())
+    >>> entry.record["title"], entry.record["metadata"]["categories"]
+    ('On fish', ['q-bio'])
+    """
+    filtered = bool(reading.categories)
+    for number, line in numbered_lines(stream, name):
+        if filtered:
+            found = _CATEGORIES.search(line)
+            if found and not reading.keeps({"categories": found[1].decode(errors="replace")}):
+                continue
+        if line.isspace():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            record = to_record(decode_record(decode_text(line, where).rstrip(), where), where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        yield Entry(where, record)
+
+
+def to_record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a paper; its date is that of its first version. Raises RecordError for other types."""
+    try:
+        metadata: dict[str, Any] = {
+            "authors": _authors(source),
+            "categories": (source.get("categories") or "").split(),
+            "date": _first_date(source),
+            "venue": source.get("journal-ref"),
+            "doi": source.get("doi"),
+            "url": f"{_ABSTRACT_PAGE}{source['id']}",
+        }
+        return {
+            "paper_id": source["id"],
+            "title": clean_title(source["title"]),
+            "abstract": clean_abstract(source["abstract"] or ""),
+            "metadata": {key: value for key, value in metadata.items() if value},
+        }
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise RecordError(
+            f"{where}: expected a record of arXiv's snapshot with id, title and abstract, found "
+            f"{type(error).__name__} {error}; mend or remove it",
+            "not a record of this format",
+        ) from None
+
+
+def _authors(source: Mapping[str, Any]) -> list[str]:
+    parsed = source.get("authors_parsed")
+    if not parsed:
+        authors = source.get("authors") or ""
+        return [
+            without_latex(name).strip() for name in re.split(r",\s*(?:and\s+)?|\s+and\s+", authors) if name
+        ]
+    return [
+        without_latex(" ".join(part for part in (each[1], each[0], *each[2:3]) if part)) for each in parsed
+    ]
+
+
+def _first_date(source: Mapping[str, Any]) -> str | None:
+    versions = source.get("versions")
+    if versions:
+        parsed = parsedate(versions[0]["created"])
+        if parsed:
+            return f"{parsed[0]:04}-{parsed[1]:02}-{parsed[2]:02}"
+    updated: str | None = source.get("update_date")
+    return updated

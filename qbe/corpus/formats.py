@@ -1,0 +1,69 @@
+"""The formats that a corpus may come in, and how a file's is recognized."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from qbe.corpus import arxiv, jsonl
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.reading import Reading
+from qbe.errors import UsageError
+
+Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
+"""Reads the decompressed bytes of a source, whose name stands in messages, as a stream of entries.
+
+What is wrong with one record is a `qbe.errors.RecordError` in its entry; CorpusError is raised where nothing
+more can be read.
+"""
+
+
+class Format(NamedTuple):
+    """A format: its name for ``--format``, what it is, how it is recognized and read.
+
+    ``recognizes`` is asked in the order of FORMATS.
+    """
+
+    name: str
+    title: str
+    recognizes: Callable[[Head], bool]
+    read: Reader
+
+
+JSON_LINES = Format("jsonl", "qbe's JSON lines", jsonl.recognizes, jsonl.read_entries)
+
+FORMATS: dict[str, Format] = {
+    each.name: each
+    for each in (
+        Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read),
+        JSON_LINES,
+    )
+}
+
+
+def recognized(stream: io.BufferedReader, name: str) -> Format:
+    """The format of a source that is still at its beginning; JSON lines where it is none that is known.
+
+    >>> recognized(io.BufferedReader(io.BytesIO(b'{"paper_id": "1", "title": "A"}')), "papers").name
+    'jsonl'
+    """
+    head = Head(name, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
+    return next((each for each in FORMATS.values() if each.recognizes(head)), JSON_LINES)
+
+
+def format_of(name: str) -> Format:
+    """The format of that name; raises UsageError where there is none.
+
+    >>> format_of("arxv")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `format` of arxiv, ..., found 'arxv'; did you mean arxiv?
+    """
+    if name in FORMATS:
+        return FORMATS[name]
+    similar = get_close_matches(name, FORMATS, 1)
+    hint = f"did you mean {similar[0]}?" if similar else "check `format`"
+    raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {name!r}; {hint}")
