@@ -1,0 +1,98 @@
+"""Fields of a record of another format, with errors where their types are not those of its schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from qbe.errors import RecordError
+
+NOT_THIS_FORMAT = "not a record of this format"
+"""The reason of the error for a record whose fields have other types than the format's."""
+
+_DOI = re.compile(r"10\.\d{4,9}/\S+")
+_YEAR = re.compile(r"\d{4}")
+
+
+def text(record: Mapping[str, Any], name: str, where: str) -> str:
+    """A field that is a string, '' where it is absent or null; raises RecordError for other types.
+
+    >>> text({"title": "On fish"}, "title", "works.json, line 1"), text({}, "title", "works.json, line 1")
+    ('On fish', '')
+    """
+    value = record.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise wrong_type(where, name, "a string", value)
+    return value
+
+
+def items(record: Mapping[str, Any], name: str, where: str) -> list[Any]:
+    """A field that is a list, empty where it is absent or null; raises RecordError for other types.
+
+    >>> items({"authors": ["A"]}, "authors", "works.json, line 1"), items({}, "authors", "works.json, line 1")
+    (['A'], [])
+    """
+    value = record.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise wrong_type(where, name, "a list", value)
+    return value
+
+
+def mapping(record: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """A field that is an object, empty where it is absent or null; raises RecordError for other types.
+
+    >>> mapping({"ids": {"doi": "10.1/2"}}, "ids", "works.json, line 1")
+    {'doi': '10.1/2'}
+    """
+    value = record.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise wrong_type(where, name, "an object", value)
+    return value
+
+
+def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
+    """The error for a field of another type.
+
+    >>> print(wrong_type("works.json, line 1", "title", "a string", 7))
+    works.json, line 1: expected a string as title, found int; mend or remove the record
+    """
+    return RecordError(
+        f"{where}: expected {expected} as {name}, found {type(value).__name__}; mend or remove the record",
+        NOT_THIS_FORMAT,
+    )
+
+
+def doi(value: str) -> str:
+    """A DOI without the address before it, in lower case; '' where the text holds none.
+
+    >>> doi("https://doi.org/10.1145/3292500.ABC"), doi("none")
+    ('10.1145/3292500.abc', '')
+    """
+    match = _DOI.search(value)
+    return match[0].lower() if match else ""
+
+
+def year(value: Any) -> int | None:
+    """The year that a number or a text begins with; None where there is none.
+
+    >>> year("2019-05-01"), year(2019), year("n.d.")
+    (2019, 2019, None)
+    """
+    match = _YEAR.match(str(value).strip()) if isinstance(value, str | int) else None
+    return int(match[0]) if match else None
+
+
+def present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are there: neither None nor empty.
+
+    >>> present({"year": 2019, "doi": "", "authors": []})
+    {'year': 2019}
+    """
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
