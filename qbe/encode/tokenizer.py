@@ -10,8 +10,8 @@ from qbe.errors import ModelError
 from qbe.types import Paper
 
 SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
-"""The tokens at the beginning and end of a text and for unknown words: MPNet's, and BERT's. The vocabulary of MPNet
-holds those of BERT too, which it was not trained with.
+"""The tokens at the beginning and end of a text and for unknown words: MPNet's, and BERT's. MPNet's
+vocabulary holds those of BERT too, with which it was not trained.
 """
 
 
