@@ -23,6 +23,8 @@ COMMANDS = {
     "datasets": "write a test collection: corpus, topics, pools, judgements",
     "train": "train the models that qbe ships",
     "export": "convert PyTorch weights to the ONNX models that qbe runs",
+    "demo": "search the sample that is part of the package",
+    "doctor": "show what this machine and installation are, and lack",
     "completion": "print a script that completes commands in a shell",
 }
 

@@ -50,24 +50,96 @@ def _columns() -> int:
         return 80
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose subcommands have its settings as well."""
+class _Store(argparse._StoreAction):
+    """Stores the value of an option that is given once, and all values of one that takes several."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Raises ArgumentError for a second value, which would take the place of the first."""
+        assert isinstance(parser, _Parser)
+        if option_string is not None and self.dest in parser.given:
+            before = getattr(namespace, self.dest)
+            if self.nargs is None:
+                raise argparse.ArgumentError(self, f"expected once, found {before} and {values}; give one")
+            values = [*before, *values]
+        parser.given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviated options, and no option twice; unknown names get a suggestion.
+
+    Its subcommands have such parsers as well.
+    """
+
+    def __init__(self, *, aliases: Mapping[str, str] | None = None, **settings: Any) -> None:
         settings.setdefault("formatter_class", _HelpFormatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
+        self.register("action", None, _Store)
+        self.register("action", "store", _Store)
+        self.aliases = aliases or {}
+        self.given: set[str] = set()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, which would report options that are required before one that is misspelt."""
+        self.given = set()
+        words = sys.argv[1:] if args is None else list(args)
+        for name in self._unknown(words):
+            self.error(f"unrecognized argument: {name}{self._hint(name)}")
+        return super().parse_known_args(words, namespace)
+
+    def _unknown(self, words: Sequence[str]) -> Iterator[str]:
+        """The options among the words that are none of this parser, unless help is asked for."""
+        known = self._option_string_actions
+        if "-h" in words or "--help" in words:
+            return
+        for word in words:
+            if word == "--" or (self._subparsers is not None and not word.startswith("-")):
+                return
+            name = word.partition("=")[0]
+            long = word.startswith("--") or f"-{name}" in known
+            if long and name not in known and " " not in word:
+                yield name
+
+    def _hint(self, name: str) -> str:
+        from qbe.errors import did_you_mean
+
+        alias = self.aliases.get(f"--{name.lstrip('-')}")
+        hint = f"did you mean {alias}?" if alias else did_you_mean(name, self._option_string_actions)
+        return hint and f"; {hint}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Add the nearest choice to the error for a value that is none."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from qbe.errors import did_you_mean
+
+            if hint := did_you_mean(str(value), map(str, action.choices or ())):
+                error.message += f"; {hint}"
+            raise
 
 
-def parser(program: str, description: str) -> argparse.ArgumentParser:
-    """A parser that takes no abbreviated options.
+def parser(
+    program: str, description: str, aliases: Mapping[str, str] | None = None
+) -> argparse.ArgumentParser:
+    """A parser that takes no abbreviated options, and no option twice.
+
+    ``aliases`` has names that people try, each with the option that does what they mean: where nothing is
+    named like that, an error suggests it.
 
     >>> command = parser("qbe demo", "Show options.")
     >>> _ = command.add_argument("--hits", type=int)
     >>> command.parse_args(["--hits", "5"])
     Namespace(hits=5)
     """
-    return _Parser(prog=program, description=description)
+    return _Parser(prog=program, description=description, aliases=aliases)
 
 
 def run(
@@ -79,7 +151,8 @@ def run(
     """Run a command's ``main`` and end the process with the right exit code.
 
     0 when it returns, 2 for usage errors, 1 for all other expected failures, each with one line on
-    standard error; 130 when interrupted. An unexpected exception keeps its traceback: it is a bug.
+    standard error; 130 when interrupted. A package that is not installed is an expected failure. An
+    unexpected exception keeps its traceback: it is a bug.
 
     Library errors name parameters in backquotes; here they become options (see `with_options`), by
     ``options`` where a parameter is not named as its option is. ``arguments`` are those of the process by
@@ -103,6 +176,13 @@ def run(
     except _qbe_error() as error:
         print(f"{program}: {with_options(' '.join(str(error).split()), options or {})}", file=sys.stderr)
         code = error.exit_code
+    except ModuleNotFoundError as error:
+        from qbe.errors import package_error
+
+        if not error.name or error.name.partition(".")[0] == "qbe":
+            raise
+        print(f"{program}: {package_error(error, error.name)}", file=sys.stderr)
+        code = 1
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         code = 130

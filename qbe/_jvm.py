@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbe.errors import JavaError, MissingDependencyError
+from qbe.errors import JavaError, MissingDependencyError, check_package
 from qbe.parallel import Workers
 
 JAVA_VERSION = 21
@@ -36,7 +36,8 @@ _start = threading.Lock()
 def java_class(name: str) -> Any:
     """The Java class of that full name, as a pyjnius class; starts the virtual machine if need be.
 
-    Raises JavaError when no fit Java is found or it does not start.
+    Raises JavaError when no fit Java is found or it does not start, MissingDependencyError without pyjnius or
+    pyserini.
     """
     with _start:
         started = _start_machine()
@@ -97,6 +98,7 @@ def java_message(error: Exception) -> str:
 
 def _start_machine() -> bool:
     """Start the virtual machine; False when it runs already."""
+    check_package("jnius_config")
     import jnius_config
 
     if jnius_config.vm_running:

@@ -29,6 +29,8 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     StrPath = str | os.PathLike[str]  # as in qbe.files, which imports this module
 
 
@@ -132,6 +134,68 @@ def check_positive(name: str, value: float) -> None:
     """
     if not 0 < value < float("inf"):
         raise UsageError(f"expected `{name}` above 0, found {value:g}")
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a message about an unknown name: the nearest of the ``known`` ones, or ``otherwise``.
+
+    >>> did_you_mean("facet-encodr", ["facet-encoder", "facet-tagger"])
+    'did you mean facet-encoder?'
+    >>> did_you_mean("x", ["facet-encoder", "facet-tagger"], "check `encoder`")
+    'check `encoder`'
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+_DISTRIBUTIONS = {
+    "faiss": "faiss-cpu",
+    "ir_measures": "ir-measures",
+    "jnius": "pyjnius",
+    "jnius_config": "pyjnius",
+}
+"""Packages that are installed under another name than they are imported."""
+
+
+def check_package(name: str) -> None:
+    """Import a package that is needed later, so that long work is not begun without it.
+
+    Raises MissingDependencyError where it is missing or does not load.
+
+    >>> check_package("numpy")
+    >>> check_package("nosuch_package")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.MissingDependencyError: expected the package nosuch_package, found none; run: pip install ...
+    """
+    from importlib import import_module
+
+    try:
+        import_module(name)
+    except ImportError as error:
+        raise package_error(error, name) from error
+
+
+def package_error(error: ImportError, package: str) -> MissingDependencyError:
+    """Turn a failed import into a one-line MissingDependencyError.
+
+    ``package`` is what was imported. What is missing may be another one, which the error then names.
+
+    >>> print(package_error(ImportError("libgomp.so.1: cannot open shared object file"), "faiss"))
+    the package faiss does not load: libgomp.so.1: cannot open shared object file; install what it lacks, or
+    run: pip install --force-reinstall faiss-cpu
+    """
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or package).partition(".")[0]
+        return MissingDependencyError(
+            f"expected the package {name}, found none; run: pip install {_DISTRIBUTIONS.get(name, name)}"
+        )
+    return MissingDependencyError(
+        f"the package {package} does not load: {error}; install what it lacks, or run: pip install "
+        f"--force-reinstall {_DISTRIBUTIONS.get(package, package)}"
+    )
 
 
 _WRITING_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EEXIST, errno.ENOTEMPTY, errno.EXDEV}

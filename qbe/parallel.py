@@ -38,7 +38,8 @@ def available_threads() -> int:
 
 
 def thread_count(threads: int | None) -> int:
-    """A number of threads, by default all available ones; raises UsageError below 1.
+    """A number of threads, by default all available ones; raises UsageError below 1, TypeError for another
+    type.
 
     >>> thread_count(4)
     4
@@ -47,6 +48,8 @@ def thread_count(threads: int | None) -> int:
     ...
     qbe.errors.UsageError: expected `threads` of at least 1, found 0
     """
+    if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool)):
+        raise TypeError(f"expected an int as `threads`, found {threads!r} ({type(threads).__name__})")
     if threads is not None and threads < 1:
         raise UsageError(f"expected `threads` of at least 1, found {threads}")
     return threads or available_threads()

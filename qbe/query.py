@@ -99,7 +99,7 @@ class Query:
     def __init__(
         self, paper: Paper, facet: Facet | None = None, positions: Sequence[int] | None = None
     ) -> None:
-        chosen = None if positions is None else tuple(positions)
+        chosen = None if positions is None else _whole_numbers(positions)
         object.__setattr__(self, "aspects", (Aspect(paper, facet, chosen),))
 
     @classmethod

@@ -59,12 +59,20 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
 def format_run(run: Run) -> str:
     """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order.
 
-    Raises UsageError for a tag that is not one word: the file could not be read again.
+    Raises UsageError for a tag that is not one word: the file could not be read again; TypeError for anything
+    but a run of hits.
     """
+    if not isinstance(run, Run):
+        raise TypeError(
+            f"expected a qbe.Run, found {type(run).__name__}; make one with qbe.Run(tag, {{query_id: hits}})"
+        )
     if run.tag.split() != [run.tag]:
         raise UsageError(f"expected a run tag of one word, found {run.tag!r}; leave out white space")
     lines = []
     for query_id, hits in run.rankings.items():
+        for hit in hits:
+            if not isinstance(hit, Hit):
+                raise TypeError(f"expected qbe.Hit objects for {query_id}, found {type(hit).__name__}")
         scores = strictly_decreasing(hit.score for hit in hits)
         for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), start=1):
             lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {score:.9g} {run.tag}\n")
@@ -72,7 +80,7 @@ def format_run(run: Run) -> str:
 
 
 def write_run(path: StrPath, run: Run) -> None:
-    """Write a TREC run file, whole or not at all."""
+    """Write a TREC run file, whole or not at all; raises what `format_run` does, OutputError."""
     write_text(path, format_run(run))
 
 

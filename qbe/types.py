@@ -141,9 +141,26 @@ class Paper:
                 f"{', '.join(sorted(kind.__name__ for kind in wrong))}; make a paper of a plain abstract by "
                 "qbe.paper_from_text(title, abstract)"
             )
+        for text, facet, _ in self.sentences:
+            if not isinstance(text, str):
+                raise TypeError(f"expected the text of a sentence to be a str, found {type(text).__name__}")
+            if facet is not None and not isinstance(facet, Facet):
+                raise TypeError(
+                    f"expected the facet of a sentence to be a qbe.Facet or None, found {facet!r}"
+                )
+        if not isinstance(self.metadata, Mapping):
+            raise TypeError(
+                "expected the metadata of a paper to be a mapping such as {'year': 2020}, found "
+                f"{type(self.metadata).__name__}"
+            )
 
     def positions(self, facet: Facet | None) -> tuple[int, ...]:
-        """Positions (from 0) of the sentences of a facet; of all sentences when it is None."""
+        """Positions (from 0) of the sentences of a facet; of all sentences when it is None.
+
+        Raises TypeError for anything else.
+        """
+        if facet is not None and not isinstance(facet, Facet):
+            raise TypeError(f"expected a qbe.Facet such as Facet.METHOD, or None, found {facet!r}")
         return tuple(
             i for i, sentence in enumerate(self.sentences) if facet is None or sentence.facet is facet
         )
@@ -234,3 +251,12 @@ class Run:
 
     tag: str
     rankings: Mapping[str, tuple[Hit, ...]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tag, str):
+            raise TypeError(f"expected the tag of a run to be a str, found {type(self.tag).__name__}")
+        if not isinstance(self.rankings, Mapping):
+            raise TypeError(
+                "expected the rankings of a run to be a mapping of query ids to hits, found "
+                f"{type(self.rankings).__name__}"
+            )

@@ -137,7 +137,7 @@ def test_missing_files_and_files_as_folders(tmp_path: Path) -> None:
         count(tmp_path / ("x" * 300))
 
 
-@pytest.mark.parametrize("name", ["./nosuch.jsonl", "a//b", "x/", "https://example.org/papers.jsonl"])
+@pytest.mark.parametrize("name", ["./nosuch.jsonl", "a//b", "x/"])
 @pytest.mark.parametrize("read", [lambda name: list(read_corpus([name])), read_paper_file])
 def test_a_missing_file_is_named_as_it_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[str], object]
@@ -145,6 +145,22 @@ def test_a_missing_file_is_named_as_it_was_typed(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CorpusError, match=f"^cannot read {re.escape(name)}: No such file or directory; "):
         read(name)
+
+
+def test_an_address_is_opened_by_fsspec() -> None:
+    filesystem = pytest.importorskip("fsspec").filesystem("memory")
+    filesystem.pipe(
+        "/bucket/papers.jsonl.gz", gzip.compress(b'{"paper_id": 1, "title": "A", "abstract": ["B."]}')
+    )
+    assert [paper.title for paper in read_corpus(["memory://bucket/papers.jsonl.gz"])] == ["A"]
+    with pytest.raises(CorpusError, match=r"^cannot read memory://bucket/absent: .*; check the address, or "):
+        list(read_corpus(["memory://bucket/absent"]))
+
+
+def test_an_address_of_an_unknown_protocol() -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(CorpusError, match=r"^cannot read nosuch://bucket/a: Protocol not known: nosuch; "):
+        list(read_corpus(["nosuch://bucket/a"]))
 
 
 def test_files_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

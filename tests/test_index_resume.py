@@ -54,7 +54,8 @@ def digests(tmp_path_factory, settings) -> dict[bool, str]:
 
 def start(moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> subprocess.Popen:
     command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
-    command += ["--encoder", settings.encoder, "--threads", "2", *options]
+    command += ["--threads", "2", *options]
+    command += ["--encoder", settings.encoder] if settings.dense else ["--bm25-only"]
     if settings.facets == "predicted":
         command += ["--facets", "predicted", "--tagger", settings.tagger]
     if not settings.bm25:

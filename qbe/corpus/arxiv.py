@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate
+from functools import cache
 from typing import Any
 
 from qbe.corpus.decode import decode_record, decode_text
@@ -37,12 +38,10 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     >>> entry.record["title"], entry.record["metadata"]["categories"]
     ('On fish', ['q-bio'])
     """
-    filtered = bool(reading.categories)
+    wanted = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
     for number, line in numbered_lines(stream, name):
-        if filtered:
-            found = _CATEGORIES.search(line)
-            if found and not reading.keeps({"categories": found[1].decode(errors="replace")}):
-                continue
+        if reading.categories and (found := _CATEGORIES.search(line)) and not wanted(found[1]):
+            continue
         if line.isspace():
             continue
         where = f"{name}, line {number}"

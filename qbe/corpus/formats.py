@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from qbe.corpus import arxiv, jsonl
+from qbe.corpus import acl_anthology, arxiv, dblp, jsonl, pubmed
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.reading import Reading
@@ -39,6 +39,9 @@ FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
         Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read),
+        Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read),
+        Format("acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read),
+        Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read),
         JSON_LINES,
     )
 }

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from qbe.corpus.decode import DECODER
-from qbe.corpus.record import FIELDS, Splitter, parse_paper
+from qbe.corpus.entry import Entry
+from qbe.corpus.record import FIELDS
 from qbe.corpus.streams import is_folder
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
-from qbe.types import Paper
 
 _BATCH_ROWS = 1000
 _NEEDED = frozenset(("paper_id", "title", "abstract"))
@@ -59,11 +59,11 @@ def parse_name(name: str) -> DatasetName:
     return DatasetName(parts[0], config, split, columns)
 
 
-def read_dataset(name: str, split: Splitter | None = None) -> Iterator[tuple[str, Paper]]:
-    """Papers of a dataset with their places (``hf:{name}, row {number}``), as a stream.
+def read_dataset(name: str) -> Iterator[Entry]:
+    """Records of a dataset with their places (``hf:{name}, row {number}``), as a stream.
 
-    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be loaded, a missing column
-    and anything that `parse_paper` refuses, MissingDependencyError without the package ``datasets``.
+    Raises UsageError for a malformed name, CorpusError for a dataset that cannot be loaded and a missing
+    column, MissingDependencyError without the package ``datasets``.
     """
     spec = parse_name(name)
     place = f"hf:{spec.path}"
@@ -78,8 +78,7 @@ def read_dataset(name: str, split: Splitter | None = None) -> Iterator[tuple[str
         for row in zip(*(batch[column] for column in columns.values()), strict=True):
             number += 1
             record = _plain(dict(zip(columns, row, strict=True)), label_name)
-            where = f"{place}, row {number}"
-            yield where, parse_paper(record, where, split)
+            yield Entry(f"{place}, row {number}", record)
 
 
 def _open(spec: DatasetName, place: str) -> Any:

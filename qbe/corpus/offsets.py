@@ -27,6 +27,25 @@ def locate(text: str, sentences: Sequence[str]) -> Offsets | None:
     >>> locate("Fish swim.", ["Fish"]) is None
     True
     """
+    return _verbatim(text, sentences) or _by_characters(text, sentences)
+
+
+def _verbatim(text: str, sentences: Sequence[str]) -> Offsets | None:
+    """Offsets of sentences that stand in the text as they are, with white space between them; None where they
+    do not. Nearly all do, and finding them takes a tenth of the time of comparing characters.
+    """
+    offsets, end = [], 0
+    for sentence in sentences:
+        begin = text.find(sentence, end)
+        if begin < 0 or not sentence or (begin > end and not text[end:begin].isspace()):
+            return None
+        end = begin + len(sentence)
+        offsets.append((begin, end))
+    return None if text[end:].strip() else tuple(offsets)
+
+
+def _by_characters(text: str, sentences: Sequence[str]) -> Offsets | None:
+    """Offsets of sentences whose visible characters are the text's, in their order; None for others."""
     offsets = []
     words = _VISIBLE.finditer(text)
     begin = end = 0  # the rest of the current word

@@ -2,63 +2,179 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from qbe.corpus.jsonl import read_records
-from qbe.corpus.record import Splitter, parse_paper
-from qbe.corpus.streams import display_name, is_folder
-from qbe.errors import CorpusError
+from qbe.corpus.dedupe import Seen
+from qbe.corpus.entry import Entry
+from qbe.corpus.formats import Format, format_of, recognized
+from qbe.corpus.leftout import LeftOut
+from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
+from qbe.corpus.record import NO_ABSTRACT, Splitter, parse_paper
+from qbe.corpus.streams import display_name, is_folder, open_source
+from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
 HUGGING_FACE = "hf:"
+AS_IT_COMES = Reading()
 
 
-def read_corpus(sources: Sequence[str], split: Splitter | None = None) -> Iterator[Paper]:
-    """Papers of all sources in order, as a stream; only their ids are kept in memory.
+def read_corpus(
+    sources: Sequence[str],
+    split: Splitter | None = None,
+    reading: Reading = AS_IT_COMES,
+    left_out: LeftOut | None = None,
+) -> Iterator[Paper]:
+    """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
 
-    A source is a JSON file (see `qbe.corpus.read_jsonl`), ``-`` for standard input, a Hugging Face
-    dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see `qbe.corpus.huggingface`). ``split``
-    splits abstracts that are one string.
+    A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
+    files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see
+    `qbe.corpus.huggingface`). ``split`` splits abstracts that are one string; ``reading`` says which papers
+    are kept, and what is done with records that cannot be used; they are counted in ``left_out``.
 
     Raises CorpusError for anything that the readers refuse, for an id that occurs twice, and where there is
     no paper at all; MissingDependencyError for a dataset without the package ``datasets``.
 
-    >>> from pathlib import Path
     >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
     >>> _ = Path("b.jsonl").write_text('{"paper_id": 2, "title": "B", "abstract": ["Two."]}')
     >>> [paper.title for paper in read_corpus(["a.jsonl", "b.jsonl"])]
     ['A', 'B']
     """
-    seen: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
-    ends: list[int] = []  # the number of the last paper of each source read
+    left_out = LeftOut() if left_out is None else left_out
+    stops = (reading.on_error or _default_policy(sources)) == STOP
+    duplicates = Seen(reading.dedupe) if reading.dedupe else None
+    ids = _Ids(sources)
+    kept = 0
     for source in sources:
-        for where, paper in _located(source, split):
-            number = len(seen) + 1
-            first = seen.setdefault(paper.paper_id, number)
-            if first != number:
-                raise _duplicate(paper.paper_id, where, first, ends, sources)
+        for where, record in entries(source, reading):
+            try:
+                paper = _paper(where, record, split, reading)
+                if paper is None:
+                    continue
+                ids.check(paper.paper_id, where)
+            except RecordError as error:
+                if stops:
+                    raise _with_remedy(error) from None
+                left_out.skip(where, error)
+                continue
+            if duplicates is not None and (first := duplicates.first(paper)) is not None:
+                left_out.merge(where, paper.paper_id, first, duplicates.by)
+                continue
+            kept += 1
             yield paper
-        ends.append(len(seen))
-    if not seen:
+            if kept == reading.limit:
+                break
+        ids.end_source()
+        if kept == reading.limit:
+            break
+    left_out.check(reading.max_rejected, kept)
+    if not kept:
         names = ", ".join(map(display_name, sources)) or "no source"
-        raise CorpusError(f"expected at least one paper, found none in {names}; check the corpus")
+        reasons = f" ({left_out.reasons()})" if left_out else ""
+        raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
 
 
-def _located(source: str, split: Splitter | None) -> Iterator[tuple[str, Paper]]:
-    if source.startswith(HUGGING_FACE) or is_folder(source):
+def _default_policy(sources: Sequence[str]) -> str:
+    """SKIP for files of more than SKIP_BYTES together: one broken record is not to stop a night's work."""
+    sizes = (os.path.getsize(source) for source in sources if os.path.isfile(source))  # noqa: PTH113, PTH202
+    return SKIP if sum(sizes) > SKIP_BYTES else STOP
+
+
+def _paper(
+    where: str, record: Mapping[str, Any] | RecordError, split: Splitter | None, reading: Reading
+) -> Paper | None:
+    """The paper of an entry, None where it has none of the categories wanted; raises RecordError."""
+    if isinstance(record, RecordError):
+        raise record
+    metadata = record.get("metadata")
+    if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
+        return None
+    try:
+        return parse_paper(record, where, split)
+    except RecordError as error:
+        if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not record.get("title"):
+            raise
+    title_alone = {name: value for name, value in record.items() if name != "pred_labels"}
+    return parse_paper({**title_alone, "abstract": [record["title"]]}, where, split)
+
+
+def _with_remedy(error: RecordError) -> RecordError:
+    """An error that ends the reading, with how to go on."""
+    remedy = "leave such records out with `on_error` skip"
+    if error.reason == NO_ABSTRACT:
+        remedy = "keep such papers by their titles with `keep_without_abstract`, or " + remedy
+    return RecordError(f"{error} ({remedy})", error.reason)
+
+
+class _Ids:
+    """The ids of the papers of some sources, each of which may occur once."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = sources
+        self._numbers: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
+        self._ends: list[int] = []  # the number of the last paper of each source read
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def end_source(self) -> None:
+        self._ends.append(len(self))
+
+    def check(self, paper_id: str, where: str) -> None:
+        """Note an id; raises RecordError where it occurred before."""
+        number = len(self) + 1
+        first = self._numbers.setdefault(paper_id, number)
+        if first == number:
+            return
+        index = bisect_left(self._ends, first)
+        before = self._ends[index - 1] if index else 0
+        raise RecordError(
+            f"{where}: expected each paper_id once, found {paper_id!r} again (first as paper "
+            f"{first - before} of {display_name(self._sources[index])}); drop one of them",
+            "a paper_id that occurs twice",
+        )
+
+
+def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
+    """The records of a source, as a stream, by the reader of its format.
+
+    Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist.
+
+    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
+    >>> [entry.where for entry in entries("a.jsonl")]
+    ['a.jsonl, line 1']
+    """
+    chosen = format_of(reading.format) if reading.format else None
+    if source.startswith(HUGGING_FACE) or (is_folder(source) and not _is_folder_of_files(source, chosen)):
         from qbe.corpus.huggingface import read_dataset
 
-        return read_dataset(source.removeprefix(HUGGING_FACE), split)
-    return ((where, parse_paper(record, where, split)) for where, record in read_records(source))
+        yield from read_dataset(source.removeprefix(HUGGING_FACE))
+        return
+    for file in files_of(source):
+        with open_source(file) as stream:
+            name = display_name(file)
+            yield from (chosen or recognized(stream, name)).read(stream, name, reading)
 
 
-def _duplicate(
-    paper_id: str, where: str, first: int, ends: Sequence[int], sources: Sequence[str]
-) -> CorpusError:
-    index = bisect_left(ends, first)
-    before = ends[index - 1] if index else 0
-    return CorpusError(
-        f"{where}: expected each paper_id once, found {paper_id!r} again (first as paper {first - before} of "
-        f"{display_name(sources[index])}); drop one of them"
-    )
+def _is_folder_of_files(folder: str, chosen: Format | None) -> bool:
+    """Whether a folder holds files to be read one by one, and not a dataset of Hugging Face."""
+    return chosen is not None or any(path.endswith(".xml") for path in files_of(folder))
+
+
+def files_of(source: str) -> list[str]:
+    """The source itself, or of a folder the files in it and below, by name, hidden ones left out.
+
+    >>> Path("parts").mkdir()
+    >>> for name in ("b.jsonl", "a.jsonl", ".hidden"):
+    ...     Path("parts", name).touch()
+    >>> files_of("parts")
+    ['parts/a.jsonl', 'parts/b.jsonl']
+    """
+    if not is_folder(source):
+        return [source]
+    below = (path for path in Path(source).rglob("*") if path.is_file())
+    visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
+    return sorted(map(str, visible))

@@ -1,4 +1,4 @@
-"""Bytes of a source: a file, plain or compressed, or standard input.
+"""Bytes of a source: a file, plain or compressed, standard input, or an address that fsspec opens.
 
 The compression follows from the file's suffix (.gz, .xz, .zst, .zip), else from its first bytes, so
 that standard input may be compressed too. A zip archive must hold a single file.
@@ -10,6 +10,7 @@ import contextlib
 import io
 import lzma
 import os
+import re
 import sys
 import zipfile
 import zlib
@@ -27,6 +28,7 @@ MAX_LINE_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
 _COMPRESSIONS = frozenset(_MAGIC.values())
+_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class _DamagedError(Exception):
@@ -53,7 +55,8 @@ def is_folder(source: str) -> bool:
 
 @contextlib.contextmanager
 def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
-    """The decompressed bytes of a file, or of standard input for ``-``, as one buffered stream.
+    """The decompressed bytes of a file, of standard input for ``-``, or of an address such as
+    ``s3://bucket/papers.jsonl.gz``, as one buffered stream.
 
     Raises CorpusError for a source that cannot be read and for compressed data that is truncated or
     corrupt (also while the block reads), and MissingDependencyError where .zst has no ``zstandard``.
@@ -82,11 +85,77 @@ def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
 def _open(source: str | Path, stack: contextlib.ExitStack) -> io.BufferedReader:
     if str(source) == STDIN:
         return cast(io.BufferedReader, sys.stdin.buffer)
+    if is_address(source):
+        return stack.enter_context(_open_address(str(source)))
     try:
         file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
     except OSError as error:
         raise _unreadable(display_name(source), error) from error
     return stack.enter_context(cast(io.BufferedReader, file))
+
+
+def is_address(source: str | Path) -> bool:
+    """Whether a source is an address with a protocol, and not a path.
+
+    >>> is_address("s3://papers/a.jsonl"), is_address("a:b.jsonl")
+    (True, False)
+    """
+    return _PROTOCOL.match(str(source)) is not None
+
+
+def _open_address(address: str) -> io.BufferedReader:
+    """The bytes at an address, by fsspec and the package that it needs for the protocol."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{address}: an address needs the package fsspec; run: pip install 'qbe[huggingface]'"
+        ) from error
+    try:
+        file = fsspec.open(address, "rb").open()
+    except ImportError as error:  # its message says which package the protocol needs
+        raise MissingDependencyError(f"{address}: {' '.join(str(error).split())}") from error
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CorpusError(
+            f"cannot read {address}: {reason[:200]}; check the address, or download it and give the file"
+        ) from error
+    return io.BufferedReader(_Remote(file, address), _BUFFER_BYTES)
+
+
+class _Remote(io.RawIOBase):
+    """A file of fsspec as a raw stream, whose errors are OSErrors without the name of another file."""
+
+    def __init__(self, file: Any, address: str) -> None:
+        self._file, self._address = file, address
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._file.read(len(buffer))
+        except Exception as error:
+            raise CorpusError(
+                f"cannot read {self._address}: {' '.join(str(error).split())[:200]}; try again, or download "
+                "it and give the file"
+            ) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def _unreadable(name: str, error: OSError) -> CorpusError:
@@ -95,8 +164,6 @@ def _unreadable(name: str, error: OSError) -> CorpusError:
         hint = "give a file"
     elif isinstance(error, PermissionError):
         hint = "give a file that you may read"
-    elif "://" in name:
-        hint = "download it, and give the file"
     return CorpusError(f"cannot read {name}: {error.strerror}; {hint}")
 
 

@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> None:
         options.output,
         source=options.source,
         raw=options.raw,
+        limit=options.limit,
         report=lambda line: print(line, file=sys.stderr),
     )
     print("\n".join(summary))

@@ -7,6 +7,8 @@ NAMES = {
     "relish": "RELISH (Brown et al., 2019), whole abstracts",
     "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
     "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
+    "arxiv-cs": "arXiv's computer science, out of arXiv's metadata snapshot (a corpus without queries)",
+    "acl-anthology": "the ACL Anthology, out of its XML files (a corpus without queries)",
     "sample": "the small collection that is part of the package",
 }
 """Data sets, each with one line that describes it."""
@@ -14,5 +16,8 @@ NAMES = {
 WITHOUT_SOURCE = ("sample",)
 """Data sets that are part of the package; all others are read from the folder of a release."""
 
-WITHOUT_RAW = ("scidocs",)
+CORPORA = ("arxiv-cs", "acl-anthology")
+"""Data sets that are a corpus alone, without topics and judgements."""
+
+WITHOUT_RAW = ("scidocs", *CORPORA)
 """Data sets whose abstracts are no lists of sentences, so that ``raw`` would change nothing."""

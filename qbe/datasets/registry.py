@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.datasets import csfcube, embedded, whole
+from qbe.datasets import corpora, csfcube, embedded, whole
 from qbe.datasets.aspire import RELISH, TRECCOVID
-from qbe.datasets.names import NAMES, WITHOUT_RAW, WITHOUT_SOURCE
+from qbe.datasets.names import CORPORA, NAMES, WITHOUT_RAW, WITHOUT_SOURCE
 from qbe.datasets.release import find_release
 from qbe.datasets.scidocs import SCIDOCS
 from qbe.errors import UsageError
@@ -17,8 +17,8 @@ from qbe.files import StrPath
 
 Report = Callable[[str], None]
 
-Writer = Callable[[Path, Path | None, bool, Report], list[str]]
-"""Takes ``output``, ``source``, ``raw`` and ``report`` of `write_dataset`, and returns what that returns."""
+Writer = Callable[[Path, Path | None, bool, int | None, Report], list[str]]
+"""Takes ``output``, ``source``, ``raw``, ``limit``, ``report``; returns what `write_dataset` does."""
 
 
 class Dataset(NamedTuple):
@@ -43,6 +43,7 @@ def write_dataset(
     *,
     source: StrPath | None = None,
     raw: bool = False,
+    limit: int | None = None,
     report: Report = lambda _: None,
 ) -> list[str]:
     """Write a data set to a folder: corpus, topics, pools, qrels and, where it has them, folds.
@@ -53,7 +54,8 @@ def write_dataset(
         source: the folder of the release; by default the data set is looked up in ``$QBE_DATA/NAME``, and
             CSFCube is downloaded where that is absent.
         raw: whether the corpus has each abstract as one string, without labels.
-        report: called with one line for each downloaded file.
+        limit: of a corpus without queries, how many papers are written; None: all.
+        report: called with one line for each downloaded file, or with what is to be expected.
 
     Returns lines of text that summarize what was written. Raises UsageError for an unknown name or an
     argument that the data set does not take, CorpusError, FileFormatError and DatasetError for a release
@@ -70,28 +72,53 @@ def write_dataset(
     dataset = DATASETS[name]
     if source is not None and not dataset.released:
         raise UsageError(f"{name} is part of the package; leave out `source`")
+    if limit is not None and name not in CORPORA:
+        raise UsageError(f"{name} is a test collection, which is written whole; leave out `limit`")
     if raw and not dataset.has_sentences:
         raise UsageError(f"the abstracts of {name} are not split into sentences; leave out `raw`")
-    return dataset.write(Path(output), None if source is None else Path(source), raw, report)
+    path = None if source is None else Path(source)
+    return dataset.write(Path(output), path, raw, limit, report)
 
 
-def _write_csfcube(output: Path, source: Path | None, raw: bool, report: Report) -> list[str]:
+def _write_csfcube(
+    output: Path, source: Path | None, raw: bool, limit: int | None, report: Report
+) -> list[str]:
+    del limit  # a test collection is written whole
     release = find_release(source, report=report)
     return csfcube.describe(csfcube.convert(release, output, raw=raw), release)
 
 
 def _write_whole(
-    collection: whole.Collection, output: Path, source: Path | None, raw: bool, report: Report
+    collection: whole.Collection,
+    output: Path,
+    source: Path | None,
+    raw: bool,
+    limit: int | None,
+    report: Report,
 ) -> list[str]:
-    del report  # nothing is downloaded
+    del limit, report  # written whole, and nothing is downloaded
     release = whole.find_source(collection, source)
     papers, splits = collection.read(release)
     counts = whole.convert(collection.name, papers, splits, output, raw=raw)
     return whole.describe(collection.name, papers, counts)
 
 
-def _write_sample(output: Path, source: Path | None, raw: bool, report: Report) -> list[str]:
-    del source, report
+def _write_corpus(
+    corpus: corpora.Source,
+    output: Path,
+    source: Path | None,
+    raw: bool,
+    limit: int | None,
+    report: Report,
+) -> list[str]:
+    del raw  # abstracts are written as they are
+    return corpora.write_corpus(corpus, source, output, limit, report)
+
+
+def _write_sample(
+    output: Path, source: Path | None, raw: bool, limit: int | None, report: Report
+) -> list[str]:
+    del source, limit, report
     return [f"sample: {', '.join(embedded.copy_sample(output, raw=raw))}"]
 
 
@@ -100,6 +127,8 @@ _WRITERS: Mapping[str, Writer] = {
     "relish": functools.partial(_write_whole, RELISH),
     "treccovid": functools.partial(_write_whole, TRECCOVID),
     "scidocs": functools.partial(_write_whole, SCIDOCS),
+    "arxiv-cs": functools.partial(_write_corpus, corpora.ARXIV_CS),
+    "acl-anthology": functools.partial(_write_corpus, corpora.ACL_ANTHOLOGY),
     "sample": _write_sample,
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qbe.encode.windows import SpecialTokens, Window, windows
-from qbe.errors import ModelError
+from qbe.errors import ModelError, check_package
 from qbe.types import Paper
 
 SPECIAL_TOKENS = (("<s>", "</s>", "[UNK]"), ("[CLS]", "[SEP]", "[UNK]"))
@@ -25,7 +25,11 @@ class PaperTokenizer:
     """
 
     def __init__(self, path: Path) -> None:
-        """Load a file of the ``tokenizers`` package; raises ModelError where it is not a BERT tokenizer."""
+        """Load a file of the ``tokenizers`` package.
+
+        Raises ModelError where it is not a BERT tokenizer, MissingDependencyError without the package.
+        """
+        check_package("tokenizers")
         from tokenizers import Tokenizer
 
         try:

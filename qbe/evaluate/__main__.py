@@ -25,11 +25,15 @@ def main(arguments: list[str]) -> None:
 
     from qbe.evaluate.render import to_json, to_text
     from qbe.evaluate.report import Scoring, build_report
+    from qbe.outputs import PLOT, REPORT, check_output
 
+    if options.output:
+        check_output(options.output, REPORT)
     if options.plot:
         from qbe.evaluate.plot import check_plot
 
         check_plot(options.plot)
+        check_output(options.plot, PLOT, "plot")
     scoring = Scoring(options.protocol, tuple(options.measures), options.split or "test", options.folds)
     report = build_report(
         options.qrels,

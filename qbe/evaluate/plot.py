@@ -12,6 +12,7 @@ from qbe.errors import MissingDependencyError, UsageError
 from qbe.evaluate.queries import MEASURE, RunComparison
 from qbe.evaluate.results import split_query_id
 from qbe.files import StrPath, atomic_file
+from qbe.outputs import PLOT_SOFTWARE, PLOT_TITLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ _STYLE: Mapping[Any, Any] = {
     "svg.hashsalt": "qbe",
     "svg.fonttype": "none",
 }
-_METADATA = {"svg": {"Date": None}, "png": {"Software": None}}
+_METADATA = {"svg": {"Date": None}, "png": {"Software": PLOT_SOFTWARE}}
 
 
 def check_plot(path: StrPath) -> None:
@@ -96,7 +97,7 @@ def gains_figure(comparison: RunComparison) -> Figure:
     panels = figure.subplots(1, len(by_facet), squeeze=False, sharex=True)[0]
     for panel, (facet, differences) in zip(panels, by_facet.items(), strict=True):
         _draw(panel, facet.value, differences)
-    figure.suptitle(f"{comparison.system} against {comparison.baseline}, query by query", fontsize=10)
+    figure.suptitle(f"{comparison.system} against {comparison.baseline}, {PLOT_TITLE}", fontsize=10)
     figure.supxlabel(f"difference in {MEASURE}, points", fontsize=8)
     return figure
 

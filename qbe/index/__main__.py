@@ -27,6 +27,7 @@ OPTIONS = {
     "folders": "--merge",
     "kind": "--ann",
     "on_disk": "--ann-on-disk",
+    "categories": "--category",
 }
 
 CHANGES = ("append", "update", "delete", "compact")
@@ -78,12 +79,22 @@ def main(arguments: list[str]) -> None:
 
         report = execution.timings.report(counts["papers"], counts["sentences"])
         write_text(Path(options.timings), report)
+    _say_left_out(output, counts)
     size = sum(entry["bytes"] for entry in built.files.values())
     print(
         f"{output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
         f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
         f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}"
     )
+
+
+def _say_left_out(output: Path, counts: Mapping[str, Any]) -> None:
+    """Say which records were left out, where some were."""
+    from qbe.index.building.rejected import rejected_file
+
+    if left_out := counts.get("left_out"):
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
+        print(f"{sum(left_out.values()):,} records left out ({reasons}), listed in {rejected_file(output)}")
 
 
 def _build(
@@ -103,20 +114,33 @@ def _build(
             output, parts, settings, overwrite=overwrite, resume=resume, execution=execution
         )
         return manifest.corpus, manifest
-    settings = index_options.build_settings(options)
+    settings, reading = index_options.build_settings(options), index_options.reading(options)
     if options.part:
         from qbe.index.parts.build import build_part
         from qbe.index.parts.part import BuildShard
 
         part = BuildShard(*index_options.part_numbers(options.part))
         metadata = build_part(
-            output, options.corpus, settings, part, overwrite=overwrite, resume=resume, execution=execution
+            output,
+            options.corpus,
+            settings,
+            part,
+            reading=reading,
+            overwrite=overwrite,
+            resume=resume,
+            execution=execution,
         )
         return metadata.counts, metadata
     from qbe.index.building.build import build
 
     manifest = build(
-        output, options.corpus, settings, overwrite=overwrite, resume=resume, execution=execution
+        output,
+        options.corpus,
+        settings,
+        reading=reading,
+        overwrite=overwrite,
+        resume=resume,
+        execution=execution,
     )
     return manifest.corpus, manifest
 
@@ -152,6 +176,7 @@ def _change(
     return append_papers(
         output,
         options.corpus,
+        reading=index_options.reading(options),
         update=action == "update",
         encoder=options.encoder,
         tagger=options.tagger,

@@ -200,11 +200,12 @@ class Index(CurrentReader, Closing):
 
         With ``facets`` "given" labels it has are kept, with "predicted" they are predicted anew; those that
         a tagger predicted before are kept in any case. The tagger is the one named at opening, else the one
-        in the index's settings. Raises UsageError for other ``facets``, ModelError for a tagger that cannot
-        be loaded.
+        in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
+        ModelError for a tagger that cannot be loaded.
         """
         from qbe.tag.tagging import FACETS
 
+        _check_paper(paper)
         if facets not in FACETS:
             raise UsageError(f"expected `facets` {' or '.join(FACETS)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
@@ -216,10 +217,16 @@ class Index(CurrentReader, Closing):
         """Vectors of any paper: those stored for a paper of the index, however its sentences are labelled;
         any other is encoded, which loads the encoder.
 
-        Raises IndexFormatError where the index has no vectors.
+        Raises TypeError for what is no paper, IndexFormatError where the index has no vectors.
         """
+        _check_paper(paper)
         stored = self._current.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
+
+
+def _check_paper(paper: object) -> None:
+    if not isinstance(paper, Paper):
+        raise TypeError(f"expected a qbe.Paper, found {paper!r:.60}; look one up with index.paper(id)")
 
 
 def _rebuilt(old: IndexReader, new: IndexReader) -> bool:

@@ -49,7 +49,7 @@ def build_index(
     the default encoder in int8. ``threads`` are by default all available processors. ``overwrite`` replaces
     an index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence, such as
     a list. ``progress`` observes the stages. See `qbe.index.building.build.build` for how the build goes,
-    what it leaves when interrupted, and the errors it raises.
+    what it leaves when interrupted, and the errors it raises; TypeError for ``settings`` that are none.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
@@ -58,8 +58,13 @@ def build_index(
     'A title'
     """
     from qbe.index.building.build import build
-    from qbe.index.building.settings import Execution
+    from qbe.index.building.settings import BuildSettings, Execution
 
+    if settings is not None and not isinstance(settings, BuildSettings):
+        raise TypeError(
+            f"expected qbe.BuildSettings as `settings`, found {type(settings).__name__}; make them as in "
+            "qbe.BuildSettings(dense=False)"
+        )
     threads = thread_count(threads)
     execution = Execution(threads) if progress is None else Execution(threads, progress)
     build(Path(folder), corpus, settings, overwrite=overwrite, resume=resume, execution=execution)

@@ -9,15 +9,27 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from qbe.corpus.reading import Reading
     from qbe.index.building.settings import BuildSettings
     from qbe.index.dense.ann import AnnSettings
 
 _ANN = ("stored", "ann", "nlist", "nprobe", "pq", "tune_recall", "ann_on_disk")
 _EXECUTION = ("threads", "overwrite", "resume", "timings")
-_CHANGE = ("corpus", "encoder", "tagger", "device", "threads")
+_READING = (
+    "corpus",
+    "format",
+    "columns",
+    "category",
+    "on_error",
+    "max_rejected",
+    "keep_without_abstract",
+    "dedupe",
+    "limit",
+)
+_CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
-    "part": ("corpus", "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
+    "part": (*_READING, "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
     "merge": ("encoder", "tagger", "dense_only", "store_positions", "store_docvectors", *_ANN, *_EXECUTION),
     "append": _CHANGE,
     "update": _CHANGE,
@@ -46,10 +58,12 @@ def parser() -> argparse.ArgumentParser:
         "--corpus",
         nargs="+",
         metavar="SOURCE",
-        help="JSON lines with paper_id, title, abstract (a string or a list of sentences) and optionally "
-        "pred_labels, metadata (.gz, .xz, .zst are read too; - is standard input); or a Hugging Face dataset "
+        help="files or folders of papers, plain or compressed (.gz, .xz, .zst, .zip), - for standard input, "
+        "or an address such as s3://...: JSON lines with paper_id, title, abstract (a string or a list of "
+        "sentences) and optionally pred_labels, metadata, or another --format; or a Hugging Face dataset "
         "hf:NAME[:CONFIG][:SPLIT] or a folder of one",
     )
+    _reading(parser.add_argument_group("what is read of the corpus"))
     parser.add_argument("--output", required=True, metavar="DIR", help="the index to create or to update")
     _actions(parser.add_mutually_exclusive_group())
     side = parser.add_mutually_exclusive_group()
@@ -88,6 +102,54 @@ def parser() -> argparse.ArgumentParser:
         "--timings", metavar="FILE", help="write the seconds of each stage and the peak of memory"
     )
     return parser
+
+
+def _reading(group: argparse._ArgumentGroup) -> None:
+    """Options of how the corpus is read; None where one was not given."""
+    from qbe.corpus.names import FORMATS
+
+    group.add_argument(
+        "--format",
+        choices=FORMATS,
+        metavar="NAME",
+        help=f"of the files: {', '.join(FORMATS)} (default: recognized, each file by itself)",
+    )
+    group.add_argument(
+        "--columns",
+        metavar="FIELD=COLUMN,...",
+        help="columns of a table, such as id=key,title=name,abstract=text (default: by their usual names)",
+    )
+    group.add_argument(
+        "--category",
+        nargs="+",
+        metavar="PATTERN",
+        help="keep only papers that have one of these categories, such as 'cs.*'",
+    )
+    group.add_argument(
+        "--on-error",
+        choices=("stop", "skip"),
+        help="at a record that cannot be used: stop, or skip it, listed with the reason in "
+        "OUTPUT.rejected.jsonl (default: stop; skip for files of more than 256 MB)",
+    )
+    group.add_argument(
+        "--max-rejected",
+        type=float,
+        metavar="SHARE",
+        help="fail where more than this share of the records had to be skipped (default: 0.01)",
+    )
+    group.add_argument(
+        "--keep-without-abstract",
+        action="store_true",
+        help="keep papers that have a title alone; it stands for the abstract",
+    )
+    group.add_argument(
+        "--dedupe",
+        choices=("title", "doi"),
+        help="leave out papers that repeat the title, year and first author, or the DOI, of one before",
+    )
+    group.add_argument(
+        "--limit", type=int, metavar="N", help="read only the first N papers, to try things out"
+    )
 
 
 def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
@@ -178,6 +240,7 @@ def action(options: argparse.Namespace) -> str | None:
     if options.part:
         part_numbers(options.part)
     ann_settings(options)
+    reading(options)
     if options.device == "cuda" and options.precision == "int8":
         raise UsageError("--device cuda encodes in fp32, found --precision int8; drop one of them")
     return chosen
@@ -200,6 +263,30 @@ def part_numbers(text: str) -> tuple[int, int]:
 def precision(options: argparse.Namespace) -> str:
     """The precision given, or that of the device."""
     return str(options.precision or ("int8" if options.device in (None, "cpu") else "fp32"))
+
+
+def reading(options: argparse.Namespace) -> Reading:
+    """How the corpus is read; raises UsageError for values that are not possible."""
+    from qbe.corpus.reading import Reading
+    from qbe.errors import UsageError
+
+    columns = {}
+    for pair in (options.columns or "").split(",") if options.columns else ():
+        field, equals, column = pair.partition("=")
+        if not (field.strip() and equals and column.strip()):
+            raise UsageError(f"expected --columns such as id=key,title=name, found {options.columns!r}")
+        columns[field.strip()] = column.strip()
+    share = {} if options.max_rejected is None else {"max_rejected": options.max_rejected}
+    return Reading(
+        format=options.format,
+        columns=columns,
+        categories=tuple(options.category or ()),
+        on_error=options.on_error,
+        keep_without_abstract=options.keep_without_abstract,
+        dedupe=options.dedupe,
+        limit=options.limit,
+        **share,
+    )
 
 
 def ann_settings(options: argparse.Namespace) -> AnnSettings:

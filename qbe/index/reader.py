@@ -100,7 +100,11 @@ class IndexReader:
         return self._snapshot.generation
 
     def paper(self, paper_id: str) -> Paper:
-        """A paper by id; raises PaperNotFoundError."""
+        """A paper by id; raises PaperNotFoundError, TypeError for an id that is no str."""
+        if not isinstance(paper_id, str):
+            raise TypeError(
+                f"expected the id of a paper as a str, found {paper_id!r:.60} ({type(paper_id).__name__})"
+            )
         return self.papers[self.papers.row(paper_id)]
 
     def require_vectors(self) -> None:

@@ -13,7 +13,7 @@ from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import exported, model_file
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.metadata import read_metadata, verify_digest, write_metadata
-from qbe.models.registry import DEFAULT_ENCODER
+from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.sources import find_encoder
 
 CARD = ENCODER.metadata_file
@@ -124,8 +124,8 @@ def resolve_encoder(name: str = DEFAULT_ENCODER, precision: str = "int8") -> Enc
     if model_file(precision) not in metadata.files:
         raise ModelError(
             f"expected the encoder {metadata.name} in {precision}, found it only in "
-            f"{', '.join(metadata.parity)}; give `precision` {next(iter(metadata.parity))}, or another "
-            "`encoder`"
+            f"{', '.join(metadata.parity)}; give `precision` {next(iter(metadata.parity))} (on the CPU), or "
+            f"another `encoder`, such as {BASE_ENCODER}"
         )
     return EncoderFiles(folder, metadata, precision)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import MissingDependencyError, ModelError
+from qbe.errors import MissingDependencyError, ModelError, check_package
 
 CPU, CUDA = "cpu", "cuda"
 DEVICES = (CPU, CUDA)
@@ -46,8 +46,10 @@ def open_session(model: Path, threads: int = 1, device: str = CPU) -> Any:
 
     With the default of one thread a call's result does not depend on the machine; calls from several
     Python threads run side by side, since ONNX Runtime releases the interpreter's lock.
-    Raises ModelError when the file is no ONNX model, MissingDependencyError where there is no such device.
+    Raises ModelError when the file is no ONNX model, MissingDependencyError where there is no such device or
+    no ONNX Runtime.
     """
+    check_package("onnxruntime")
     import onnxruntime
 
     preferred = providers(device, onnxruntime.get_available_providers())

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.errors import ModelError
+from qbe.errors import ModelError, did_you_mean
 from qbe.files import sha256
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind
@@ -71,10 +71,10 @@ def find_encoder(name: str) -> Exported | Weights:
         return Exported(_PACKAGE / SHIPPED[name])
     weights = find_encoder_weights(name)
     if weights is None:
-        names = ", ".join((*SHIPPED, *ENCODERS, *PUBLISHED))
+        names = (*SHIPPED, *ENCODERS, *PUBLISHED)
         raise ModelError(
-            f"expected an encoder known by name ({names}), a folder, or a hub name such as owner/model, "
-            f"found {name!r}; check `encoder`"
+            f"expected an encoder known by name ({', '.join(names)}), a folder, or a hub name such as "
+            f"owner/model, found {name!r}; {did_you_mean(name, names, 'check `encoder`')}"
         )
     return weights
 
@@ -124,7 +124,7 @@ def find_reranker(name: str) -> Exported | Weights:
         return _weights_in(CROSS_ENCODER, download(CROSS_ENCODER.noun, name, files), _short(name), name)
     raise ModelError(
         f"expected a reranker known by name ({', '.join(RERANKERS)}), a folder, or a hub name such as "
-        f"owner/model, found {name!r}; check `reranker`"
+        f"owner/model, found {name!r}; {did_you_mean(name, RERANKERS, 'check `reranker`')}"
     )
 
 
@@ -140,7 +140,7 @@ def find_tagger(name: str) -> Exported:
         return Exported(Path(name))
     raise ModelError(
         f"expected a tagger known by name ({', '.join(TAGGERS)}) or a folder with a {TAGGER.metadata_file}, "
-        f"found {name!r}; check `tagger`"
+        f"found {name!r}; {did_you_mean(name, TAGGERS, 'check `tagger`')}"
     )
 
 

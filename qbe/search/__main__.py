@@ -39,6 +39,11 @@ def main(arguments: list[str]) -> None:
 
     from pathlib import Path
 
+    from qbe.outputs import SEARCH, check_output
+
+    if options.output:
+        check_output(options.output, SEARCH)
+
     from qbe.index.opening import open_index
     from qbe.search.fingerprint import RunInputs, fingerprint
     from qbe.search.output import open_output
@@ -76,7 +81,13 @@ def _form(options: argparse.Namespace) -> tuple[str, int]:
     """The format of the output, and how many columns a table has."""
     import shutil
 
-    form = options.format or ("table" if sys.stdout.isatty() and options.output is None else "trec")
+    from qbe.search.options import form_of_file
+
+    form = options.format
+    if form is None and options.output is not None:
+        form = form_of_file(options.output)
+    elif form is None:
+        form = "table" if sys.stdout.isatty() else "trec"
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
@@ -103,7 +114,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
         return from_topics(index, Path(options.topics), facet)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
     if options.paper is not None:
-        paper = index.paper(options.paper[0])
+        paper = index.paper(options.paper)
     elif options.paper_file is not None:
         paper = paper_from_file(options.paper_file)
     else:

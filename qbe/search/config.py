@@ -67,6 +67,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "rerank": RERANKINGS,
     "rerank_precision": PRECISIONS,
 }
+_ALWAYS = ("first_stage", "facets", "rerank")
+"""Choices that have no None: what is not to be reranked says so."""
 _COUNTS = ("depth", "nprobe", "rerank_depth", "query_tokens", "candidate_tokens")
 _POSITIVE = ("temperature", "regularization")
 _SHARES = ("rerank_weight", "separate")
@@ -158,7 +160,7 @@ class SearchConfig:
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
-            if value is not None and value not in choices:
+            if (value is not None or name in _ALWAYS) and value not in choices:
                 raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
         for name in _COUNTS:
             _check_count(name, getattr(self, name))

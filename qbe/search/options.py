@@ -17,6 +17,28 @@ OPTIONS = {"k": "--hits", "folder": "--index", "workers": "--threads"}
 TABLE_HITS = 10
 RUN_HITS = 1000
 
+JSON_NAMES = (".json", ".jsonl")
+"""How names of files end that are written as JSON where no format is given."""
+
+OTHER_NAMES = (
+    *(".bib", ".csv", ".docx", ".htm", ".html", ".md", ".parquet", ".pdf", ".ris", ".rst", ".tex", ".tsv"),
+    *(".xls", ".xlsx", ".xml", ".yaml", ".yml"),
+)
+"""How names of files end that are of a format which qbe does not write."""
+
+ALIASES = {
+    "--abstract": "--text",
+    "--count": "--hits",
+    "--id": "--paper",
+    "--k": "--hits",
+    "--limit": "--hits",
+    "--out": "--output",
+    "--query": "--text",
+    "--top": "--hits",
+    "--top-k": "--hits",
+}
+"""Names that people try, and the options that do what they mean."""
+
 _PLAIN = (
     *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets"),
     *("rerank", "reranker", "rerank_precision", "rerank_depth", "rerank_weight"),
@@ -31,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
         PROGRAM,
         "Find papers like a paper, for its problem (background), its method or its findings (result), or by "
         "sentences picked by hand, or by its whole abstract.",
+        ALIASES,
     )
     parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
     _queries(parser)
@@ -48,7 +71,7 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         help="tab-separated: query_id, paper_id, facet (none: the whole abstract), aspects (several, with "
         "weights, in place of the facet)",
     )
-    source.add_argument("--paper", metavar="ID", action="append", help="a paper of the index")
+    source.add_argument("--paper", metavar="ID", help="a paper of the index (for several see --topics)")
     source.add_argument(
         "--paper-file", metavar="FILE", help="JSON with title and abstract; - is standard input"
     )
@@ -97,7 +120,7 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("trec", "json", "table"),
-        help="default: a table on a terminal, else a TREC run",
+        help="default: JSON where --output ends in .json or .jsonl, a table on a terminal, else a TREC run",
     )
     parser.add_argument(
         "--explain",
@@ -207,6 +230,24 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def form_of_file(name: str) -> str:
+    """The format of a file whose format is not given, by its name; raises UsageError for a name that says
+    another format.
+
+    >>> form_of_file("runs/a.trec"), form_of_file("runs/a.JSON")
+    ('trec', 'json')
+    """
+    lower = name.lower()
+    if lower.endswith(OTHER_NAMES):
+        from qbe.errors import UsageError
+
+        raise UsageError(
+            f"expected an --output named as a TREC run or JSON, found {name}; give the --format (trec, json "
+            "or table)"
+        )
+    return "json" if lower.endswith(JSON_NAMES) else "trec"
+
+
 def check(options: argparse.Namespace, form: str) -> None:
     """Raise UsageError for options of the command that do not go together; the configuration checks those
     that shape the search.
@@ -217,11 +258,6 @@ def check(options: argparse.Namespace, form: str) -> None:
 
     if options.hits is not None and options.hits < 1:
         raise UsageError(f"expected `k` of at least 1, found {options.hits}")
-    if options.paper is not None and len(options.paper) > 1:
-        raise UsageError(
-            f"expected one --paper, found {len(options.paper)}; give a topics file with a column aspects to "
-            "search by several"
-        )
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
     if options.sentences is not None and options.topics:

@@ -135,6 +135,8 @@ class Pipeline(Closing):
         of pools than queries.
         """
         _check_k(k)
+        if isinstance(queries, Query | PreparedQuery):
+            raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
         pools = _checked_pools(len(queries), pools)
         with self.index.reading() as reader:
             stage, second = self._stage(reader), self._rerank_stage
@@ -200,9 +202,19 @@ def _check_k(k: object) -> None:
 
 
 def _checked_pools(queries: int, pools: Pools | None) -> Pools:
-    """A pool for each query, None where there are no pools; raises UsageError for another number of them."""
+    """A pool for each query, None where there are no pools; raises UsageError for another number of them,
+    TypeError for a pool that is no list of ids.
+    """
     if pools is None:
         return [None] * queries
     if len(pools) != queries:
         raise UsageError(f"expected a pool for each of {queries} queries, found {len(pools)} pools")
+    for pool in pools:
+        if isinstance(pool, str):
+            raise TypeError(f"expected a pool as a list of paper ids, found the str {pool!r:.60}")
+        for paper_id in pool or ():
+            if not isinstance(paper_id, str):
+                raise TypeError(
+                    f"expected a pool of paper ids (str), found {paper_id!r:.60} ({type(paper_id).__name__})"
+                )
     return pools

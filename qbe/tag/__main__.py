@@ -24,6 +24,14 @@ def main(arguments: list[str]) -> None:
         raise UsageError("`resume` needs a file as `output`, found -; give one")
     from pathlib import Path
 
+    from qbe.outputs import TAGGED, check_output
+
+    output = Path(options.output)
+    if options.output != "-":
+        if output.is_file() and Path(options.input).is_file() and output.samefile(options.input):
+            raise UsageError(f"expected an `output` other than the `input`, found {output} as both")
+        check_output(output, TAGGED)
+
     from qbe.models.registry import DEFAULT_TAGGER
     from qbe.tag.records import tag_file, tag_stream
     from qbe.tag.tagger import Tagger
@@ -38,7 +46,7 @@ def main(arguments: list[str]) -> None:
     try:
         tag_file(
             options.input,
-            Path(options.output),
+            output,
             tagging,
             _progress,
             probabilities=options.probabilities,

@@ -25,8 +25,12 @@ def main(arguments: list[str]) -> None:
     if options.command == "admit":
         _admit(options, threads)
         return
+    from pathlib import Path
+
+    from qbe.export.staging import check_model_folder
     from qbe.train.work_folder import RunOptions
 
+    check_model_folder(Path(options.output))
     run = RunOptions(_seeds(options.seeds), threads, getattr(options, "device", "cpu"))
     train = {
         "tagger": _train_tagger,

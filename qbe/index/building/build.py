@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from qbe import _jvm
+from qbe.corpus.read import AS_IT_COMES
+from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.index.building import shards, stages
 from qbe.index.building.foreign import check_own_files
 from qbe.index.building.models import BuildModels, Identity
 from qbe.index.building.publishing import publish
+from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
@@ -34,6 +37,7 @@ def build(
     corpus: Corpus | Source,
     settings: BuildSettings | None = None,
     *,
+    reading: Reading = AS_IT_COMES,
     overwrite: bool = False,
     resume: bool = False,
     execution: Execution | None = None,
@@ -41,7 +45,9 @@ def build(
     """Build an index at ``output``; it appears there complete or not at all.
 
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
-    `qbe.index.building.source.Source`.
+    `qbe.index.building.source.Source`. ``reading`` says how files are read: their format, which papers are
+    kept, and what is done with records that cannot be used; those that are left out are listed in the file
+    ``OUTPUT.rejected.jsonl`` beside the index, and counted in the manifest.
 
     The work is done in a hidden folder beside ``output``. When it is interrupted, what is finished stays
     there, and the same call with ``resume`` goes on and ends in an index of the same digest. Resuming a build
@@ -56,8 +62,9 @@ def build(
     >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
     2
     """
-    source = _open_source(corpus)
+    source = _open_source(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
+    check_replaceable(output)
     with build_place(output) as place:
         finished = _check_target(place, settings, source, overwrite, resume)
         if finished is not None:
@@ -72,25 +79,29 @@ def build_segment(
     settings: BuildSettings,
     execution: Execution,
     tagger: Identity | None = None,
+    index: Path | None = None,
 ) -> Manifest:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
     Where it has too few sentences for the settings' FAISS index, its own is exact. ``tagger`` is the identity
-    of the tagger that labelled the other segments, if any. Raises what `build` and ``source`` do; then
+    of the tagger that labelled the other segments, if any; ``index`` the folder of the whole, beside which
+    records that are left out are listed. Raises what `build` and ``source`` do; then
     nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
-        return _run(Place(folder, staging), source, settings, execution, checked_or_flat, tagger)
+        return _run(
+            Place(folder, staging, index or folder), source, settings, execution, checked_or_flat, tagger
+        )
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _open_source(corpus: Any) -> Source:
+def _open_source(corpus: Any, reading: Reading) -> Source:
     if hasattr(corpus, "add_finished_shards"):
         source: Source = corpus
         return source
-    return open_corpus(corpus)
+    return open_corpus(corpus, reading)
 
 
 def _check_target(
@@ -112,7 +123,11 @@ def _check_target(
         check_own_files(output)
         return None
     unfinished = (place.staging / STATE).exists()
-    same = manifest is not None and manifest.settings == settings.record(source.names)  # and never updated
+    same = (
+        manifest is not None  # and never updated
+        and manifest.settings == settings.record(source.names)
+        and manifest.corpus.get("reading", {}) == source.how_read()
+    )
     if resume and not unfinished and same and _is_newer(output, source):
         log.info("the build of %s had ended; nothing is left to do", output)
         return manifest
@@ -142,12 +157,13 @@ def _run(
         "settings": settings.record(source.names),
         "sources": source.describe(),
         "encoder": models.encoder_identity,
+        **({"reading": source.how_read()} if source.how_read() else {}),
     }
     state = read_state(staging, inputs)
     if state is None:
         if settings.bm25:
             _jvm.java_class("io.anserini.index.IndexCollection")  # a missing Java is reported before the work
-        state = _write_papers(staging, source, settings, models, inputs, adjust, execution)
+        state = _write_papers(place, source, settings, models, inputs, adjust, execution)
     if settings.bm25:
         if "lucene" not in state:
             count = state["counts"]["papers"]
@@ -170,11 +186,12 @@ def _run(
             "ann": stages.build_faiss(staging, ann, stored, similarity, execution),
         }
     with execution.timings.stage("files"):
+        publish_rejected(staging, place.whole)
         return publish(staging, place.output, state)
 
 
 def _write_papers(
-    staging: Path,
+    place: Place,
     source: Source,
     settings: BuildSettings,
     models: BuildModels,
@@ -183,13 +200,15 @@ def _write_papers(
     execution: Execution,
 ) -> State:
     """The stage that reads the corpus."""
+    staging = place.staging
     stages.clear(staging)
     with execution.timings.stage("papers"):
-        papers = stages.read_papers(source, models, execution)
-        counts = stages.write_corpus(staging, papers, lucene=settings.bm25)
+        with recorded(staging, place.whole) as left_out:
+            papers = stages.read_papers(source, models, execution, left_out)
+            counts = stages.write_corpus(staging, papers, lucene=settings.bm25)
         if models.encoder is not None:  # settings that do not fit are refused before the long work
             adjust(settings.ann, counts.sentences, models.encoder.dimension)
-        state = stages.begin_state(inputs, counts, models)
+        state = stages.begin_state(inputs, counts, models, left_out)
         source.add_finished_shards(staging, state["tagger"])
         save_state(staging, state)
     return state

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
+from qbe.corpus.leftout import LeftOut
+from qbe.corpus.read import AS_IT_COMES
+from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
 from qbe.errors import CorpusError
 from qbe.index.papers import encode_paper
@@ -31,8 +34,13 @@ class Source(Protocol):
     def names(self) -> tuple[str, ...]:
         """What the manifest calls the sources."""
 
-    def papers(self, split: Splitter) -> Iterator[Paper]:
-        """The papers in order, as a stream; abstracts that are one string are split."""
+    def how_read(self) -> dict[str, Any]:
+        """How files are read, where that is not as usual, as JSON values (`qbe.corpus.reading.Reading`)."""
+
+    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
+        """The papers in order, as a stream; abstracts that are one string are split, and records that are
+        left out are counted.
+        """
 
     def describe(self) -> list[list[Any]]:
         """A description as JSON values that differs when the papers do, to notice a change before a build is
@@ -50,8 +58,8 @@ class Source(Protocol):
         """
 
 
-def open_corpus(corpus: Corpus) -> Source:
-    """The source of a corpus.
+def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
+    """The source of a corpus; ``reading`` says how files are read.
 
     Raises TypeError for anything but a path or ``hf:`` name, several of them, or an iterable of papers.
 
@@ -61,17 +69,17 @@ def open_corpus(corpus: Corpus) -> Source:
     ('<papers>',)
     """
     if isinstance(corpus, str | os.PathLike):
-        return CorpusSource([os.fspath(corpus)])
+        return CorpusSource([os.fspath(corpus)], reading)
     if not isinstance(corpus, Iterable):
         raise _wrong_type(corpus)
     if isinstance(corpus, Sequence):
         if any(isinstance(item, Paper) for item in corpus):
             return PapersSource(corpus)
-        return CorpusSource(_paths(corpus))
+        return CorpusSource(_paths(corpus), reading)
     stream = iter(corpus)
     first = list(itertools.islice(stream, 1))
     if first and isinstance(first[0], str | os.PathLike):
-        return CorpusSource(_paths([*first, *stream]))
+        return CorpusSource(_paths([*first, *stream]), reading)
     return PapersSource(itertools.chain(first, stream))
 
 
@@ -94,16 +102,21 @@ class CorpusSource:
     """The papers of files and data sets (a `Source`).
 
     >>> source = CorpusSource(["sample/corpus.jsonl"])
-    >>> sum(1 for paper in source.papers(str.splitlines))
+    >>> sum(1 for paper in source.papers(str.splitlines, LeftOut()))
     128
     """
 
-    def __init__(self, corpus: Sequence[str]) -> None:
+    def __init__(self, corpus: Sequence[str], reading: Reading = AS_IT_COMES) -> None:
         self.names = tuple(corpus)
+        self.reading = reading
 
-    def papers(self, split: Splitter) -> Iterator[Paper]:
+    def how_read(self) -> dict[str, Any]:
+        """The reading's record."""
+        return self.reading.record()
+
+    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
         """See `qbe.corpus.read_corpus`."""
-        return read_corpus(self.names, split)
+        return read_corpus(self.names, split, self.reading, left_out)
 
     def describe(self) -> list[list[Any]]:
         """Name, size and time of change of each file; of other sources the name only."""
@@ -142,7 +155,11 @@ class PapersSource:
     def __init__(self, papers: Iterable[Any]) -> None:
         self._papers = papers
 
-    def papers(self, split: Splitter) -> Iterator[Paper]:  # noqa: ARG002  (they come as sentences)
+    def how_read(self) -> dict[str, Any]:
+        """They are not read."""
+        return {}
+
+    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (sentences)
         """The papers as `qbe.corpus.parse_paper` makes them of a record.
 
         Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from qbe.corpus.leftout import LeftOut
 from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
 from qbe.index.building.settings import Execution
@@ -33,10 +34,12 @@ def clear(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def read_papers(source: Source, models: BuildModels, execution: Execution) -> Iterator[Paper]:
+def read_papers(
+    source: Source, models: BuildModels, execution: Execution, left_out: LeftOut
+) -> Iterator[Paper]:
     """The papers of a source as the index is to store them, split into sentences, with progress shown."""
     split = execution.timings.timed("splitting", split_sentences)
-    return models.prepare(execution.progress.papers(source.papers(split)))
+    return models.prepare(execution.progress.papers(source.papers(split, left_out)))
 
 
 def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> PaperCounts:
@@ -52,12 +55,14 @@ def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> Pape
     return write_papers(folder, write_input(folder, papers) if lucene else papers)
 
 
-def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels) -> State:
+def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: LeftOut) -> State:
     """The state of a build behind its first stage."""
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
+    skipped = {"left_out": left_out.counts()} if left_out else {}
+    reading = {"reading": inputs["reading"]} if "reading" in inputs else {}
     return {
         "inputs": inputs,
-        "counts": {**counts._asdict(), "predicted": predicted},
+        "counts": {**counts._asdict(), "predicted": predicted, **reading, **skipped},
         "tagger": models.tagger_identity(predicted),
     }
 

@@ -14,10 +14,14 @@ from qbe.index.building.unfinished import STATE
 
 
 class Place(NamedTuple):
-    """Where a build puts its result, ``output``, and the hidden folder beside it where it works."""
+    """Where a build puts its result, ``output``, and the hidden folder beside it where it works.
+
+    ``whole`` is the whole index: the result itself, or what it is a segment of.
+    """
 
     output: Path
     staging: Path
+    whole: Path
 
 
 @contextmanager
@@ -38,4 +42,4 @@ def build_place(output: Path) -> Iterator[Place]:
         if not alone:
             raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
         with resumable_staging(staging, (staging / STATE).exists):
-            yield Place(output, staging)
+            yield Place(output, staging, output)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError, UsageError
+from qbe.errors import IndexFormatError, UsageError, check_package, input_error
 from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FLAT, IN_LISTS, IVF_OPQ_PQ, AnnParams
 
@@ -37,8 +39,10 @@ class FaissSegment:
         """Open the FAISS index in a folder, built with ``params``; ``nprobe`` overrides theirs, and ``live``
         (sentences,) says which sentences may be found (None: all).
 
-        Raises IndexFormatError for a damaged index, UsageError for an ``nprobe`` of an index without lists.
+        Raises IndexFormatError for a damaged index, InputError for one that may not be read, UsageError for
+        an ``nprobe`` of an index without lists, MissingDependencyError without FAISS.
         """
+        check_package("faiss")
         import faiss
 
         path = folder / FAISS
@@ -55,6 +59,8 @@ class FaissSegment:
                 nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
                 faiss.extract_index_ivf(self._index).nprobe = nprobe
         except (RuntimeError, AttributeError) as error:
+            if path.exists() and not os.access(path, os.R_OK):
+                raise input_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES))) from error
             raise IndexFormatError(
                 f"{path}: expected a FAISS index, found {error}; the index is damaged: build it again"
             ) from error

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from qbe.corpus.leftout import LeftOut
+from qbe.corpus.read import AS_IT_COMES
+from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
 from qbe.errors import IndexBuildError, PaperNotFoundError, UsageError
 from qbe.index.building.build import build_segment
+from qbe.index.building.rejected import check_replaceable
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.live.writer import Written, commit, resolved, without, writing
@@ -25,6 +29,7 @@ def append_papers(
     folder: str | Path,
     corpus: Corpus,
     *,
+    reading: Reading = AS_IT_COMES,
     update: bool = False,
     encoder: str | None = None,
     tagger: str | None = None,
@@ -33,7 +38,8 @@ def append_papers(
 ) -> Written:
     """Add the papers of a corpus to an index, as a further segment built with the index's settings.
 
-    ``corpus`` is a path or ``hf:`` name, several of them, or papers. Papers whose ids the index has are
+    ``corpus`` is a path or ``hf:`` name, several of them, or papers, ``reading`` as in
+    `qbe.index.building.build.build`. Papers whose ids the index has are
     refused before any is encoded; with ``update`` they replace the former ones, and get new rows.
     ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
     ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
@@ -48,7 +54,8 @@ def append_papers(
     >>> append_papers("indexes/longer", [index.paper("s002")])
     Written(added=1, replaced=0, deleted=0, papers=2, segments=2, generation=1)
     """
-    folder, source = resolved(folder), open_corpus(corpus)
+    folder, source = resolved(folder), open_corpus(corpus, reading)
+    check_replaceable(folder)
     with writing(folder) as snapshot:
         manifest = combined_manifest(snapshot)
         settings = _settings(manifest, encoder=encoder, tagger=tagger, device=device)
@@ -58,7 +65,7 @@ def append_papers(
         additions = _Additions(source, papers, update)
         name = segment_name(snapshot.generation + 1)
         segment = build_segment(
-            additions, folder / name, settings, execution or Execution(), tagger_identity(manifest)
+            additions, folder / name, settings, execution or Execution(), tagger_identity(manifest), folder
         )
         replaced = np.array(additions.known, np.int64)
         segments = [*without(folder, snapshot, replaced), Segment(name, segment.digest)]
@@ -109,16 +116,16 @@ class _Additions:
     def __init__(self, source: Source, papers: Papers, update: bool) -> None:
         self.names = source.names
         self.describe, self.newest = source.describe, source.newest
-        self.add_finished_shards = source.add_finished_shards
+        self.add_finished_shards, self.how_read = source.add_finished_shards, source.how_read
         self._source, self._papers, self._update = source, papers, update
         self.known: list[int] = []
 
-    def papers(self, split: Splitter) -> Iterator[Paper]:
+    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
         """The papers as a stream; raises IndexBuildError at their end for ids that the index has, unless they
         are to be replaced.
         """
         first = None
-        for paper in self._source.papers(split):
+        for paper in self._source.papers(split, left_out):
             row = self._papers.find(paper.paper_id)
             if row is not None:
                 first = first or paper.paper_id

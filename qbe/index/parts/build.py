@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from qbe.corpus.read import AS_IT_COMES
+from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, IndexFormatError, UsageError
 from qbe.files import publish_directory
 from qbe.index.building import shards, stages
 from qbe.index.building.foreign import check_own_files
 from qbe.index.building.models import BuildModels
+from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
@@ -23,6 +26,7 @@ def build_part(
     settings: BuildSettings,
     part: BuildShard,
     *,
+    reading: Reading = AS_IT_COMES,
     overwrite: bool = False,
     resume: bool = False,
     execution: Execution | None = None,
@@ -35,7 +39,8 @@ def build_part(
     """
     if not settings.dense:
         raise UsageError("a part holds vectors: expected settings with `dense`, found none; build it whole")
-    source, execution = open_corpus(corpus), execution or Execution()
+    check_replaceable(output)
+    source, execution = open_corpus(corpus, reading), execution or Execution()
     with build_place(output) as place:
         finished = _check_target(place, settings, source, part, overwrite=overwrite, resume=resume)
         if finished is not None:
@@ -68,7 +73,11 @@ def _check_target(
         check_own_files(output)
         return None
     unchanged = source.newest() <= (output / PART).stat().st_mtime_ns
-    same = metadata.settings == settings.record(source.names) and metadata.part == part
+    same = (
+        metadata.settings == settings.record(source.names)
+        and metadata.counts.get("reading", {}) == source.how_read()
+        and metadata.part == part
+    )
     if resume and same and unchanged and not (place.staging / STATE).exists():
         return metadata
     raise IndexBuildError(
@@ -86,6 +95,7 @@ def _run(
         "settings": settings.record(source.names),
         "sources": source.describe(),
         "encoder": models.encoder_identity,
+        **({"reading": source.how_read()} if source.how_read() else {}),
         "part": str(part),
     }
     state = read_state(staging, inputs)
@@ -93,9 +103,10 @@ def _run(
         stages.clear(staging)
         with execution.timings.stage("papers"):
             selection = Selection(part)
-            papers = selection.of(stages.read_papers(source, models, execution))
-            counts = stages.write_corpus(staging, papers, lucene=False)
-            state = {**stages.begin_state(inputs, counts, models), "corpus": selection.corpus}
+            with recorded(staging, place.whole) as left_out:
+                papers = selection.of(stages.read_papers(source, models, execution, left_out))
+                counts = stages.write_corpus(staging, papers, lucene=False)
+            state = {**stages.begin_state(inputs, counts, models, left_out), "corpus": selection.corpus}
             save_state(staging, state)
     stages.encode(staging, models.tagging_encoder(state["tagger"]), execution, place=part.place)
     with execution.timings.stage("files"):
@@ -103,6 +114,7 @@ def _run(
 
 
 def _publish(place: Place, part: BuildShard, state: State) -> PartMetadata:
+    publish_rejected(place.staging, place.whole)
     metadata = PartMetadata(
         part=part,
         shard_papers=shards.SHARD_PAPERS,

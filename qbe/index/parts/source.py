@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.files import sha256
@@ -53,7 +54,11 @@ class PartsSource:
         """The settings of the first part."""
         return self._parts[0].metadata.settings
 
-    def papers(self, split: Splitter) -> Iterator[Paper]:  # noqa: ARG002  (they are split)
+    def how_read(self) -> dict[str, Any]:
+        """How the corpus of the first part was read."""
+        return dict(self._parts[0].metadata.counts.get("reading", {}))
+
+    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
         """The papers of all parts, shard by shard."""
         streams = [PaperStore(folder, predictions=False).read_from(0) for folder, _ in self._parts]
         for _ in range(0, self._corpus["papers"], shards.SHARD_PAPERS * len(streams)):

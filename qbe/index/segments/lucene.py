@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe import _jvm
-from qbe.errors import IndexFormatError
+from qbe.errors import IndexFormatError, InputError
 from qbe.index.lucene import LUCENE
 from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.snapshot import OpenSegment
@@ -42,7 +42,7 @@ class Postings:
 def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
     """The postings of an index, with the parameters of its manifest; the caller closes them.
 
-    Raises IndexFormatError where they are damaged.
+    Raises IndexFormatError where they are damaged, InputError where they may not be read.
     """
     multi_reader = _jvm.java_class("org.apache.lucene.index.MultiReader")  # raises where there is no Java
     readers = [_opened(segment.path / LUCENE) for segment in segments]
@@ -57,7 +57,12 @@ def _opened(folder: Path) -> Any:
     try:
         return _jvm.open_lucene(folder)
     except Exception as error:
+        reason = _jvm.java_message(error)
+        if reason.startswith("AccessDeniedException: "):
+            file = reason.partition(": ")[2]
+            raise InputError(
+                f"cannot read {file}: access denied; choose an index that you may read"
+            ) from error
         raise IndexFormatError(
-            f"{folder}: expected a Lucene index, found {_jvm.java_message(error)}; "
-            "the index is damaged: build it again"
+            f"{folder}: expected a Lucene index, found {reason}; the index is damaged: build it again"
         ) from error

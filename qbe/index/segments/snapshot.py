@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError
+from qbe.errors import IndexFormatError, input_error
 from qbe.files import shared_lock
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.segments.commit import COMMIT, ROOT, Commit, Segment, read_commit
@@ -85,7 +85,8 @@ def _release(locks: Sequence[int]) -> None:
 def open_snapshot(folder: Path) -> Snapshot:
     """The newest commit of an index and its segments, locked against removal from now on.
 
-    Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged.
+    Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged, InputError
+    for a file that may not be read.
 
     >>> open_snapshot(Path("sample"))
     Traceback (most recent call last):
@@ -97,6 +98,9 @@ def open_snapshot(folder: Path) -> Snapshot:
         locks: list[int] = []
         try:
             return _opened(folder, commit, locks)
+        except PermissionError as error:
+            _release(locks)
+            raise input_error(error.filename or folder, error) from error
         except OSError as error:
             _release(locks)
             # A segment that is gone, or going, was superseded between the reading of the commit and here.

@@ -1,0 +1,129 @@
+"""The ACL Anthology's XML files (``data/xml/*.xml`` of its repository): one collection of volumes a file.
+
+The schema is ``data/xml/schema.rnc`` of the repository ``acl-org/acl-anthology``; ids are those of its
+``build_id``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from qbe.corpus.entry import Entry
+from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present, year
+from qbe.corpus.head import Head
+from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.reading import Reading
+from qbe.corpus.xmlstream import elements_within, root_tag, text_of
+from qbe.errors import RecordError
+
+_META, _PAPER, _VOLUME = "meta", "paper", "volume"
+_TAGS = frozenset((_META, _PAPER))
+_PAGE = "https://aclanthology.org/"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def recognizes(head: Head) -> bool:
+    """Whether this is a collection of volumes (other formats have collections of other things)."""
+    return root_tag(head) == "collection" and "<volume" in head.text and "<collection id=" in head.text
+
+
+def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """The papers of a collection's volumes, without their front matter.
+
+    >>> paper = "<paper id='3'><title>On <fixed-case>F</fixed-case>ish</title></paper>"
+    >>> text = f"<collection id='2020.acl'><volume id='main'>{paper}</volume></collection>"
+    >>> [entry] = read(io.BufferedReader(io.BytesIO(text.encode())), "2020.acl.xml", Reading())
+    >>> entry.where, entry.record["paper_id"], entry.record["title"]
+    ('2020.acl.xml, record 1', '2020.acl-main.3', 'On Fish')
+    """
+    del reading
+    volume: Element | None = None
+    about: dict[str, Any] = {}
+    number = 0
+    for element, around in elements_within(stream, name, _TAGS):
+        parent = around[-1] if around else element
+        if parent is not volume:
+            volume, about = parent, {}
+        if element.tag == _META:
+            about = _about(element) if parent.tag == _VOLUME else {}
+            continue
+        number += 1
+        where = f"{name}, record {number}"
+        try:
+            paper_id = anthology_id(
+                around[0].get("id", "") if around else "", parent.get("id", ""), element.get("id", ""), where
+            )
+            record = to_record(element, paper_id, about, where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        yield Entry(where, record)
+
+
+def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
+    """The id of a paper, from those of its collection, its volume within that, and its own within this.
+
+    Raises RecordError for ids that are missing, or are no numbers where numbers are due.
+
+    >>> anthology_id("2020.acl", "main", "1", "-"), anthology_id("P18", "1", "1", "-")
+    ('2020.acl-main.1', 'P18-1001')
+    >>> anthology_id("W18", "3", "12", "-"), anthology_id("D19", "5", "7", "-")
+    ('W18-0312', 'D19-0507')
+    """
+    ids = collection.strip(), volume.strip(), paper.strip()
+    collection, volume, paper = ids
+    if all(ids) and collection[0].isdigit():  # from 2020 on
+        return f"{collection}-{volume}.{paper}"
+    if not all(ids) or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in ids[1:]):
+        raise RecordError(
+            f"{where}: expected ids of collection, volume and paper such as P18, 1 and 1, found "
+            f"{', '.join(ascii(each[:40]) for each in ids)}; mend or remove the record",
+            NOT_THIS_FORMAT,
+        )
+    of_workshop = collection[0] == "W" or collection == "C69" or (collection == "D19" and int(volume) >= 5)
+    digits = (2, 2) if of_workshop else (1, 3)
+    return f"{collection}-{int(volume):0{digits[0]}}{int(paper):0{digits[1]}}"
+
+
+def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a paper, with metadata of its volume; raises RecordError where there is no title.
+
+    ``paper`` is changed: its formulas get their dollars.
+    """
+    for formula in paper.iter("tex-math"):
+        formula.text = f"${formula.text or ''}"
+        formula.tail = f"${formula.tail or ''}"
+    for end in paper.iter("par"):
+        end.tail = f" {end.tail or ''}"
+    title = clean_title(text_of(paper.find("title")))
+    if not title:
+        raise RecordError(f"{where}: expected a title, found none; add it or remove the record", "no title")
+    authors = (
+        f"{text_of(author.find('first'))} {text_of(author.find('last'))}".strip()
+        for author in paper.findall("author")
+    )
+    metadata = {
+        "authors": [author for author in authors if author],
+        **about,
+        "doi": doi(text_of(paper.find("doi"))),
+        "url": f"{_PAGE}{paper_id}/",
+    }
+    return {
+        "paper_id": paper_id,
+        "title": title,
+        "abstract": clean_abstract(text_of(paper.find("abstract"))) or None,
+        "metadata": present(metadata),
+    }
+
+
+def _about(meta: Element) -> dict[str, Any]:
+    """What a volume says of its papers: year, month and venue."""
+    published, month = year(text_of(meta.find("year"))), text_of(meta.find("month"))[:3].lower()
+    return {
+        "year": published,
+        "date": f"{published:04}-{_MONTHS.index(month) + 1:02}" if published and month in _MONTHS else "",
+        "venue": clean_title(text_of(meta.find("booktitle"))),
+    }

@@ -1,0 +1,152 @@
+"""Crossref's works: JSON lines, the public data file's ``items``, and answers of the REST API.
+
+The schema is Crossref's "Metadata API JSON Format" (api_format.md of its documentation of the REST API);
+abstracts are in JATS.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qbe.corpus import fields
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.jsonarray import head_of, json_objects, objects, strings
+from qbe.corpus.markup import clean_abstract, clean_title, plain
+from qbe.corpus.reading import Reading
+from qbe.errors import RecordError
+
+_DOI = re.compile(r'"DOI"\s*:\s*"')
+_LIST = re.compile(r'"(?:container-)?title"\s*:\s*\[')
+"""The titles of CSL-JSON, which is similar, are strings."""
+
+_ITEMS = re.compile(r'"items"\s*:\s*\[')
+_MESSAGE = re.compile(r'"message"\s*:\s*\{')
+_HEADING = re.compile(r"<(?:jats:)?title>([^<]{1,200})</(?:jats:)?title>")
+_TWICE = re.compile(r"(?<=tex-math>)\s*<mml:math\b")
+"""Where a formula in MathML begins that stands in LaTeX before it."""
+
+
+def recognizes(head: Head) -> bool:
+    """Whether the first record is a work, or the text a list of works."""
+    text = head.text
+    if not text.startswith(("{", "[")) or head.has("paper_id"):
+        return False
+    return _DOI.search(text) is not None and _LIST.search(text) is not None
+
+
+def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """The works of a file or of an answer; those of other subjects are left out.
+
+    >>> work = b'{"DOI": "10.1234/ABC", "title": ["On fish"], "issued": {"date-parts": [[2019, 5]]}}'
+    >>> data = b'{"items": [%s]}' % work
+    >>> [entry] = read(io.BufferedReader(io.BytesIO(data)), "0.json", Reading())
+    >>> entry.where, entry.record["paper_id"], entry.record["metadata"]["date"]
+    ('0.json, item 1', '10.1234/abc', '2019-05')
+    """
+    for where, work in json_objects(stream, name, _path_of_items(head_of(stream, name).text)):
+        if isinstance(work, RecordError):
+            yield Entry(where, work)
+            continue
+        try:
+            record = to_record(work, where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if reading.keeps(record["metadata"]):
+            yield Entry(where, record)
+
+
+def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a work, or of an answer with one; raises RecordError for other types than the schema's.
+
+    >>> work = {"DOI": "10.1234/ABC", "title": ["On fish"], "reference": [{"DOI": "10.1234/d"}, {"key": "2"}]}
+    >>> to_record(work, "works.jsonl, line 1")["metadata"]
+    {'doi': '10.1234/abc', 'cites': ['10.1234/d']}
+    """
+    if "message" in work and "DOI" not in work:
+        work = fields.mapping(work, "message", where)
+    paper_id = _paper_id(work, where)
+    date = _date(work, where)
+    cites = (fields.doi(fields.text(each, "DOI", where)) for each in objects(work, "reference", where))
+    metadata = {
+        "authors": _authors(work, where),
+        "year": fields.year(date),
+        "date": date if len(date) > len("YYYY") else "",
+        "venue": plain(_first(work, "container-title", where)),
+        "categories": strings(work, "subject", where),
+        "doi": paper_id,
+        "url": fields.text(work, "URL", where),
+        "cites": [doi for doi in dict.fromkeys(cites) if doi],
+    }
+    return {
+        "paper_id": paper_id,
+        "title": clean_title(_first(work, "title", where)),
+        "abstract": _abstract(fields.text(work, "abstract", where)) or None,
+        "metadata": fields.present(metadata),
+    }
+
+
+def _path_of_items(text: str) -> tuple[str, ...] | None:
+    """Where the works are if the text, cut somewhere, is one object with a list of them."""
+    items = _ITEMS.search(text)
+    if not text.startswith("{") or items is None or _DOI.search(text, 0, items.start()):
+        return None
+    return ("message", "items") if _MESSAGE.search(text, 0, items.start()) else ("items",)
+
+
+def _paper_id(work: Mapping[str, Any], where: str) -> str:
+    paper_id = fields.text(work, "DOI", where).strip().lower()
+    if not paper_id:
+        raise RecordError(f"{where}: expected a DOI, found none; mend or remove the record", "no paper_id")
+    if paper_id.split() != [paper_id]:
+        raise RecordError(
+            f"{where}: expected a DOI without white space, found {paper_id[:60]!a}; "
+            "mend or remove the record",
+            "a paper_id with white space or control characters",
+        )
+    return paper_id
+
+
+def _first(work: Mapping[str, Any], name: str, where: str) -> str:
+    """The first of several titles; the others are translations and abbreviations of it."""
+    return next(iter(strings(work, name, where)), "")
+
+
+def _abstract(jats: str) -> str:
+    """The text of an abstract, with a colon behind each heading and each formula once."""
+    text, *others = _TWICE.split(jats)
+    text += "".join(other.partition("</mml:math>")[2] for other in others)
+    return clean_abstract(_HEADING.sub(_with_colon, text))
+
+
+def _with_colon(heading: re.Match[str]) -> str:
+    words = heading[1].strip(" \t\n\r.:")
+    return f" {words}: " if words else " "
+
+
+def _authors(work: Mapping[str, Any], where: str) -> list[str]:
+    """Names of people and of organizations."""
+    names = []
+    for author in objects(work, "author", where):
+        parts = [fields.text(author, part, where) for part in ("given", "family", "suffix")]
+        names.append(plain(" ".join(parts)) or plain(fields.text(author, "name", where)))
+    return [name for name in names if name]
+
+
+def _date(work: Mapping[str, Any], where: str) -> str:
+    """The date of publication, as much of it as is known."""
+    for name in ("issued", "published"):
+        found = fields.items(fields.mapping(work, name, where), "date-parts", where)
+        parts = found[0] if found and isinstance(found[0], list) else []
+        known: list[str] = []
+        for part, last in zip(parts, (9999, 12, 31), strict=False):
+            if type(part) is not int or not 1 <= part <= last:
+                break
+            known.append(f"{part:02}" if known else f"{part:04}")
+        if known:
+            return "-".join(known)
+    return ""

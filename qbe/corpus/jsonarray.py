@@ -1,0 +1,254 @@
+"""JSON objects as a stream: those of an array, one a line, or one behind another over several lines each."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qbe.corpus.decode import DECODER, checked_record, malformed
+from qbe.corpus.entry import Entry
+from qbe.corpus.fields import items, wrong_type
+from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.jsonl import json_lines
+from qbe.corpus.streams import MAX_LINE_BYTES
+from qbe.errors import CorpusError, RecordError
+
+_CHUNK_BYTES = 1 << 20
+_NO_SPACE = re.compile(r"[^ \t\n\r]")
+_LONGEST_TOKEN = 16
+"""Nothing but a string that is cut can make an error further from the end of the text than this."""
+
+
+def head_of(stream: io.BufferedReader, name: str) -> Head:
+    """The beginning of a stream that is still at its start.
+
+    >>> head_of(io.BufferedReader(io.BytesIO(b'{"id": 1}')), "works.json").record
+    {'id': 1}
+    """
+    return Head(name, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
+
+
+def json_objects(
+    stream: io.BufferedReader, name: str, keys: tuple[str, ...] | None = None
+) -> Iterator[Entry]:
+    r"""The objects of the array under ``keys``; without keys those of an array, or of lines, or one by one.
+
+    Raises CorpusError as `array_items` does.
+
+    >>> for data in b'{"id": 1}\n{"id": 2}', b'[{"id": 1}, {"id": 2}]', b'{\n"id": 1\n}\n{\n"id": 2\n}':
+    ...     [entry.record for entry in json_objects(io.BufferedReader(io.BytesIO(data)), "works.json")]
+    [{'id': 1}, {'id': 2}]
+    [{'id': 1}, {'id': 2}]
+    [{'id': 1}, {'id': 2}]
+    """
+    text = head_of(stream, name).text
+    first_line = text.partition("\n")[0].rstrip()
+    if keys is not None:
+        return array_items(stream, name, keys)
+    if text.startswith("["):
+        return array_items(stream, name, ())
+    if first_line.endswith(("{", "[", ",")):  # an object over several lines
+        return _values(_Window(stream, name))
+    return json_lines(stream, name)
+
+
+def array_items(stream: io.BufferedReader, name: str, keys: tuple[str, ...]) -> Iterator[Entry]:
+    """The objects of the array that stands under ``keys``; without keys the whole text is the array.
+
+    What stands beside the array is skipped. Several such texts may follow each other, as pages of an answer
+    do. An item that is no object, or that holds what is not UTF-8, is an error in its entry.
+
+    Raises CorpusError for malformed JSON, for a text without such an array, and for an item (or another
+    value) over MAX_LINE_BYTES.
+
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}, {"DOI": "10.1/3"}]}'))
+    >>> list(array_items(stream, "works.json", ("items",)))
+    [Entry(where='works.json, item 1', record={'DOI': '10.1/2'}),
+     Entry(where='works.json, item 2', record={'DOI': '10.1/3'})]
+    """
+    window = _Window(stream, name)
+    yield from _items(window, keys)
+    while window.character():
+        yield from _items(window, keys)
+
+
+def objects(record: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+    """The objects of a field that is a list of them, null left out; raises RecordError for other types.
+
+    >>> objects({"authors": [{"name": "A"}, None]}, "authors", "works.json, line 1")
+    [{'name': 'A'}]
+    """
+    values = [value for value in items(record, name, where) if value is not None]
+    for value in values:
+        if not isinstance(value, Mapping):
+            raise wrong_type(where, name, "objects", value)
+    return values
+
+
+def strings(record: Mapping[str, Any], name: str, where: str) -> list[str]:
+    """The strings of a field that is a list of them, null left out; raises RecordError for other types.
+
+    >>> strings({"title": ["On fish", None]}, "title", "works.json, line 1")
+    ['On fish']
+    """
+    values = [value for value in items(record, name, where) if value is not None]
+    for value in values:
+        if not isinstance(value, str):
+            raise wrong_type(where, name, "strings", value)
+    return values
+
+
+def _values(window: _Window) -> Iterator[Entry]:
+    """The values that follow each other until the end."""
+    while window.character():
+        yield window.item()
+
+
+def _items(window: _Window, keys: tuple[str, ...]) -> Iterator[Entry]:
+    """The items of the value at which the window stands."""
+    if not keys:
+        window.take("[", "an array")
+        if window.character() != "]":
+            yield window.item()
+            while window.character() == ",":
+                window.take(",")
+                yield window.item()
+        window.take("]", "a comma or the end of the array")
+        return
+    window.take("{", f"an object with {keys[0]}")
+    is_found = False
+    if window.character() != "}":
+        while True:
+            if window.key() == keys[0]:
+                is_found = True
+                yield from _items(window, keys[1:])
+            else:
+                window.value()
+            if window.character() != ",":
+                break
+            window.take(",")
+    window.take("}", "a comma or the end of the object")
+    if not is_found:
+        raise CorpusError(
+            f"{window.where}: expected an object with {keys[0]}, found one without; check the file"
+        )
+
+
+class _Window:
+    """The part of the text that is read but not yet parsed."""
+
+    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+        self.where = name
+        self._stream = stream
+        self._name = name
+        # What is not UTF-8 becomes lone surrogates, so that it concerns only the item that it is in.
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._text = ""
+        self._at = 0
+        self._number = 0
+
+    def character(self) -> str:
+        """The next character that is not white space; '' at the end."""
+        while True:
+            if found := _NO_SPACE.search(self._text, self._at):
+                self._at = found.start()
+                return found[0]
+            self._at = len(self._text)
+            if not self._more():
+                return ""
+
+    def take(self, expected: str, what: str = "") -> None:
+        """Step over a character; raises CorpusError where another stands."""
+        found = self.character()
+        if found != expected:
+            raise CorpusError(
+                f"{self.where}: expected {what or repr(expected)}, found "
+                f"{ascii(found) if found else 'the end of the file'}; mend the file or fetch it again"
+            )
+        self._at += 1
+
+    def key(self) -> Any:
+        """The name of a member, stepped over with its colon."""
+        if self.character() != '"':
+            self.take('"', "the name of a member")
+        key, _ = self.value()
+        self.take(":")
+        return key
+
+    def item(self) -> Entry:
+        """The next item of the array, stepped over."""
+        self._number += 1
+        self.where = f"{self._name}, item {self._number}"
+        value, text = self.value()
+        entry = Entry(self.where, _checked(value, text, self.where))
+        self.where = f"{self._name}, after item {self._number}"
+        return entry
+
+    def value(self) -> tuple[Any, str]:
+        """The next value and its text, stepped over; raises CorpusError for malformed JSON."""
+        self.character()
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError) as error:
+                if self._is_cut(error) and self._grow():
+                    continue
+                raise self._malformed(error) from None
+            length = end - self._at
+            # A number near the end of the text may be longer.
+            if len(self._text) - end > 2 or not isinstance(value, int | float) or not self._grow():
+                break
+        text = self._text[self._at : self._at + length]
+        self._at += length
+        return value, text
+
+    def _is_cut(self, error: Exception) -> bool:
+        """Whether more text may make a value of what could not be parsed."""
+        return isinstance(error, json.JSONDecodeError) and (
+            error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _LONGEST_TOKEN
+        )
+
+    def _grow(self) -> bool:
+        """Read more text of the value at which the window stands; raises CorpusError where it is too long."""
+        if len(self._text) - self._at > MAX_LINE_BYTES:
+            raise CorpusError(
+                f"{self.where}: expected at most {MAX_LINE_BYTES >> 20} MiB an item, found more; "
+                "write one paper an item"
+            )
+        return self._more()
+
+    def _malformed(self, error: Exception) -> CorpusError:
+        """The error for the text at which the window stands."""
+        rest = self._text[self._at :]
+        if isinstance(error, json.JSONDecodeError):
+            rest = rest[: max(0, error.pos - self._at) + 1]
+            error = json.JSONDecodeError(error.msg, rest, max(0, error.pos - self._at))
+        return CorpusError(str(malformed(error, rest, self.where, "a JSON value")))
+
+    def _more(self) -> bool:
+        """Read more text, twice as much each time, so that a long item is not parsed too often."""
+        rest = self._text[self._at :]
+        data = self._stream.read(max(_CHUNK_BYTES, len(rest)))
+        self._text, self._at = rest + self._decoder.decode(data, final=not data), 0
+        return bool(data)
+
+
+def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
+    try:
+        if not text.isascii():
+            text.encode()
+        return checked_record(value, text, where)
+    except RecursionError as error:
+        return malformed(error, "", where)
+    except UnicodeEncodeError as error:
+        found = f"byte 0x{ord(text[error.start]) - 0xDC00:02x}"
+        return RecordError(
+            f"{where}: expected UTF-8 text, found {found}; convert the file to UTF-8",
+            "text that is not UTF-8",
+        )
+    except RecordError as error:
+        return error

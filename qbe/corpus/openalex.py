@@ -1,0 +1,173 @@
+"""OpenAlex's works: JSON lines of its snapshot, answers of its API with ``results``, or single works.
+
+The schema is that of the work object in OpenAlex's documentation (developers.openalex.org); the data are
+published under CC0.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qbe.corpus import fields
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.jsonarray import head_of, json_objects, objects, strings
+from qbe.corpus.markup import clean_abstract, clean_title, plain
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import MAX_ABSTRACT_CHARS
+from qbe.errors import RecordError
+
+MAX_POSITION = 100_000
+"""The highest position of a word in an abstract that is believed."""
+
+_WORK = re.compile(r"(?:^|/)(W\d{1,18})$")
+_WORK_ID = re.compile(r'"id"\s*:\s*"https://openalex\.org/W\d+"')
+_FIELD = re.compile(
+    r'"(?:authorships|abstract_inverted_index|publication_year|referenced_works|primary_location)"\s*:'
+)
+_RESULTS = re.compile(r'\{\s*"(?:meta|results)"\s*:\s*[\[{]')
+_PUBMED_CENTRAL = "PMC"
+
+
+def recognizes(head: Head) -> bool:
+    """Whether the first record is a work, or the text an answer with works."""
+    text = head.text
+    is_json = text.startswith(("{", "["))
+    return is_json and _WORK_ID.search(text) is not None and _FIELD.search(text) is not None
+
+
+def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """The works of a snapshot's file or of an answer; those of other fields of study are left out.
+
+    >>> work = b'{"id": "https://openalex.org/W7", "title": "On fish", "publication_year": 2019}'
+    >>> [entry] = read(io.BufferedReader(io.BytesIO(work)), "part_000", Reading())
+    >>> entry.record["paper_id"], entry.record["metadata"]["year"]
+    ('W7', 2019)
+    """
+    is_answer = _RESULTS.match(head_of(stream, name).text) is not None
+    for where, work in json_objects(stream, name, ("results",) if is_answer else None):
+        if isinstance(work, RecordError):
+            yield Entry(where, work)
+            continue
+        try:
+            record = to_record(work, where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if reading.keeps(record["metadata"]):
+            yield Entry(where, record)
+
+
+def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a work; raises RecordError for other types than the schema's.
+
+    >>> work = {"id": "https://openalex.org/W7", "title": "On fish", "referenced_works": ["W8"]}
+    >>> to_record(work, "works.jsonl, line 1")["metadata"]
+    {'url': 'https://openalex.org/W7', 'cites': ['W8']}
+    """
+    paper_id = _paper_id(work, where)
+    location = fields.mapping(work, "primary_location", where)
+    source = fields.mapping(location, "source", where)
+    metadata = {
+        "authors": _authors(work, where),
+        "year": fields.year(work.get("publication_year")),
+        "date": fields.text(work, "publication_date", where),
+        "venue": plain(fields.text(source, "display_name", where)),
+        "categories": _categories(work, where),
+        "doi": fields.doi(fields.text(work, "doi", where)),
+        "url": fields.text(location, "landing_page_url", where) or f"https://openalex.org/{paper_id}",
+        "cites": _cites(work, where),
+        "ids": _ids(work, where),
+    }
+    title = fields.text(work, "title", where) or fields.text(work, "display_name", where)
+    return {
+        "paper_id": paper_id,
+        "title": clean_title(title),
+        "abstract": clean_abstract(_abstract(work, where)) or None,
+        "metadata": fields.present(metadata),
+    }
+
+
+def _paper_id(work: Mapping[str, Any], where: str) -> str:
+    identifier = fields.text(work, "id", where)
+    if not identifier:
+        raise RecordError(
+            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found none; "
+            "mend or remove the record",
+            "no paper_id",
+        )
+    found = _WORK.search(identifier)
+    if found is None:
+        raise RecordError(
+            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
+            f"{identifier[:60]!a}; give files of works only",
+            fields.NOT_THIS_FORMAT,
+        )
+    return found[1]
+
+
+def _abstract(work: Mapping[str, Any], where: str) -> str:
+    """The text of an index that maps each word to its positions."""
+    words: list[tuple[int, str]] = []
+    length = 0
+    for word, positions in fields.mapping(work, "abstract_inverted_index", where).items():
+        if not isinstance(positions, list):
+            raise fields.wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
+        if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
+            found = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
+            raise RecordError(
+                f"{where}: expected positions from 0 to {MAX_POSITION:,} in abstract_inverted_index, "
+                f"found {found}; mend or remove the record",
+                fields.NOT_THIS_FORMAT,
+            )
+        length += len(positions) * (len(word) + 1)
+        if length > MAX_ABSTRACT_CHARS:
+            raise RecordError(
+                f"{where}: expected abstract of at most {MAX_ABSTRACT_CHARS:,} characters, found more; "
+                "shorten it or drop the paper",
+                "abstract that is too long",
+            )
+        words += ((position, word) for position in positions)
+    words.sort()
+    return " ".join(word for _, word in words)
+
+
+def _authors(work: Mapping[str, Any], where: str) -> list[str]:
+    authors = (fields.mapping(each, "author", where) for each in objects(work, "authorships", where))
+    names = (plain(fields.text(author, "display_name", where)) for author in authors)
+    return [name for name in names if name]
+
+
+def _categories(work: Mapping[str, Any], where: str) -> list[str]:
+    """Fields of study: those of the topics; before there were topics, the concepts of the highest level."""
+    topics = objects(work, "topics", where)
+    found = [fields.mapping(topic, "field", where) for topic in topics]
+    if not found:
+        found = [concept for concept in objects(work, "concepts", where) if concept.get("level") == 0]
+    names = (fields.text(each, "display_name", where) for each in found)
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def _cites(work: Mapping[str, Any], where: str) -> list[str]:
+    found = (_WORK.search(each) for each in strings(work, "referenced_works", where))
+    return [match[1] for match in found if match]
+
+
+def _ids(work: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Ids in other collections, without the addresses before them."""
+    ids = fields.mapping(work, "ids", where)
+    central = _last_part(ids.get("pmcid")).upper().removeprefix(_PUBMED_CENTRAL)
+    found = {
+        "pmid": _last_part(ids.get("pmid")),
+        "pmcid": central and f"{_PUBMED_CENTRAL}{central}",
+        "mag": _last_part(ids.get("mag")),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _last_part(value: Any) -> str:
+    """What stands behind the last slash of an address; of a number its digits."""
+    return str(value).rstrip("/").rpartition("/")[2] if isinstance(value, str | int) else ""

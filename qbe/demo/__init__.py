@@ -1,0 +1,1 @@
+"""A first search, in the sample that is part of the package."""

@@ -1,0 +1,66 @@
+"""The searches of the demonstration: as commands, as tables, and by the sample's layout."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from qbe.datasets.embedded import FACTORS, Layout, grade
+from qbe.query import Query
+from qbe.search.pipeline import Pipeline
+from qbe.search.present import to_table
+from qbe.types import Facet
+
+PAPER = "s036"
+"""A paper of the sample: self-supervised vectors (method) for suggesting citations (background)."""
+
+FACETS = (Facet.METHOD, Facet.BACKGROUND)
+HITS = 3
+
+_SAME_FAMILY = 2
+"""The least grade of papers of one family (see `qbe.datasets.embedded.grade`)."""
+
+
+def searches(pipeline: Pipeline, layout: Layout, width: int) -> Iterator[str]:
+    """Search for each facet; gives the command that does the same, its table, and what the layout says of the
+    papers found.
+    """
+    index = pipeline.index
+    for facet in FACETS:
+        query = Query(index.paper(PAPER), facet)
+        hits = pipeline.search(query, k=HITS)
+        table = to_table(index.paper, query, hits, width)
+        verdict = textwrap.fill(
+            in_layout(layout, [hit.paper_id for hit in hits]), width, break_on_hyphens=False
+        )
+        yield f"$ {command(Path(index.folder), facet)}\n{table}\n\n{verdict}\n"
+
+
+def command(folder: Path, facet: Facet) -> str:
+    """The command that searches as `searches` does, to be pasted into a shell.
+
+    >>> command(Path("my indexes"), Facet.METHOD)
+    "qbe search --index 'my indexes' --paper s036 --facet method --hits 3 --format table"
+    """
+    folder_text = shlex.quote(str(folder))
+    return f"qbe search --index {folder_text} --paper {PAPER} --facet {facet} --hits {HITS} --format table"
+
+
+def in_layout(layout: Layout, found: list[str]) -> str:
+    """How many papers share the kind of method and the kind of problem of the query paper.
+
+    >>> from qbe.datasets.embedded import read_layout
+    >>> from qbe.demo.sample_index import SAMPLE
+    >>> in_layout(read_layout(SAMPLE / "layout.json"), ["s051", "s007", "s059"])
+    "Of these 3 papers 2 share the query's kind of method (contrastive-learning), 1 its kind of problem
+    (scholarly-search)."
+    """
+    counts = []
+    for number, facet in enumerate(FACETS):
+        sharing = sum(grade(layout, PAPER, paper_id, facet) >= _SAME_FAMILY for paper_id in found)
+        whose = "its" if number else "share the query's"
+        family = layout.places[PAPER][facet].family
+        counts.append(f"{sharing} {whose} kind of {FACTORS[facet]} ({family})")
+    return f"Of these {len(found)} papers {', '.join(counts)}."

@@ -1,0 +1,28 @@
+"""The options of ``qbe doctor``. Nothing heavy is imported, so that its help is fast."""
+
+from __future__ import annotations
+
+from qbe import _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+PROGRAM = "qbe doctor"
+
+EPILOG = """\
+Each line is OK, advice (searching works, something is slower or absent) or MISSING (searching needs it).
+Nothing is loaded, started, written or sent. The exit code is 0 if searching can work, and 1 if not.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options.
+
+    >>> parser().parse_args(["--json"]).json
+    True
+    """
+    parser = _cli.parser(PROGRAM, "Show what this machine and this installation are, and what they lack.")
+    parser.epilog = EPILOG
+    parser.add_argument("--json", action="store_true", help="print one JSON object, for programs")
+    return parser

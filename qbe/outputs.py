@@ -1,0 +1,99 @@
+"""Files that a user names for results: one that exists is replaced only if it is a result of the same kind.
+
+What a file is, its content says, whatever its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from qbe.errors import OutputError
+from qbe.files import StrPath
+
+_HEAD = 1 << 22
+"""Bytes that are read of a file: more than the longest record of a corpus."""
+
+PLOT_TITLE, PLOT_SOFTWARE = "query by query", "qbe evaluate"
+"""How the title of a plot ends, which an SVG file has as text, and what a PNG file names as its software."""
+
+
+class Result(NamedTuple):
+    """A kind of result: its name in messages, and whether a file that begins with some bytes is one."""
+
+    name: str
+    begins: Callable[[bytes], bool]
+
+
+def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None:
+    """Raise OutputError where a file exists that has content and is no result of the kind.
+
+    ``parameter`` is the one that names the file. What is no regular file (a pipe, a folder) passes.
+
+    >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 my-run\\n")
+    >>> check_output("a.trec", SEARCH)
+    >>> _ = Path("papers.jsonl").write_text('{"paper_id": "p7", "title": "On fish"}')
+    >>> check_output("papers.jsonl", SEARCH)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.OutputError: papers.jsonl: expected no such file, or a result of qbe search to replace, found
+    another file; choose another `output`, or remove it
+    """
+    path = Path(path)
+    try:
+        if not path.is_file():
+            return
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+        found = "another file"
+    except OSError as error:
+        head, found = b"", f"a file that cannot be read ({error.strerror})"
+    else:
+        if not head.strip() or kind.begins(head):
+            return
+    raise OutputError(
+        f"{path}: expected no such file, or {kind.name} to replace, found {found}; choose another "
+        f"`{parameter}`, or remove it"
+    )
+
+
+def _is_search_result(head: bytes) -> bool:
+    return _is_run(head) or head.startswith(
+        (b'{"query_id": ', b"Papers like \xe2\x80\x9c", b"Papers not like ")
+    )
+
+
+def _is_run(head: bytes) -> bool:
+    """Whether the first line has the six fields of a TREC run."""
+    fields = head.lstrip().partition(b"\n")[0].split()
+    if len(fields) != 6:
+        return False
+    try:
+        int(fields[3]), float(fields[4])
+    except ValueError:
+        return False
+    return True
+
+
+def _is_tagged_paper(head: bytes) -> bool:
+    """Whether the first line is a paper with labels."""
+    try:
+        record = json.loads(head.lstrip().partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"paper_id", "pred_labels"} <= record.keys()
+
+
+def _is_plot(head: bytes) -> bool:
+    if head.startswith(b"\x89PNG"):
+        return PLOT_SOFTWARE.encode() in head
+    return head.startswith(b"<?xml") and f"{PLOT_TITLE}</text>".encode() in head
+
+
+SEARCH = Result("a result of qbe search", _is_search_result)
+REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
+PLOT = Result("a plot of qbe evaluate", _is_plot)
+TAGGED = Result("papers that have labels", _is_tagged_paper)
+TIMINGS = Result("timings of qbe index", lambda head: head.startswith(b'{\n "papers": '))

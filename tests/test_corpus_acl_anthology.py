@@ -1,0 +1,198 @@
+"""The ACL Anthology's XML to papers."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import acl_anthology
+from qbe.corpus.acl_anthology import anthology_id
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import CorpusError, RecordError
+from qbe.types import Paper, Sentence
+
+FORMATS = Path(__file__).parent / "data" / "formats"
+SAMPLE = (FORMATS / "acl_anthology.xml").read_bytes()
+OLD_SAMPLE = (FORMATS / "acl_anthology_2018.xml").read_bytes()
+
+
+def read(data: bytes) -> list[Entry]:
+    return list(acl_anthology.read(io.BufferedReader(io.BytesIO(data)), "acl.xml", Reading()))
+
+
+def by_period(text: str) -> list[str]:
+    return [part.strip() + "." for part in text.split(".") if part]
+
+
+def test_a_paper_with_everything() -> None:
+    entry = read(SAMPLE)[0]
+    assert entry.where == "acl.xml, record 1"
+    assert parse_paper(entry.record, entry.where, by_period) == Paper(
+        paper_id="2020.fish-main.1",
+        title="Learning to Parse Trout in $O(n^{2})$ Time",
+        sentences=(
+            Sentence("Trout speak slowly."),
+            Sentence("We parse with $\\alpha < 1$ & gain 5%."),
+        ),
+        labelled=False,
+        metadata={
+            "authors": ["Zoë Müller", "Plato"],
+            "year": 2020,
+            "date": "2020-07",
+            "venue": "Proceedings of the 3rd Workshop on Fish Language",
+            "doi": "10.18653/v1/2020.fish-main.1",
+            "url": "https://aclanthology.org/2020.fish-main.1/",
+        },
+        offsets=((0, 19), (20, 57)),
+    )
+
+
+def test_a_paper_without_abstract() -> None:
+    assert read(SAMPLE)[1].record == {
+        "paper_id": "2020.fish-main.2",
+        "title": "A Paper without an Abstract",
+        "abstract": None,
+        "metadata": {
+            "authors": ["Per Dahl"],
+            "year": 2020,
+            "date": "2020-07",
+            "venue": "Proceedings of the 3rd Workshop on Fish Language",
+            "url": "https://aclanthology.org/2020.fish-main.2/",
+        },
+    }
+
+
+def test_front_matter_and_events_are_no_papers() -> None:
+    assert len(read(SAMPLE)) == 2
+
+
+def test_papers_of_a_collection_before_2020() -> None:
+    assert [entry.record for entry in read(OLD_SAMPLE)[:2]] == [
+        {
+            "paper_id": "W18-0312",
+            "title": "Nets of Nets",
+            "abstract": "We knot nets.",
+            "metadata": {
+                "year": 2018,
+                "venue": "Workshop on Nets",
+                "url": "https://aclanthology.org/W18-0312/",
+            },
+        },
+        {
+            "paper_id": "W18-1401",
+            "title": "A Paper of a Volume without Meta",
+            "abstract": "It has no year.",
+            "metadata": {"url": "https://aclanthology.org/W18-1401/"},
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "paper_id"),
+    [
+        (("2020.acl", "main", "1"), "2020.acl-main.1"),
+        (("2021.findings", "acl", "23"), "2021.findings-acl.23"),
+        (("P18", "1", "1"), "P18-1001"),
+        (("J93", "2", "3"), "J93-2003"),
+        (("W02", "1", "18"), "W02-0118"),
+        (("W19", "62", "7"), "W19-6207"),
+        (("C69", "1", "1"), "C69-0101"),
+        (("C00", "1", "1"), "C00-1001"),
+        (("D19", "1", "407"), "D19-1407"),
+        (("D19", "4", "1"), "D19-4001"),
+        (("D19", "5", "1"), "D19-0501"),
+        (("D19", "50", "12"), "D19-5012"),
+        (("D18", "5", "1"), "D18-5001"),
+    ],
+)
+def test_ids(ids: tuple[str, str, str], paper_id: str) -> None:
+    assert anthology_id(*ids, "here") == paper_id
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        (("", "1", "1"), "'', '1', '1'"),
+        (("P18", "main", "1"), "'P18', 'main', '1'"),
+        (("P18", "1", "²"), "'P18', '1', '\\xb2'"),
+        (("2020.acl", "main", " "), "'2020.acl', 'main', ''"),
+        (("P18", "1", "12345"), "'P18', '1', '12345'"),
+    ],
+)
+def test_ids_that_are_none(ids: tuple[str, str, str], found: str) -> None:
+    with pytest.raises(RecordError) as caught:
+        anthology_id(*ids, "here")
+    assert str(caught.value) == (
+        f"here: expected ids of collection, volume and paper such as P18, 1 and 1, found {found}; "
+        "mend or remove the record"
+    )
+    assert caught.value.reason == "not a record of this format"
+
+
+def test_papers_without_title_or_id() -> None:
+    first, second = (entry.record for entry in read(OLD_SAMPLE)[2:])
+    assert isinstance(first, RecordError) and isinstance(second, RecordError)
+    assert str(first) == "acl.xml, record 3: expected a title, found none; add it or remove the record"
+    assert (first.reason, second.reason) == ("no title", "not a record of this format")
+
+
+def test_a_paper_that_stands_in_no_volume() -> None:
+    [entry] = read(b"<paper id='1'><title>A</title></paper>")
+    assert isinstance(entry.record, RecordError) and entry.record.reason == "not a record of this format"
+
+
+def test_collections_of_volumes_are_recognized() -> None:
+    assert acl_anthology.recognizes(Head("2020.fish.xml", SAMPLE))
+    assert acl_anthology.recognizes(Head("-", OLD_SAMPLE))
+    assert not acl_anthology.recognizes(Head("a.xml", b"<collection><source>BioC</source></collection>"))
+    assert not acl_anthology.recognizes(Head("a.jsonl", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
+
+
+def check(data: bytes) -> None:
+    """Every entry is a record or an error of one line; nothing else than CorpusError is raised."""
+    try:
+        entries = read(data)
+    except CorpusError as error:
+        assert str(error).startswith("acl.xml") and "\n" not in str(error)
+        return
+    for where, record in entries:
+        assert where.startswith("acl.xml, record ")
+        if isinstance(record, RecordError):
+            assert str(record).startswith(where) and "\n" not in str(record)
+            continue
+        assert record["paper_id"] and record["title"]
+
+
+@given(st.binary(max_size=100))
+@settings(max_examples=1000)
+def test_garbage(data: bytes) -> None:
+    check(data)
+
+
+@given(
+    st.sampled_from([SAMPLE, OLD_SAMPLE]),
+    st.integers(0, len(SAMPLE)),
+    st.integers(0, 40),
+    st.binary(max_size=8),
+)
+@settings(max_examples=1000)
+def test_samples_with_a_piece_replaced(sample: bytes, place: int, length: int, piece: bytes) -> None:
+    check(sample[:place] + piece + sample[place + length :])
+
+
+TAGS = sorted(set(re.findall(r"<([\w-]+)", SAMPLE.decode())))
+
+
+@given(st.dictionaries(st.sampled_from(TAGS), st.sampled_from(TAGS), min_size=1, max_size=4))
+@settings(max_examples=1000)
+def test_samples_with_elements_in_wrong_places(others: dict[str, str]) -> None:
+    def renamed(match: re.Match[str]) -> str:
+        return match[1] + others.get(match[2], match[2])
+
+    check(re.sub(r"(</?)([\w-]+)", renamed, SAMPLE.decode()).encode())

@@ -1,0 +1,269 @@
+"""Works of Crossref."""
+
+import contextlib
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import crossref
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import CorpusError, RecordError
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+FORMATS = Path(__file__).parent / "data" / "formats"
+SAMPLES = ["crossref.jsonl", "crossref-items.json", "crossref-answer.json"]
+WORK = {"DOI": "10.5555/7", "title": ["On fish"]}
+ODD_DOI = "10.5555/(sici)1097-0258(2021)40:1<16::aid-net9>3.0.co;2-2"
+
+
+def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
+    return list(crossref.read(io.BufferedReader(io.BytesIO(data)), "garbage", reading or Reading()))
+
+
+def only(work: dict[str, Any]) -> Any:
+    [entry] = read(json.dumps(work).encode())
+    return entry.record
+
+
+def test_a_work_of_json_lines() -> None:
+    with (FORMATS / "crossref.jsonl").open("rb") as stream:
+        where, record = next(crossref.read(stream, "crossref.jsonl", Reading()))
+    assert where == "crossref.jsonl, line 1"
+    assert parse_paper(record, where, split_sentences) == Paper(
+        paper_id=ODD_DOI,
+        title="Counting cod in the Øresund & beyond",
+        sentences=(
+            Sentence("Background: Counting cod is slow & costly."),
+            Sentence("Methods: We take $n^{2}$ nets, p < 0.05."),
+        ),
+        labelled=False,
+        metadata={
+            "authors": ["Åsa Sjöström Jr.", "José Núñez", "The Cod Group", "Müller"],
+            "year": 2021,
+            "date": "2021-04",
+            "venue": "Journal of Nets & Lines",
+            "categories": ["Aquatic Science", "Statistics and Probability"],
+            "doi": ODD_DOI,
+            "url": "http://dx.doi.org/10.5555/(sici)1097-0258(2021)40:1%3C16::aid-net9%3E3.0.co;2-2",
+            "cites": ["10.5555/herring.1987", "10.5555/eels"],
+        },
+        offsets=((0, 42), (43, 83)),
+    )
+
+
+def test_a_work_without_an_abstract() -> None:
+    assert read((FORMATS / "crossref.jsonl").read_bytes())[1].record == {
+        "paper_id": "10.5555/herring.1987",
+        "title": "Herring",
+        "abstract": None,
+        "metadata": {
+            "year": 1987,
+            "doi": "10.5555/herring.1987",
+            "url": "http://dx.doi.org/10.5555/herring.1987",
+        },
+    }
+
+
+def test_a_work_without_title_and_date_of_issue() -> None:
+    assert read((FORMATS / "crossref.jsonl").read_bytes())[2].record == {
+        "paper_id": "10.5555/issue",
+        "title": "",
+        "abstract": "Eels are long.",
+        "metadata": {"year": 2020, "date": "2020-02-29", "doi": "10.5555/issue"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("sample", "rows"), [("crossref-items.json", (0, 1)), ("crossref-answer.json", (1, 2))]
+)
+def test_lists_have_the_same_works(sample: str, rows: tuple[int, int]) -> None:
+    lines = read((FORMATS / "crossref.jsonl").read_bytes())
+    entries = read((FORMATS / sample).read_bytes())
+    assert [entry.record for entry in entries] == [lines[row].record for row in rows]
+    assert [entry.where for entry in entries] == ["garbage, item 1", "garbage, item 2"]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_answer_with_one_work(indent: int | None) -> None:
+    lines = (FORMATS / "crossref.jsonl").read_bytes().splitlines()
+    answer = {"status": "ok", "message-type": "work", "message": json.loads(lines[0])}
+    data = json.dumps(answer, indent=indent).encode()
+    assert crossref.recognizes(Head("answer.json", data))
+    assert [entry.record for entry in read(data)] == [read(lines[0])[0].record]
+
+
+def test_answers_behind_each_other() -> None:
+    data = (FORMATS / "crossref-answer.json").read_bytes() * 2
+    assert [entry.where for entry in read(data)] == [f"garbage, item {n}" for n in (1, 2, 3, 4)]
+
+
+def test_an_array_of_works() -> None:
+    data = json.dumps([WORK, WORK | {"DOI": "10.5555/8"}]).encode()
+    assert crossref.recognizes(Head("works.json", data))
+    assert [entry.record["paper_id"] for entry in read(data)] == ["10.5555/7", "10.5555/8"]
+
+
+def test_works_of_other_subjects_are_left_out() -> None:
+    entries = read((FORMATS / "crossref.jsonl").read_bytes(), Reading(categories=("Aquatic*",)))
+    assert [entry.record["paper_id"] for entry in entries] == [ODD_DOI]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_samples_are_recognized(sample: str) -> None:
+    assert crossref.recognizes(Head(sample, (FORMATS / sample).read_bytes()))
+
+
+def test_a_list_that_is_cut_is_recognized() -> None:
+    data = json.dumps({"items": [WORK] * 5000}).encode()
+    assert crossref.recognizes(Head("0.json.gz", data[:HEAD_BYTES]))
+    assert len(read(data)) == 5000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
+        b'{"paper_id": "1", "title": "A", "abstract": "B.", "metadata": {"DOI": "10.1/2", "title": ["A"]}}',
+        b'[{"id": "a", "DOI": "10.5555/7", "title": "On fish", "container-title": "Nets"}]',
+        b'{"id": "https://openalex.org/W7", "doi": "https://doi.org/10.5555/7", "title": "On fish"}',
+        b"@article{a, title={On fish}, DOI={10.5555/7}}",
+        b"",
+    ],
+)
+def test_other_files_are_not_recognized(data: bytes) -> None:
+    assert not crossref.recognizes(Head("papers.json", data))
+
+
+@pytest.mark.parametrize(
+    ("jats", "text"),
+    [
+        ("<jats:title>Abstract</jats:title><jats:p>Fish swim.</jats:p>", "Fish swim."),
+        ("<jats:p>Fish swim.</jats:p>", "Fish swim."),
+        ("Abstract Background: fish swim.", "Background: fish swim."),
+        ("<jats:title>Methods:</jats:title> <jats:p>We count.</jats:p>", "Methods: We count."),
+        ("<jats:title> </jats:title><jats:p>We count.</jats:p>", "We count."),
+        (
+            "Of <jats:tex-math>$n$</jats:tex-math> <mml:math><mml:mi>n</mml:mi></mml:math> fish",
+            "Of $n$ fish",
+        ),
+        ("<jats:p>Of <mml:math><mml:mi>n</mml:mi></mml:math> fish</jats:p>", "Of n fish"),
+        ("<jats:title>Abstract</jats:title>", None),
+    ],
+)
+def test_abstracts_are_texts(jats: str, text: str | None) -> None:
+    assert only(WORK | {"abstract": jats})["abstract"] == text
+
+
+@pytest.mark.parametrize(
+    ("issued", "metadata"),
+    [
+        ([[2019]], {"year": 2019}),
+        ([[2019, 5]], {"year": 2019, "date": "2019-05"}),
+        ([[2019, 5, 1], [2020]], {"year": 2019, "date": "2019-05-01"}),
+        ([[2019, 13, 1]], {"year": 2019}),
+        ([["2019"]], {}),
+        ([[None]], {}),
+        ([], {}),
+        (["x"], {}),
+    ],
+)
+def test_dates_say_what_is_known(issued: list[Any], metadata: dict[str, Any]) -> None:
+    assert only(WORK | {"issued": {"date-parts": issued}})["metadata"] == {"doi": "10.5555/7"} | metadata
+
+
+@pytest.mark.parametrize(
+    ("change", "found", "reason"),
+    [
+        ({"DOI": None}, "a DOI, found none", "no paper_id"),
+        (
+            {"DOI": "10.5555/a B"},
+            "a DOI without white space, found '10.5555/a b'",
+            "a paper_id with white space or control characters",
+        ),
+        ({"DOI": 7}, "a string as DOI, found int", "not a record of this format"),
+        ({"title": "On fish"}, "a list as title, found str", "not a record of this format"),
+        ({"author": ["A"]}, "objects as author, found str", "not a record of this format"),
+        ({"abstract": ["A"]}, "a string as abstract, found list", "not a record of this format"),
+    ],
+)
+def test_defects_have_errors_that_say_them(change: dict[str, Any], found: str, reason: str) -> None:
+    error = only(WORK | change)
+    assert str(error) == f"garbage, line 1: expected {found}; mend or remove the record"
+    assert error.reason == reason
+
+
+def test_a_defect_does_not_end_the_reading() -> None:
+    first, second = read(json.dumps({"items": [{"DOI": 7}, WORK]}).encode())
+    assert isinstance(first.record, RecordError)
+    assert (second.where, second.record["paper_id"]) == ("garbage, item 2", "10.5555/7")
+
+
+@pytest.mark.parametrize("part", ["<jats:title>", "</tex-math><mml:math", "<jats:title> ", "</mml:math>"])
+def test_long_abstracts_without_sense_take_little_time(part: str) -> None:
+    begin = time.process_time()
+    only(WORK | {"abstract": part * 100_000})
+    assert time.process_time() - begin < 5
+
+
+WRONG = st.sampled_from(
+    [None, True, 7, -1, 1.5, "", "x y\n", [], ["x"], [[7]], [None], {}, {"x": 1}, [{"x": 1}], 10**30]
+)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> bytes:
+    """A sample with a value of another type somewhere, or with other bytes somewhere, or cut."""
+    data = (FORMATS / draw(st.sampled_from(SAMPLES))).read_bytes()
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(data)))
+        data = data[:place] + draw(st.binary(max_size=3)) + data[place + draw(st.integers(0, 3)) :]
+    if draw(st.booleans()):
+        return data[: draw(st.integers(0, len(data)))]
+    try:
+        values = [json.loads(data)]
+    except ValueError:
+        try:
+            values = [json.loads(line) for line in data.splitlines()]
+        except ValueError:
+            return data
+    value = draw(st.sampled_from(values))
+    while True:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        if not keys:
+            break
+        key = draw(st.sampled_from(keys))
+        if not isinstance(value[key], dict | list) or draw(st.integers(0, 3)) == 0:
+            value[key] = draw(WRONG)
+            break
+        value = value[key]
+    return "\n".join(map(json.dumps, values)).encode()
+
+
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.binary(max_size=100) | _damaged())
+def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
+    try:
+        entries = read(data)
+    except CorpusError as error:
+        assert str(error).startswith("garbage")
+        assert "\n" not in str(error)
+        return
+    for where, record in entries:
+        if isinstance(record, RecordError):
+            assert str(record).startswith("garbage")
+            assert "\n" not in str(record)
+            continue
+        assert isinstance(record["title"], str)
+        assert record["abstract"] is None or isinstance(record["abstract"], str)
+        with contextlib.suppress(RecordError):
+            parse_paper(record, where, split_sentences)

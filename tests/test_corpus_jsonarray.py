@@ -1,0 +1,254 @@
+"""Objects of a JSON array, read as a stream."""
+
+import io
+import json
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import jsonarray
+from qbe.corpus.entry import Entry
+from qbe.corpus.jsonarray import array_items, json_objects, objects, strings
+from qbe.errors import CorpusError, RecordError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+OBJECTS = st.lists(st.dictionaries(st.text(max_size=4), JSON, max_size=4), max_size=6)
+
+
+def stream(data: bytes, at_once: int = 1 << 20) -> io.BufferedReader:
+    return io.BufferedReader(io.BytesIO(data), at_once)
+
+
+def read(data: bytes, *keys: str) -> list[Entry]:
+    return list(array_items(stream(data), "a.json", keys))
+
+
+def test_places_count_items_from_one() -> None:
+    assert read(b'{"items": [{"a": 1}, {"b": [2]}]}', "items") == [
+        Entry("a.json, item 1", {"a": 1}),
+        Entry("a.json, item 2", {"b": [2]}),
+    ]
+
+
+def test_a_path_of_keys_leads_through_objects() -> None:
+    data = (
+        b'{"status": "ok", "n": 12.5, "message": {"facets": {}, "items": [{"a": 1}], "z": [{}]}, "y": null}'
+    )
+    assert [entry.record for entry in read(data, "message", "items")] == [{"a": 1}]
+
+
+def test_without_keys_the_text_is_the_array() -> None:
+    assert [entry.record for entry in read(b'\xef\xbb\xbf [ {"a": 1} , {} ] \n')] == [{"a": 1}, {}]
+
+
+def test_an_empty_array_has_no_items() -> None:
+    assert read(b"[]") == read(b'{"items": []}', "items") == []
+
+
+def test_pages_may_follow_each_other() -> None:
+    entries = read(b'{"items": [{"a": 1}]}\n{"items": []}\n{"items": [{"a": 2}]}\n', "items")
+    assert [(entry.where, entry.record) for entry in entries] == [
+        ("a.json, item 1", {"a": 1}),
+        ("a.json, item 2", {"a": 2}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "found"),
+    [(b"7", "a number or boolean"), (b'"x"', "a string"), (b"null", "null"), (b"[]", "an array")],
+)
+def test_an_item_that_is_no_object_is_an_error_of_its_own(item: bytes, found: str) -> None:
+    first, second = read(b"[%s, {}]" % item)
+    assert str(first.record) == (
+        f"a.json, item 1: expected a JSON object, found {found}; write one paper an object"
+    )
+    assert second.record == {}
+
+
+def test_bytes_that_are_not_utf8_concern_their_item() -> None:
+    first, second = read(
+        '[{"a": "Müller"}, {"a": "Müller"}]'.encode("latin-1").replace(b"\xfc", "ü".encode(), 1)
+    )
+    assert first.record == {"a": "Müller"}
+    assert isinstance(second.record, RecordError)
+    assert (
+        str(second.record)
+        == "a.json, item 2: expected UTF-8 text, found byte 0xfc; convert the file to UTF-8"
+    )
+    assert second.record.reason == "text that is not UTF-8"
+
+
+def test_a_lone_surrogate_is_an_error_of_its_item() -> None:
+    first, second = read(rb'[{"a": "\ud800"}, {}]')
+    assert isinstance(first.record, RecordError)
+    assert first.record.reason == "a lone surrogate"
+    assert second.record == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b'{"items": [{"a": 1}',
+            "a.json, after item 1: expected a comma or the end of the array, found the end of ",
+        ),
+        (
+            b'{"items": [{"a": 1} {}]}',
+            "a.json, after item 1: expected a comma or the end of the array, found '{'; ",
+        ),
+        (
+            b'{"items": [{"a": 1}]',
+            "a.json, after item 1: expected a comma or the end of the object, found the end ",
+        ),
+        (
+            b'{"items": [{"a": tru}]}',
+            "a.json, item 1: expected a JSON value, found malformed JSON (Expecting value ",
+        ),
+        (
+            b'{"items": [{"a": "',
+            "a.json, item 1: expected a JSON value, found malformed JSON (Unterminated string ",
+        ),
+        (b'{"items": [{"a": "\0"}]}', "a.json, item 1: expected JSON, found a NUL byte; "),
+        (b'{"items": {"a": 1}}', "a.json: expected an array, found '{'; "),
+        (b'{"items"; []}', "a.json: expected ':', found ';'; "),
+        (b"{7: []}", "a.json: expected the name of a member, found '7'; "),
+        (b'{"a": [{}]}', "a.json: expected an object with items, found one without; check the file"),
+        (b"[]", "a.json: expected an object with items, found '['; mend the file or fetch it again"),
+        (b"", "a.json: expected an object with items, found the end of the file; mend the file or "),
+        (
+            b'{"items": [{"a": %s}]}' % (b"9" * 5000),
+            "a.json, item 1: expected a JSON value, found malformed JSON (",
+        ),
+        (b'{"a": ' + b"[" * 100_000, "a.json: expected a JSON value, found values nested too deeply; mend "),
+    ],
+)
+def test_a_malformed_text_ends_the_reading(data: bytes, message: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        read(data, "items")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, RecordError)
+
+
+def test_items_before_a_malformed_one_are_read() -> None:
+    entries = array_items(stream(b'[{"a": 1}, {"a" 2}]'), "a.json", ())
+    assert next(entries).record == {"a": 1}
+    with pytest.raises(CorpusError, match=r"^a.json, item 2: expected a JSON value, found malformed JSON"):
+        next(entries)
+
+
+@pytest.mark.parametrize(
+    "data", [b'[{"a": "' + b"x" * 300, b'{"a": [' + b"1, " * 100, b'{"a": 1.' + b"1" * 300]
+)
+def test_a_value_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(jsonarray, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(jsonarray, "_CHUNK_BYTES", 10)
+    source = stream(data)
+    with pytest.raises(
+        CorpusError, match="expected at most 0 MiB an item, found more; write one paper an item"
+    ):
+        list(array_items(source, "a.json", () if data.startswith(b"[") else ("items",)))
+    assert source.read()
+
+
+@settings(max_examples=150)
+@given(OBJECTS, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
+def test_any_array_is_read_as_it_was_written(
+    items: list[dict], chunk: int, indent: int | None, escaped: bool
+) -> None:
+    text = json.dumps({"n": -1.5e300, "items": items, "z": 7}, ensure_ascii=escaped, indent=indent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonarray, "_CHUNK_BYTES", chunk)
+        assert [entry.record for entry in read(text.encode(), "items")] == items
+
+
+def test_numbers_are_whole_wherever_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk in range(1, 20):
+        monkeypatch.setattr(jsonarray, "_CHUNK_BYTES", chunk)
+        assert [entry.record for entry in read(b'{"a": -12.5e+10, "items": [{"b": 2}]}', "items")] == [
+            {"b": 2}
+        ]
+
+
+class _Endless(io.RawIOBase):
+    """An array of as many objects as anyone wants."""
+
+    def __init__(self) -> None:
+        self._chunks = self._write()
+        self._rest = b""
+
+    def _write(self) -> Iterator[bytes]:
+        yield b'{"items": ['
+        while True:
+            yield b'{"title": "%s"}, ' % (b"x" * 1000)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        self._rest = self._rest or next(self._chunks)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def test_memory_does_not_grow_with_the_array() -> None:
+    entries = array_items(io.BufferedReader(_Endless()), "a.json", ("items",))
+    tracemalloc.start()
+    for _ in range(30_000):
+        next(entries)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 << 20
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"a": 1}\n\n{"a": 2}', b'[{"a": 1},\n{"a": 2}]', b'{\n "a": 1\n}\n{\n "a": 2\n}\n']
+)
+def test_objects_may_be_lines_an_array_or_spread_over_lines(data: bytes) -> None:
+    assert [entry.record for entry in json_objects(stream(data), "a.json")] == [{"a": 1}, {"a": 2}]
+
+
+def test_a_broken_line_is_an_error_of_its_own() -> None:
+    entries = list(json_objects(stream(b'{"a": 1}\n{"a"\n{"a": 2}'), "a.json"))
+    assert [entry.where for entry in entries] == ["a.json, line 1", "a.json, line 2", "a.json, line 3"]
+    assert isinstance(entries[1].record, RecordError)
+
+
+@settings(max_examples=1000)
+@given(
+    st.binary(max_size=60) | st.text('{}[]",:a0 \n', max_size=60).map(str.encode),
+    st.sampled_from([None, (), ("a",)]),
+)
+def test_garbage_gives_entries_or_one_error(data: bytes, keys: tuple[str, ...] | None) -> None:
+    try:
+        entries = list(json_objects(stream(data), "a.json", keys))
+    except CorpusError as error:
+        assert str(error).startswith("a.json")
+        assert "\n" not in str(error)
+        return
+    for entry in entries:
+        if isinstance(entry.record, RecordError):
+            assert str(entry.record).startswith(entry.where)
+            assert "\n" not in str(entry.record)
+        else:
+            assert isinstance(entry.record, dict)
+
+
+def test_fields_that_are_lists_of_other_types() -> None:
+    with pytest.raises(
+        RecordError, match=r"^here: expected objects as a, found str; mend or remove the record$"
+    ):
+        objects({"a": [{}, "x"]}, "a", "here")
+    with pytest.raises(
+        RecordError, match=r"^here: expected strings as a, found int; mend or remove the record$"
+    ):
+        strings({"a": ["x", 1]}, "a", "here")
+    assert objects({}, "a", "here") == strings({"a": None}, "a", "here") == []

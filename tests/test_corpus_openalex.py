@@ -1,0 +1,247 @@
+"""Works of OpenAlex."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import openalex
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import CorpusError, RecordError
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+FORMATS = Path(__file__).parent / "data" / "formats"
+SAMPLES = ["openalex.jsonl", "openalex-answer.json"]
+WORK = {"id": "https://openalex.org/W7", "title": "On fish"}
+
+
+def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
+    return list(openalex.read(io.BufferedReader(io.BytesIO(data)), "garbage", reading or Reading()))
+
+
+def error_of(work: dict[str, Any]) -> RecordError:
+    [entry] = read(json.dumps(work).encode())
+    assert isinstance(entry.record, RecordError)
+    return entry.record
+
+
+def test_a_work_of_the_snapshot() -> None:
+    with (FORMATS / "openalex.jsonl").open("rb") as stream:
+        where, record = next(openalex.read(stream, "openalex.jsonl", Reading()))
+    assert where == "openalex.jsonl, line 1"
+    assert parse_paper(record, where, split_sentences) == Paper(
+        paper_id="W4100000001",
+        title="Counting Gadus morhua with Müller\u2019s nets & drones",
+        sentences=(
+            Sentence("Counting fish is slow."),
+            Sentence("We count cod with drones, and the drones count 5% more cod than nets do."),
+        ),
+        labelled=False,
+        metadata={
+            "authors": ["Åsa Sjöström", "José Núñez"],
+            "year": 2021,
+            "date": "2021-03-14",
+            "venue": "Journal of Nets & Lines",
+            "categories": ["Agricultural and Biological Sciences", "Computer Science"],
+            "doi": "10.5555/fish.2021.001",
+            "url": "https://doi.org/10.5555/fish.2021.001",
+            "cites": ["W2100000002", "W2100000003"],
+            "ids": {"pmid": "33000001", "pmcid": "PMC8000001", "mag": "3100000001"},
+        },
+        offsets=((0, 22), (23, 95)),
+    )
+
+
+def test_a_work_before_there_were_topics_has_concepts_of_the_highest_level() -> None:
+    record = read((FORMATS / "openalex.jsonl").read_bytes())[1].record
+    assert record == {
+        "paper_id": "W2100000002",
+        "title": "An older work on herring",
+        "abstract": None,
+        "metadata": {
+            "year": 1987,
+            "date": "1987-01-01",
+            "categories": ["Biology"],
+            "url": "https://openalex.org/W2100000002",
+            "ids": {"mag": "2100000002"},
+        },
+    }
+
+
+def test_a_work_without_a_title_has_an_empty_one() -> None:
+    record = read((FORMATS / "openalex.jsonl").read_bytes())[2].record
+    assert record == {
+        "paper_id": "W2100000003",
+        "title": "",
+        "abstract": "Eels are long.",
+        "metadata": {
+            "year": 2003,
+            "date": "2003-06-30",
+            "doi": "10.5555/3",
+            "url": "https://openalex.org/W2100000003",
+        },
+    }
+
+
+def test_an_answer_has_the_works_of_its_results() -> None:
+    lines = read((FORMATS / "openalex.jsonl").read_bytes())
+    answer = read((FORMATS / "openalex-answer.json").read_bytes())
+    assert [entry.record for entry in answer] == [entry.record for entry in lines[1:]]
+    assert [entry.where for entry in answer] == ["garbage, item 1", "garbage, item 2"]
+
+
+def test_works_of_other_fields_are_left_out() -> None:
+    data = (FORMATS / "openalex.jsonl").read_bytes()
+    entries = read(data, Reading(categories=("Computer *",)))
+    assert [entry.record["paper_id"] for entry in entries] == ["W4100000001"]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_samples_are_recognized(sample: str) -> None:
+    assert openalex.recognizes(Head(sample, (FORMATS / sample).read_bytes()))
+
+
+def test_a_work_that_is_cut_is_recognized() -> None:
+    work = WORK | {"publication_year": 2019, "referenced_works": ["https://openalex.org/W1"] * 5000}
+    assert openalex.recognizes(Head("part_000.gz", json.dumps(work).encode()[:HEAD_BYTES]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
+        b'{"id": "https://openalex.org/A7", "display_name": "Authors", "publication_year": 1}',
+        b'{"id": "0704.1", "title": "A", "abstract": "B", "categories": "q-bio", "versions": []}',
+        b"",
+    ],
+)
+def test_other_files_are_not_recognized(data: bytes) -> None:
+    assert not openalex.recognizes(Head("papers.jsonl", data))
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            {"id": None},
+            "a work's id such as https://openalex.org/W2741809807, found none; mend or remove the record",
+        ),
+        (
+            {"id": "https://openalex.org/A5"},
+            "a work's id such as https://openalex.org/W2741809807, found 'https://openalex.org/A5'; "
+            "give files of works only",
+        ),
+        ({"title": ["On"]}, "a string as title, found list; mend or remove the record"),
+        ({"authorships": [7]}, "objects as authorships, found int; mend or remove the record"),
+        (
+            {"abstract_inverted_index": {"On": [0, -1]}},
+            "positions from 0 to 100,000 in abstract_inverted_index, found -1; mend or remove the record",
+        ),
+        (
+            {"abstract_inverted_index": {"On": [100_001]}},
+            "positions from 0 to 100,000 in abstract_inverted_index, found 100001; mend or remove the record",
+        ),
+        (
+            {"abstract_inverted_index": {"On": [True, "x"]}},
+            "positions from 0 to 100,000 in abstract_inverted_index, found True; mend or remove the record",
+        ),
+        (
+            {"abstract_inverted_index": {"On": [1.5]}},
+            "positions from 0 to 100,000 in abstract_inverted_index, found float; mend or remove the record",
+        ),
+        (
+            {"abstract_inverted_index": {"On": 7}},
+            "lists of positions as abstract_inverted_index, found int; mend or remove the record",
+        ),
+        (
+            {"abstract_inverted_index": {"x" * 10_000: list(range(100))}},
+            "abstract of at most 1,000,000 characters, found more; shorten it or drop the paper",
+        ),
+    ],
+)
+def test_defects_have_errors_that_say_them(change: dict[str, Any], found: str) -> None:
+    assert str(error_of(WORK | change)) == f"garbage, line 1: expected {found}"
+
+
+def test_reasons_are_the_same_for_the_same_defect() -> None:
+    assert error_of(WORK | {"id": ""}).reason == "no paper_id"
+    assert (
+        error_of(WORK | {"id": "A7"}).reason
+        == error_of(WORK | {"doi": 7}).reason
+        == openalex.fields.NOT_THIS_FORMAT
+    )
+
+
+def test_a_long_abstract_is_refused_before_it_is_put_together() -> None:
+    positions = [7] * 1_000_000
+    error = error_of(WORK | {"abstract_inverted_index": {"x" * 1_000_000: positions}})
+    assert error.reason == "abstract that is too long"
+
+
+def test_a_defect_does_not_end_the_reading() -> None:
+    first, second = read(b'{"id": 7}\n' + json.dumps(WORK).encode())
+    assert isinstance(first.record, RecordError)
+    assert second.record["paper_id"] == "W7"
+
+
+WRONG = st.sampled_from(
+    [None, True, 7, -1, 1.5, "", "x y\n", [], ["x"], [[7]], [None], {}, {"x": 1}, [{"x": 1}], 10**30]
+)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> bytes:
+    """A sample with a value of another type somewhere, or with other bytes somewhere, or cut."""
+    data = (FORMATS / draw(st.sampled_from(SAMPLES))).read_bytes()
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(data)))
+        data = data[:place] + draw(st.binary(max_size=3)) + data[place + draw(st.integers(0, 3)) :]
+    if draw(st.booleans()):
+        return data[: draw(st.integers(0, len(data)))]
+    try:
+        values = [json.loads(data)]
+    except ValueError:
+        try:
+            values = [json.loads(line) for line in data.splitlines()]
+        except ValueError:
+            return data
+    value = draw(st.sampled_from(values))
+    while True:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        if not keys:
+            break
+        key = draw(st.sampled_from(keys))
+        if not isinstance(value[key], dict | list) or draw(st.integers(0, 3)) == 0:
+            value[key] = draw(WRONG)
+            break
+        value = value[key]
+    return "\n".join(map(json.dumps, values)).encode()
+
+
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.binary(max_size=100) | _damaged())
+def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
+    try:
+        entries = read(data)
+    except CorpusError as error:
+        assert str(error).startswith("garbage")
+        assert "\n" not in str(error)
+        return
+    for where, record in entries:
+        if isinstance(record, RecordError):
+            assert str(record).startswith("garbage")
+            assert "\n" not in str(record)
+            continue
+        assert isinstance(record["title"], str)
+        assert record["abstract"] is None or isinstance(record["abstract"], str)
+        with contextlib.suppress(RecordError):
+            parse_paper(record, where, split_sentences)

@@ -1,0 +1,241 @@
+"""PubMed's XML to papers."""
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import pubmed
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import CorpusError, RecordError
+from qbe.types import Paper, Sentence
+
+SAMPLE = (Path(__file__).parent / "data" / "formats" / "pubmed.xml").read_bytes()
+PAGE = "https://pubmed.ncbi.nlm.nih.gov"
+
+
+def read(data: bytes) -> list[Entry]:
+    return list(pubmed.read(io.BufferedReader(io.BytesIO(data)), "pubmed.xml", Reading()))
+
+
+def article(content: str, pmid: str = "<PMID>7</PMID>", data: str = "") -> Any:
+    """The only record of a set with one article."""
+    citation = f"<MedlineCitation>{pmid}<Article>{content}</Article></MedlineCitation>"
+    text = f"<PubmedArticleSet><PubmedArticle>{citation}{data}</PubmedArticle></PubmedArticleSet>"
+    [entry] = read(text.encode())
+    return entry.record
+
+
+def published(content: str) -> tuple[int | None, str | None]:
+    metadata = article(f"<ArticleTitle>A</ArticleTitle>{content}")["metadata"]
+    return metadata.get("year"), metadata.get("date")
+
+
+def by_period(text: str) -> list[str]:
+    return [part + "." for part in text.split(". ")[:-1]] + [text.split(". ")[-1]]
+
+
+def test_an_article_with_everything() -> None:
+    entry = read(SAMPLE)[0]
+    assert entry.where == "pubmed.xml, record 1"
+    assert parse_paper(entry.record, entry.where, by_period) == Paper(
+        paper_id="90000001",
+        title="CO2 tolerance of Salmo trutta in acid rivers",
+        sentences=(
+            Sentence("Trout live in rivers that turn acid."),
+            Sentence("We kept 40 trout at 10-3 mol of CO2."),
+            Sentence("Survival fell (p<0.05)."),
+            Sentence("Growth did not."),
+        ),
+        labelled=False,
+        metadata={
+            "authors": ["Zoë A Müller-Ng", "J Łuk Jr", "Trout Study Group"],
+            "year": 2021,
+            "date": "2021-03-05",
+            "venue": "Annals of river biology & chemistry",
+            "doi": "10.1000/arb.2021.0001",
+            "ids": {"pmc": "PMC9000001"},
+            "cites": ["90000003", "90000002"],
+            "url": f"{PAGE}/90000001/",
+        },
+        offsets=((0, 36), (37, 73), (74, 97), (98, 113)),
+    )
+
+
+def test_a_translated_title_a_range_of_dates_and_a_truncated_abstract() -> None:
+    assert read(SAMPLE)[1].record == {
+        "paper_id": "90000002",
+        "title": "Fishing with lamps [a survey] in the U.S.",
+        "abstract": "Lamps attract fish. We count lamps.",
+        "metadata": {
+            "year": 1998,
+            "venue": "Rev Pesca",
+            "doi": "10.1000/pesca.7",
+            "url": f"{PAGE}/90000002/",
+        },
+    }
+
+
+def test_an_article_without_abstract_and_english_title() -> None:
+    assert read(SAMPLE)[2].record == {
+        "paper_id": "90000003",
+        "title": "Om fisk",
+        "abstract": None,
+        "metadata": {
+            "year": 2019,
+            "date": "2019-07-02",
+            "venue": "Fiskebrev",
+            "url": f"{PAGE}/90000003/",
+        },
+    }
+
+
+def test_a_chapter_of_a_book() -> None:
+    assert read(SAMPLE)[3].record == {
+        "paper_id": "90000004",
+        "title": "Gills",
+        "abstract": "Gills take oxygen from water.",
+        "metadata": {
+            "authors": ["Per Dahl"],
+            "year": 2007,
+            "date": "2007-05-08",
+            "venue": "Handbook of Trout",
+            "url": f"{PAGE}/90000004/",
+        },
+    }
+
+
+def test_deletions_are_no_records() -> None:
+    assert len(read(SAMPLE)) == 4
+
+
+def test_a_book_goes_by_its_own_title_and_one_without_is_left_out() -> None:
+    book = (
+        "<PubmedBookArticle><BookDocument><PMID>{}</PMID><Book>{}</Book></BookDocument></PubmedBookArticle>"
+    )
+    books = book.format(1, "<BookTitle>On <i>fish</i></BookTitle>") + book.format(2, "")
+    [entry] = read(f"<PubmedArticleSet>{books}</PubmedArticleSet>".encode())
+    assert entry.record == {
+        "paper_id": "1",
+        "title": "On fish",
+        "abstract": None,
+        "metadata": {"url": f"{PAGE}/1/"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "title"),
+    [
+        ("On fish.", "On fish"),
+        ("Do fish swim?", "Do fish swim?"),
+        ("What now...", "What now..."),
+        ("Trout of the U.S.", "Trout of the U.S."),
+        ("Vitamin K.", "Vitamin K"),
+        ("[On fish].", "On fish"),
+        ("[On fish.]", "On fish"),
+        ("[Fish] and [chips].", "[Fish] and [chips]"),
+        ("[Fish [of rivers]].", "Fish [of rivers]"),
+        ("[Formula: see text] of fish.", "[Formula: see text] of fish"),
+        ("Fish with &lt;i&gt;escaped&lt;/i&gt; markup &amp; a &lt; b.", "Fish with escaped markup & a < b"),
+    ],
+)
+def test_titles(given: str, title: str) -> None:
+    assert article(f"<ArticleTitle>{given}</ArticleTitle>")["title"] == title
+
+
+@pytest.mark.parametrize(
+    ("issue", "others", "expected"),
+    [
+        ("<Year>2020</Year><Month>11</Month>", "", (2020, "2020-11")),
+        ("<Year>2020</Year><Season>Spring</Season>", "", (2020, None)),
+        ("<Year>2020</Year><Month>Feb</Month><Day>99</Day>", "", (2020, "2020-02")),
+        ("<Year>2020</Year><Month>13</Month>", "", (2020, None)),
+        ("<MedlineDate>Spring 1987</MedlineDate>", "", (1987, None)),
+        ("<MedlineDate>1976-1977 Winter</MedlineDate>", "", (1976, None)),
+        ("<Year>2020</Year>", "<Year>2019</Year><Month>12</Month><Day>3</Day>", (2020, None)),
+        ("", "<Year>2019</Year><Month>12</Month><Day>3</Day>", (2019, "2019-12-03")),
+        ("<Year>n.d.</Year>", "", (None, None)),
+    ],
+)
+def test_dates(issue: str, others: str, expected: tuple[int | None, str | None]) -> None:
+    journal = f"<Journal><JournalIssue><PubDate>{issue}</PubDate></JournalIssue></Journal>"
+    assert published(f"{journal}<ArticleDate>{others}</ArticleDate>") == expected
+
+
+def test_sections_without_text_are_left_out() -> None:
+    sections = '<AbstractText Label="AIM"/><AbstractText Label="END">Fish swim.</AbstractText>'
+    record = article(f"<ArticleTitle>A</ArticleTitle><Abstract>{sections}</Abstract>")
+    assert record["abstract"] == "Fish swim."
+
+
+def test_an_article_without_title() -> None:
+    error = article("<ArticleTitle>[Not Available].</ArticleTitle>")
+    assert str(error) == ("pubmed.xml, record 1: expected a title, found none; add it or remove the record")
+    assert error.reason == "no title"
+
+
+def test_an_article_without_pmid() -> None:
+    error = article("<ArticleTitle>A</ArticleTitle>", pmid="")
+    assert str(error) == "pubmed.xml, record 1: expected a PMID, found none; add it or remove the record"
+    assert error.reason == "no paper_id"
+
+
+def test_a_truncated_file_gives_its_articles_before_the_error() -> None:
+    entries = pubmed.read(io.BufferedReader(io.BytesIO(SAMPLE[:5000])), "pubmed.xml", Reading())
+    assert next(entries).record["paper_id"] == "90000001"
+    with pytest.raises(
+        CorpusError, match=r"^pubmed.xml, line \d+: expected the rest of the XML, found its end"
+    ):
+        next(entries)
+
+
+def test_a_set_is_recognized_by_its_outermost_element() -> None:
+    assert pubmed.recognizes(Head("-", SAMPLE))
+    assert not pubmed.recognizes(Head("a.jsonl", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
+    assert not pubmed.recognizes(Head("a.jsonl", b'{"title": "<PubmedArticleSet>"}'))
+
+
+def check(data: bytes) -> None:
+    """Every entry is a record or an error of one line; nothing else than CorpusError is raised."""
+    try:
+        entries = read(data)
+    except CorpusError as error:
+        assert str(error).startswith("pubmed.xml") and "\n" not in str(error)
+        return
+    for where, record in entries:
+        assert where.startswith("pubmed.xml, record ")
+        if isinstance(record, RecordError):
+            assert str(record).startswith(where) and "\n" not in str(record)
+            continue
+        assert record["paper_id"] and isinstance(record["title"], str)
+
+
+@given(st.binary(max_size=100))
+@settings(max_examples=1000)
+def test_garbage(data: bytes) -> None:
+    check(data)
+
+
+@given(st.integers(0, len(SAMPLE)), st.integers(0, 40), st.binary(max_size=8))
+@settings(max_examples=1000)
+def test_samples_with_a_piece_replaced(place: int, length: int, piece: bytes) -> None:
+    check(SAMPLE[:place] + piece + SAMPLE[place + length :])
+
+
+TAGS = sorted(set(re.findall(r"<(\w+)", SAMPLE.decode())))
+
+
+@given(st.dictionaries(st.sampled_from(TAGS), st.sampled_from(TAGS), min_size=1, max_size=4))
+@settings(max_examples=1000)
+def test_samples_with_elements_in_wrong_places(others: dict[str, str]) -> None:
+    def renamed(match: re.Match[str]) -> str:
+        return match[1] + others.get(match[2], match[2])
+
+    check(re.sub(r"(</?)(\w+)", renamed, SAMPLE.decode()).encode())

@@ -1,0 +1,335 @@
+"""Papers of Semantic Scholar."""
+
+import contextlib
+import io
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import semantic_scholar
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
+from qbe.errors import CorpusError, OutputError, RecordError
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+FORMATS = Path(__file__).parent / "data" / "formats"
+PAPERS, ABSTRACTS = "semantic-scholar-papers.jsonl", "semantic-scholar-abstracts.jsonl"
+SAMPLES = [PAPERS, ABSTRACTS, "semantic-scholar-answer.json", "s2orc.jsonl"]
+PAGE = "https://www.semanticscholar.org/paper/00000000000000000000000000000000000000"
+IDS = {"arxiv": "2103.00001", "pmid": "33000001"}
+
+
+def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
+    return list(semantic_scholar.read(io.BufferedReader(io.BytesIO(data)), "garbage", reading or Reading()))
+
+
+def sample(name: str, reading: Reading | None = None) -> list[Entry]:
+    return read((FORMATS / name).read_bytes(), reading)
+
+
+def error_of(paper: dict[str, Any]) -> RecordError:
+    [entry] = read(json.dumps(paper).encode())
+    assert isinstance(entry.record, RecordError)
+    return entry.record
+
+
+def test_a_paper_of_the_bulk_data_with_its_abstract(tmp_path: Path) -> None:
+    entries = join_abstracts(iter(sample(PAPERS)), iter(sample(ABSTRACTS)), tmp_path)
+    where, record = next(entries)
+    assert where == "garbage, line 1"
+    assert parse_paper(record, where, split_sentences) == Paper(
+        paper_id="70000001",
+        title="Counting cod with Gödel's nets",
+        sentences=(Sentence("Counting fish is slow."), Sentence("We use nets.")),
+        labelled=False,
+        metadata={
+            "authors": ["Åsa Sjöström", "José Núñez"],
+            "year": 2021,
+            "date": "2021-03-14",
+            "venue": "Journal of Nets",
+            "categories": ["Biology", "Environmental Science"],
+            "doi": "10.5555/fish.2021.001",
+            "url": f"{PAGE}a1",
+            "ids": IDS | {"pmcid": "PMC8000001", "dblp": "journals/nets/Sjostrom21", "mag": "3100000001"},
+        },
+        offsets=((0, 22), (23, 35)),
+    )
+
+
+def test_a_paper_of_the_bulk_data_without_what_may_be_absent() -> None:
+    assert sample(PAPERS)[1].record == {
+        "paper_id": "70000002",
+        "title": "Herring",
+        "abstract": None,
+        "metadata": {"venue": "Nets Conference", "url": f"{PAGE}a2"},
+    }
+
+
+def test_abstracts_of_the_bulk_data() -> None:
+    assert [entry.record for entry in sample(ABSTRACTS)] == [
+        {"paper_id": "70000003", "title": "", "abstract": "Eels are long.", "metadata": {}},
+        {
+            "paper_id": "70000001",
+            "title": "",
+            "abstract": "Counting fish is slow. We use nets.",
+            "metadata": {},
+        },
+    ]
+
+
+def test_papers_of_an_answer() -> None:
+    first, second = sample("semantic-scholar-answer.json")
+    assert first.where == "garbage, item 1"
+    assert parse_paper(first.record, first.where, split_sentences) == Paper(
+        paper_id="00000000000000000000000000000000000000a1",
+        title="Counting cod with nets",
+        sentences=(Sentence("Counting fish is slow."), Sentence("We use nets.")),
+        labelled=False,
+        metadata={
+            "authors": ["Åsa Sjöström"],
+            "year": 2021,
+            "date": "2021-03-14",
+            "venue": "Nets Conference",
+            "categories": ["Biology"],
+            "doi": "10.5555/fish.2021.001",
+            "url": f"{PAGE}a1",
+            "cites": ["00000000000000000000000000000000000000a2"],
+            "ids": IDS | {"acl": "2021.nets-1.1"},
+        },
+        offsets=((0, 22), (23, 35)),
+    )
+    assert second.record["metadata"] == {"categories": ["Biology"], "url": f"{PAGE}a2"}
+
+
+def test_papers_of_a_batch_are_an_array_with_null_for_unknown_ones() -> None:
+    answer = json.loads((FORMATS / "semantic-scholar-answer.json").read_bytes())["data"]
+    data = json.dumps([answer[0], None, answer[1]]).encode()
+    assert semantic_scholar.recognizes(Head("batch.json", data))
+    first, second, third = read(data)
+    assert [first.record, third.record] == [entry.record for entry in sample("semantic-scholar-answer.json")]
+    assert str(second.record) == (
+        "garbage, item 2: expected a JSON object, found null; write one paper an object"
+    )
+
+
+def test_a_paper_of_s2orc() -> None:
+    where, record = sample("s2orc.jsonl")[0]
+    assert parse_paper(record, where, split_sentences) == Paper(
+        paper_id="70000001",
+        title="Counting cod with nets",
+        sentences=(Sentence("BACKGROUND: Counting fish is slow."), Sentence("METHODS: We use nets.")),
+        labelled=False,
+        metadata={
+            "authors": ["Åsa M. N. Sjöström Jr.", "Müller"],
+            "year": 2021,
+            "venue": "Journal of Nets",
+            "categories": ["Biology"],
+            "doi": "10.5555/fish.2021.001",
+            "url": "https://api.semanticscholar.org/CorpusID:70000001",
+            "cites": ["70000002"],
+            "ids": IDS | {"acl": "2021.nets-1.1", "pmcid": "PMC8000001", "mag": "3100000001"},
+        },
+        offsets=((0, 34), (35, 56)),
+    )
+
+
+def test_papers_of_other_fields_are_left_out() -> None:
+    entries = sample(PAPERS, Reading(categories=("Bio*",)))
+    assert [entry.record["paper_id"] for entry in entries] == ["70000001"]
+
+
+def test_abstracts_are_of_no_field_and_all_kept() -> None:
+    assert len(sample(ABSTRACTS, Reading(categories=("Bio*",)))) == 2
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_recognized(name: str) -> None:
+    assert semantic_scholar.recognizes(Head(name, (FORMATS / name).read_bytes()))
+
+
+def test_a_paper_that_is_cut_is_recognized() -> None:
+    paper = {"paperId": "ab", "title": "On fish", "references": [{"paperId": "cd"}] * 10_000}
+    for data in json.dumps(paper), json.dumps({"total": 1, "data": [paper]}):
+        assert semantic_scholar.recognizes(Head("papers.json", data.encode()[:HEAD_BYTES]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
+        b'{"corpusid": 7, "model": "tldr@v2.0.0", "text": "Fish swim."}',
+        b'{"paper_id": "1", "_pdf_hash": "", "abstract": [], "body_text": [], "bib_entries": {}}',
+        b'{"data": [{"citedPaper": {"paperId": "a", "title": "A"}}]}',
+        b"",
+    ],
+)
+def test_other_files_are_not_recognized(data: bytes) -> None:
+    assert not semantic_scholar.recognizes(Head("papers.jsonl", data))
+
+
+def test_only_the_data_set_of_abstracts_has_only_abstracts() -> None:
+    heads = [Head(name, (FORMATS / name).read_bytes()) for name in SAMPLES]
+    assert [head.name for head in heads if has_only_abstracts(head)] == [ABSTRACTS]
+
+
+@pytest.mark.parametrize(
+    ("paper", "found", "reason"),
+    [
+        ({"title": "A"}, "paperId, corpusid or paper_id, found none", "no paper_id"),
+        ({"paperId": None, "title": "A"}, "paperId, corpusid or paper_id, found none", "no paper_id"),
+        (
+            {"corpusid": [7], "title": "A"},
+            "a string or whole number as corpusid, found list",
+            "not a record of this format",
+        ),
+        ({"corpusid": 7, "title": 7}, "a string as title, found int", "not a record of this format"),
+        ({"corpusid": 7, "authors": "A"}, "a list as authors, found str", "not a record of this format"),
+        (
+            {"paper_id": "7", "abstract": [{}]},
+            "a string as abstract, found list",
+            "not a record of this format",
+        ),
+    ],
+)
+def test_defects_have_errors_that_say_them(paper: dict[str, Any], found: str, reason: str) -> None:
+    error = error_of(paper)
+    assert str(error) == f"garbage, line 1: expected {found}; mend or remove the record"
+    assert error.reason == reason
+
+
+def _paper(paper_id: str, abstract: str | None) -> Entry:
+    return Entry(f"p, {paper_id}", {"paper_id": paper_id, "title": "T", "abstract": abstract, "metadata": {}})
+
+
+def test_abstracts_are_joined_by_id_in_the_order_of_the_papers(tmp_path: Path) -> None:
+    papers = [_paper("1", None), _paper("2", "Own."), _paper("3", None)]
+    abstracts = [_paper("3", "Three."), _paper("2", "Other."), _paper("3", "Later."), _paper("1", None)]
+    joined = join_abstracts(iter(papers), iter(abstracts), tmp_path)
+    assert [(each.where, each.record["abstract"]) for each in joined] == [
+        ("p, 1", None),
+        ("p, 2", "Own."),
+        ("p, 3", "Three."),
+    ]
+
+
+def test_errors_of_both_sides_are_passed_on(tmp_path: Path) -> None:
+    bad = Entry("a, line 1", RecordError("a, line 1: bad", "bad"))
+    worse = Entry("p, line 1", RecordError("p, line 1: bad", "bad"))
+    joined = join_abstracts(iter([worse, _paper("1", None)]), iter([bad, _paper("1", "One.")]), tmp_path)
+    assert list(joined) == [bad, worse, _paper("1", "One.")]
+
+
+def test_nothing_is_left_in_the_folder_at_the_end(tmp_path: Path) -> None:
+    joined = join_abstracts(iter([_paper("1", None)]), iter([_paper("1", "One.")]), tmp_path)
+    next(joined)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert list(joined) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_in_the_folder_when_the_reading_is_given_up(tmp_path: Path) -> None:
+    joined = join_abstracts(iter([_paper("1", None)]), iter([_paper("1", "One.")]), tmp_path)
+    next(joined)
+    joined.close()  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("side", ["papers", "abstracts"])
+def test_nothing_is_left_in_the_folder_after_an_error(tmp_path: Path, side: str) -> None:
+    def broken() -> Iterator[Entry]:
+        yield _paper("1", "One.")
+        raise CorpusError("here: broken")
+
+    sides = (broken(), iter([])) if side == "papers" else (iter([]), broken())
+    with pytest.raises(CorpusError, match=r"^here: broken$"):
+        list(join_abstracts(*sides, tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(
+        OutputError, match=r"^cannot write .*none: No such file or directory; check the path$"
+    ):
+        list(join_abstracts(iter([]), iter([]), tmp_path / "none"))
+
+
+def test_a_full_disk_is_an_error_of_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def small(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        store = connect(*arguments, **options)
+        store.execute("PRAGMA max_page_count = 4")
+        return store
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    abstracts = (_paper(str(number), "x" * 1000) for number in range(1000))
+    with pytest.raises(OutputError) as caught:
+        list(join_abstracts(iter([]), abstracts, tmp_path))
+    assert str(caught.value) == (
+        f"cannot write {tmp_path}: database or disk is full; free some space or choose another disk"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG = st.sampled_from(
+    [None, True, 7, -1, 1.5, "", "x y\n", [], ["x"], [[7]], [None], {}, {"x": 1}, [{"x": 1}], 10**30]
+)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> bytes:
+    """A sample with a value of another type somewhere, or with other bytes somewhere, or cut."""
+    data = (FORMATS / draw(st.sampled_from(SAMPLES))).read_bytes()
+    for _ in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(data)))
+        data = data[:place] + draw(st.binary(max_size=3)) + data[place + draw(st.integers(0, 3)) :]
+    if draw(st.booleans()):
+        return data[: draw(st.integers(0, len(data)))]
+    try:
+        values = [json.loads(data)]
+    except ValueError:
+        try:
+            values = [json.loads(line) for line in data.splitlines()]
+        except ValueError:
+            return data
+    value = draw(st.sampled_from(values))
+    while True:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        if not keys:
+            break
+        key = draw(st.sampled_from(keys))
+        if not isinstance(value[key], dict | list) or draw(st.integers(0, 3)) == 0:
+            value[key] = draw(WRONG)
+            break
+        value = value[key]
+    return "\n".join(map(json.dumps, values)).encode()
+
+
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.binary(max_size=100) | _damaged())
+def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
+    try:
+        entries = read(data)
+    except CorpusError as error:
+        assert str(error).startswith("garbage")
+        assert "\n" not in str(error)
+        return
+    for where, record in entries:
+        if isinstance(record, RecordError):
+            assert str(record).startswith("garbage")
+            assert "\n" not in str(record)
+            continue
+        assert isinstance(record["title"], str)
+        assert record["abstract"] is None or isinstance(record["abstract"], str)
+        with contextlib.suppress(RecordError):
+            parse_paper(record, where, split_sentences)

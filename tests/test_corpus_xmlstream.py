@@ -1,0 +1,238 @@
+"""XML read one record at a time; DBLP's, which is refused."""
+
+import io
+import tracemalloc
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import dblp
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.xmlstream import MAX_DEPTH, MAX_RECORD_BYTES, elements, elements_within, root_tag
+from qbe.errors import CorpusError
+
+DBLP = Path(__file__).parent / "data" / "formats" / "dblp.xml"
+RECORD = frozenset({"a"})
+
+
+def buffered(data: bytes) -> io.BufferedReader:
+    return io.BufferedReader(io.BytesIO(data))
+
+
+def read(data: bytes) -> list[str]:
+    """The texts of the elements `a` of the document x.xml."""
+    return [element.text or "" for _, element in elements(buffered(data), "x.xml", RECORD)]
+
+
+def problem(data: bytes) -> str:
+    with pytest.raises(CorpusError) as caught:
+        read(data)
+    return str(caught.value)
+
+
+class Endless(io.RawIOBase):
+    """A document of many parts, made as it is read."""
+
+    def __init__(self, begin: bytes, part: bytes, count: int) -> None:
+        self._parts = chain([begin], repeat(part, count))
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        part = self._rest or next(self._parts, b"")
+        count = min(len(part), len(buffer))
+        buffer[:count], self._rest = part[:count], part[count:]
+        return count
+
+
+def test_elements_have_their_places_and_what_is_around_them_is_skipped() -> None:
+    data = b"<s>x<a>1</a>y<b><a>2<a>3</a></a></b><c>4</c></s>"
+    found = [(where, "".join(each.itertext())) for where, each in elements(buffered(data), "x.xml", RECORD)]
+    assert found == [("x.xml, record 1", "1"), ("x.xml, record 2", "23")]
+
+
+def test_the_elements_around_a_record_come_with_it() -> None:
+    data = b'<s id="1"><b id="2"><a/></b><b id="3"><c/><a/></b></s>'
+    found = [
+        [each.get("id") for each in around] for _, around in elements_within(buffered(data), "x.xml", RECORD)
+    ]
+    assert found == [["1", "2"], ["1", "3"]]
+
+
+def test_the_outermost_element_can_be_the_record() -> None:
+    assert read(b"<a>1</a>") == ["1"]
+
+
+def test_records_across_the_ends_of_chunks_are_whole() -> None:
+    texts = [str(number) * 50_000 for number in range(40)]
+    assert read(b"<s>" + b"".join(f"<a>{text}</a>\n".encode() for text in texts) + b"</s>") == texts
+
+
+def test_a_long_document_is_read_in_bounded_memory() -> None:
+    stream = io.BufferedReader(Endless(b"<s>", b"<b><c>x</c></b> <a>y</a> text " * 200, 1500))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorpusError, match="found its end"):
+            for _ in elements(stream, "x.xml", RECORD):
+                pass
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 << 20  # the whole tree would have 100 MiB
+
+
+@pytest.mark.parametrize("begin", [b"<s>", b"<s><a>", b"<s><!--", b"<s x='", b"<!--"])
+def test_what_does_not_end_is_no_record(begin: bytes) -> None:
+    stream = io.BufferedReader(Endless(begin, b" " * 8192, 2 * MAX_RECORD_BYTES // 8192))
+    with pytest.raises(CorpusError) as caught:
+        list(elements(stream, "x.xml", RECORD))
+    expected = "x.xml, line 1: expected at most 16 MiB a record, found more; mend or remove it"
+    assert str(caught.value) == expected
+
+
+def test_elements_may_not_be_nested_endlessly() -> None:
+    assert problem(b"<s>" * (MAX_DEPTH + 1)) == (
+        "x.xml, line 1: expected elements nested at most 256 deep, found more; mend or remove them"
+    )
+
+
+def test_a_deep_record_is_read() -> None:
+    assert len(read(b"<a>" + b"<b>" * 20_000 + b"</b>" * 20_000 + b"</a>")) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", "x.xml, line 1: expected the rest of the XML, found its end; fetch the file again"),
+        (b"<s>\n<a>1", "x.xml, line 2: expected the rest of the XML, found its end; fetch the file again"),
+        (b"<s>\n<a", "x.xml, line 2: expected the rest of the XML, found its end; fetch the file again"),
+        (
+            b"<s>\n </t>",
+            "x.xml, line 2: expected well-formed XML, found mismatched tag at column 4; "
+            "mend it or fetch the file again",
+        ),
+        (
+            b"<s>\0</s>",
+            "x.xml, line 1: expected well-formed XML, found invalid token at column 4; "
+            "mend it or fetch the file again",
+        ),
+        (
+            b'<!DOCTYPE s SYSTEM "s.dtd"><s>&uuml;</s>',
+            "x.xml, line 1: expected well-formed XML, found undefined entity &uuml; at column 31; "
+            "mend it or fetch the file again",
+        ),
+        (
+            b"<s/>\n<s/>",
+            "x.xml, line 2: expected one XML document, found more behind its end; "
+            "give each a file of its own",
+        ),
+        (
+            b"<?xml version='1.0' encoding='shift_jis'?><s/>",
+            "x.xml: expected XML in UTF-8, found an encoding that cannot be read "
+            "(multi-byte encodings are not supported); convert it to UTF-8",
+        ),
+        (
+            b"<?xml version='1.0' encoding='fish'?><s/>",
+            "x.xml: expected XML in UTF-8, found an encoding that cannot be read "
+            "(unknown encoding: fish); convert it to UTF-8",
+        ),
+    ],
+)
+def test_xml_that_cannot_be_read_is_an_error_with_its_line(data: bytes, expected: str) -> None:
+    assert problem(data) == expected
+
+
+def test_records_before_a_malformed_place_are_read() -> None:
+    found = elements(buffered(b"<s><a>1</a><a>2</s>"), "x.xml", RECORD)
+    assert next(found)[1].text == "1"
+    with pytest.raises(CorpusError, match="mismatched tag at column 18"):
+        next(found)
+
+
+REFUSED = (
+    "x.xml, line 1: expected a DOCTYPE without declarations, found some in brackets; "
+    "remove them with the brackets"
+)
+
+
+@pytest.mark.parametrize(
+    "declarations",
+    [
+        '<!ENTITY b "' + "x" * 1000 + '"><!ENTITY c "' + "&b;" * 1000 + '">',
+        '<!ENTITY c SYSTEM "file:///etc/hostname">',
+        '<!ENTITY % c SYSTEM "file:///etc/hostname"> %c;',
+        '<!ATTLIST a x CDATA "' + "x" * 1000 + '">',
+    ],
+)
+def test_declarations_are_refused_before_they_are_used(declarations: str) -> None:
+    assert problem(f"<!DOCTYPE s [{declarations}]><s><a>&c;</a></s>".encode()) == REFUSED
+
+
+def test_declarations_behind_a_long_comment_are_refused() -> None:
+    data = b"<!--" + b"x" * (1 << 19) + b"--><!DOCTYPE s [<!ENTITY c 'x'>]><s><a>&c;</a></s>"
+    assert problem(data) == REFUSED
+
+
+@pytest.mark.parametrize(
+    "doctype",
+    [
+        '<!DOCTYPE dblp SYSTEM "dblp.dtd">',
+        '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
+        '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">',
+    ],
+)
+def test_a_dtd_that_is_named_is_not_read(doctype: str) -> None:
+    assert read(f"<?xml version='1.0'?>\n{doctype}\n<s><a>1</a></s>".encode()) == ["1"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_encodings_that_the_bytes_tell(encoding: str) -> None:
+    assert read("<s><a>ü</a></s>".encode(encoding)) == ["ü"]
+
+
+def test_an_encoding_that_is_declared() -> None:
+    assert read("<?xml version='1.0' encoding='ISO-8859-1'?><s><a>ü</a></s>".encode("latin-1")) == ["ü"]
+
+
+@given(st.binary(max_size=200) | st.text("<>/as&;! \"'[]?-=x", max_size=60).map(str.encode))
+@settings(max_examples=1000)
+def test_garbage_ends_in_one_line(data: bytes) -> None:
+    try:
+        read(data)
+    except CorpusError as error:
+        assert str(error).startswith("x.xml") and str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("data", "tag"),
+    [
+        (b'\xef\xbb\xbf<?xml version="1.0"?>\n<!-- <b> -->\n<!DOCTYPE a SYSTEM "a.dtd">\n<a id="1"/>', "a"),
+        (b"<!DOCTYPE a [<!ENTITY x '>'>]><a>", "a"),
+        (b"<m:a xmlns:m='x'>", "m:a"),
+        (b"<!-- a comment that does not end <a>", ""),
+        (b'{"a": "<a>"}', ""),
+        (b"", ""),
+    ],
+)
+def test_the_outermost_element_is_found_behind_the_prolog(data: bytes, tag: str) -> None:
+    assert root_tag(Head("x.xml", data)) == tag
+
+
+def test_dblp_is_recognized() -> None:
+    assert dblp.recognizes(Head("dblp.xml.gz", DBLP.read_bytes()))
+    assert not dblp.recognizes(Head("x.jsonl", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
+
+
+def test_dblp_is_refused_at_once() -> None:
+    with pytest.raises(CorpusError) as caught:
+        dblp.read(buffered(DBLP.read_bytes()), "dblp.xml", Reading())
+    assert str(caught.value) == (
+        "dblp.xml: expected papers with abstracts, found DBLP's records, which have none; use OpenAlex, "
+        "Semantic Scholar or Crossref by DOI instead"
+    )

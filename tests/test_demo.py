@@ -1,0 +1,189 @@
+"""``qbe demo``: the sample is indexed once, searched by two facets, and explained."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from qbe.demo.__main__ import main
+from qbe.demo.sample_index import open_sample_index, sample_papers
+from qbe.errors import IndexBuildError, OutputError
+from qbe.index.live.changes import delete_papers
+from qbe.index.opening import open_index
+from qbe.search.__main__ import main as search
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 120.0
+
+
+def run_demo(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"QBE_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "qbe.demo", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A cache for all tests of this module."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def first(kept) -> subprocess.CompletedProcess[str]:
+    """The first demonstration ever, which builds the index."""
+    return run_demo(kept)
+
+
+@pytest.fixture
+def folder(first, kept) -> Path:
+    """The index that the first demonstration has left."""
+    return kept / "demo" / "sample"
+
+
+@pytest.fixture
+def copied(folder, tmp_path, monkeypatch) -> Path:
+    """A cache of its own with a copy of the index, to be damaged; gives the index."""
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path))
+    return Path(shutil.copytree(folder, tmp_path / "demo" / "sample"))
+
+
+def content(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of all files below a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def test_it_builds_an_index_and_searches_by_two_facets(first, folder):
+    assert first.returncode == 0
+    assert first.stderr == f"indexing the sample in {folder} ...\n"
+    lines = first.stdout.splitlines()
+    assert lines[0] == f"The sample, 128 papers, is indexed in {folder}"
+    found = re.findall(r"^ +(\d) .*?\[(s\d+)\]$", first.stdout, re.MULTILINE | re.DOTALL)
+    by_method = [("1", "s051"), ("2", "s007"), ("3", "s124")]
+    by_background = [("1", "s059"), ("2", "s099"), ("3", "s031")]
+    assert found == by_method + by_background
+    sentences = " ".join(first.stdout.split())
+    assert (
+        "Of these 3 papers 3 share the query's kind of method (contrastive-learning), 0 its kind of problem "
+        "(scholarly-search)." in sentences
+    )
+    assert (
+        "Of these 3 papers 0 share the query's kind of method (contrastive-learning), 3 its kind of problem "
+        "(scholarly-search)." in sentences
+    )
+
+
+def test_nothing_but_the_index_is_left_in_the_cache(first, kept):
+    assert [path.name for path in kept.iterdir()] == ["demo"]
+    assert [path.name for path in (kept / "demo").iterdir()] == ["sample"]
+
+
+def test_it_says_what_the_sample_is_and_what_to_do_next(first, folder):
+    about = first.stdout[first.stdout.index("About the sample") :]
+    assert len(about.splitlines()) <= 24
+    assert "It is a demonstration, not a benchmark" in " ".join(about.split())
+    assert f'qbe search --index {folder} --text "We ..." --facet method' in about
+    for command in ("qbe index --corpus FILE --output DIR", "qbe doctor"):
+        assert command in about
+
+
+def test_the_index_is_used_again(first, folder, kept, monkeypatch, capsys):
+    before = content(folder)
+    monkeypatch.setenv("QBE_CACHE", str(kept))
+    main([])
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (first.stdout, "")
+    assert content(folder) == before
+
+
+def test_the_commands_shown_print_the_tables_shown(first, capsys):
+    parts = re.findall(r"^\$ qbe search (.*)\n((?:.*\n)*?)\nOf these", first.stdout, re.MULTILINE)
+    assert len(parts) == 2
+    for arguments, table in parts:
+        search(arguments.split())
+        assert capsys.readouterr().out == table
+
+
+def test_a_damaged_index_in_the_cache_is_replaced(copied):
+    whole = (copied / "vectors.npy").read_bytes()
+    (copied / "vectors.npy").write_bytes(whole[:-1])
+    reported: list[str] = []
+    with open_sample_index(None, reported.append) as index:
+        assert len(index) == 128
+    assert reported == [f"indexing the sample in {copied} ..."]
+    assert (copied / "vectors.npy").read_bytes() == whole
+
+
+def test_an_index_of_other_papers_in_the_cache_is_replaced(copied):
+    delete_papers(copied, ["s128"])
+    with open_sample_index(None, lambda _: None) as index:
+        assert [paper.paper_id for paper in index] == [paper.paper_id for paper in sample_papers()]
+
+
+def test_an_index_of_other_papers_elsewhere_stays(copied):
+    delete_papers(copied, ["s128"])
+    before = content(copied)
+    expected = (
+        f"^expected no such path, or the sample's index: {re.escape(str(copied))}: expected postings and "
+        "vectors of the sample, found others; choose another `output`, or remove it$"
+    )
+    with pytest.raises(IndexBuildError, match=expected):
+        open_sample_index(copied, lambda _: None)
+    assert content(copied) == before
+    with open_index(copied) as index:
+        assert len(index) == 127
+
+
+@pytest.mark.parametrize("name", ["notes", "notes/a.txt"])
+def test_a_folder_or_file_of_something_else_stays(tmp_path, name):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(IndexBuildError, match=r"^expected no such path, or the sample's index: .*"):
+        open_sample_index(tmp_path / name, lambda _: None)
+    assert (tmp_path / "notes" / "a.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_an_output_below_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    expected = f"^cannot write {re.escape(str(tmp_path))}/file/index: .*; choose an output below a folder"
+    with pytest.raises(OutputError, match=expected):
+        open_sample_index(tmp_path / "file" / "index", lambda _: None)
+
+
+def test_an_index_is_built_in_an_empty_folder_that_is_named(tmp_path, folder):
+    output = tmp_path / "with space"
+    output.mkdir()
+    with open_sample_index(output, lambda _: None) as index, open_index(folder) as expected:
+        assert index.manifest.digest == expected.manifest.digest
+    assert [path.name for path in tmp_path.iterdir()] == ["with space"]
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    environment = os.environ | {"QBE_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "qbe.demo"]
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + SECONDS
+    while not any(tmp_path.glob("demo/.sample.*/.index.building/papers.jsonl")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out) == (130, "")
+    assert err == f"indexing the sample in {tmp_path / 'demo' / 'sample'} ...\nqbe demo: interrupted\n"
+    assert list((tmp_path / "demo").iterdir()) == []
+
+
+def test_the_first_commands_of_the_readme_are_those_that_run_here():
+    """The other one runs in ``test_doctor.py``."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("## First five minutes") : text.index("## Three commands")]
+    assert re.findall(r"^\$ (.*)$", section, re.MULTILINE) == ["qbe doctor", "qbe demo"]

