@@ -10,6 +10,7 @@ nothing.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from qbe.corpus.reading import Reading
     from qbe.errors import (
         CorpusError,
         DatasetError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         OutputError,
         PaperNotFoundError,
         QbeError,
+        RecordError,
         RunError,
         UsageError,
     )
@@ -62,6 +64,8 @@ _HOMES = {
     "Pipeline": "qbe.search.pipeline",
     "QbeError": "qbe.errors",
     "Query": "qbe.query",
+    "Reading": "qbe.corpus.reading",
+    "RecordError": "qbe.errors",
     "Run": "qbe.types",
     "RunError": "qbe.errors",
     "SearchConfig": "qbe.search.config",
@@ -98,6 +102,8 @@ __all__ = [
     "Pipeline",
     "QbeError",
     "Query",
+    "Reading",
+    "RecordError",
     "Run",
     "RunError",
     "SearchConfig",

@@ -55,7 +55,7 @@ def test_a_work_of_the_snapshot() -> None:
             "doi": "10.5555/fish.2021.001",
             "url": "https://doi.org/10.5555/fish.2021.001",
             "cites": ["W2100000002", "W2100000003"],
-            "ids": {"pmid": "33000001", "pmcid": "PMC8000001", "mag": "3100000001"},
+            "ids": {"pmid": "33000001", "pmc": "PMC8000001", "mag": "3100000001"},
         },
         offsets=((0, 22), (23, 95)),
     )

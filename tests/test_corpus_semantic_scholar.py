@@ -60,7 +60,7 @@ def test_a_paper_of_the_bulk_data_with_its_abstract(tmp_path: Path) -> None:
             "categories": ["Biology", "Environmental Science"],
             "doi": "10.5555/fish.2021.001",
             "url": f"{PAGE}a1",
-            "ids": IDS | {"pmcid": "PMC8000001", "dblp": "journals/nets/Sjostrom21", "mag": "3100000001"},
+            "ids": IDS | {"pmc": "PMC8000001", "dblp": "journals/nets/Sjostrom21", "mag": "3100000001"},
         },
         offsets=((0, 22), (23, 35)),
     )
@@ -137,7 +137,7 @@ def test_a_paper_of_s2orc() -> None:
             "doi": "10.5555/fish.2021.001",
             "url": "https://api.semanticscholar.org/CorpusID:70000001",
             "cites": ["70000002"],
-            "ids": IDS | {"acl": "2021.nets-1.1", "pmcid": "PMC8000001", "mag": "3100000001"},
+            "ids": IDS | {"acl": "2021.nets-1.1", "pmc": "PMC8000001", "mag": "3100000001"},
         },
         offsets=((0, 34), (35, 56)),
     )

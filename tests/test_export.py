@@ -82,9 +82,12 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
     destination = tmp_path / "out" / "tiny"
     export.export_encoder(tiny_model, "first", "here", destination)
     (destination / "stray").touch()
+    with pytest.raises(OutputError, match="found stray in it"):
+        export.export_encoder(tiny_model, "second", "here", destination)
+    assert read_card(destination).name == "first"
+    (destination / "stray").unlink()
     export.export_encoder(tiny_model, "second", "here", destination)
     assert read_card(destination).name == "second"
-    assert not (destination / "stray").exists()
     assert [path.name for path in destination.parent.iterdir()] == ["tiny"]
 
     def fail(*_):

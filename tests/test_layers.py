@@ -13,7 +13,7 @@ import qbe
 ROOT = Path(qbe.__file__).parent
 
 PLAN = (ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
-BASE = {"types", "query", "errors", "files", "closing", "parallel"}
+BASE = {"types", "query", "errors", "files", "outputs", "closing", "parallel"}
 
 
 def layers() -> dict[str, set[str]]:

@@ -162,7 +162,6 @@ def test_every_source_finds_the_same(search, paper_file, papers, monkeypatch):
 REFUSED = [
     (["--paper", "s001", "--hits", "0"], UsageError, "expected `k` of at least 1, found 0"),
     (["--paper", "s001", "--depth", "0"], UsageError, "expected `depth` of at least 1, found 0"),
-    (["--paper", "s001", "--paper", "s002"], UsageError, "expected one --paper, found 2"),
     (["--paper", "s001", "--threads", "0"], UsageError, "expected `threads` of at least 1, found 0"),
     (["--paper", "s001", "--title", "T"], UsageError, "--title goes with --text"),
     (["--paper", "s001", "--run-tag", "a b"], UsageError, "expected a --run-tag of one word"),
@@ -218,6 +217,7 @@ def test_what_is_refused(search, sample, tmp_path, monkeypatch, arguments, error
         ["--index", "x", "--paper", "1", "--facet", "method", "--sentences", "0"],
         ["--index", "x", "--paper", "1", "--first-stage", "splade"],
         ["--index", "x", "--paper", "1", "--hits", "many"],
+        ["--index", "x", "--paper", "1", "--paper", "2"],
     ],
 )
 def test_wrong_options_end_with_2(arguments, capsys):

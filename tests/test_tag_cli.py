@@ -75,8 +75,9 @@ def tag(tmp_path, tiny_tagger):
 
     def run(*given: object, options: tuple[object, ...] = ()) -> list[dict]:
         source = given[0] if isinstance(given[0], Path) else write(tmp_path / "in.jsonl", *given)
-        arguments = ["--input", source, "--output", output, "--tagger", tiny_tagger, "--threads", 1]
-        main([str(argument) for argument in (*arguments, *options)])
+        arguments = ["--input", source, "--output", output, "--tagger", tiny_tagger]
+        threads = [] if "--threads" in options else ["--threads", 1]
+        main([str(argument) for argument in (*arguments, *threads, *options)])
         return read(output)
 
     run.output, run.partial = output, output.with_name("tagged.jsonl.partial")

@@ -14,6 +14,7 @@ from typing import Any
 
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.entry import Entry
+from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title, without_latex
 from qbe.corpus.reading import Reading
@@ -61,20 +62,20 @@ def to_record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
             "categories": (source.get("categories") or "").split(),
             "date": _first_date(source),
             "venue": source.get("journal-ref"),
-            "doi": source.get("doi"),
+            "doi": doi(source.get("doi") or ""),
             "url": f"{_ABSTRACT_PAGE}{source['id']}",
         }
         return {
             "paper_id": source["id"],
             "title": clean_title(source["title"]),
             "abstract": clean_abstract(source["abstract"] or ""),
-            "metadata": {key: value for key, value in metadata.items() if value},
+            "metadata": present(metadata),
         }
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise RecordError(
             f"{where}: expected a record of arXiv's snapshot with id, title and abstract, found "
             f"{type(error).__name__} {error}; mend or remove it",
-            "not a record of this format",
+            NOT_THIS_FORMAT,
         ) from None
 
 

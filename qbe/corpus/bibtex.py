@@ -38,7 +38,7 @@ _IGNORED = ("@comment", "@preamble")
 _MARK = re.compile(r'\{"\}|(?<!\\)[{}"]|#')
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
-_ARXIV = re.compile(r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Za-z-]+)?/\d{7})(?:v\d+)?")
+_ARXIV = re.compile(r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?")
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
 

@@ -63,8 +63,13 @@ def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
             f"{where}: expected a JSON object, found {kind}; write one paper an object", "not a JSON object"
         )
     # In decoded UTF-8 only an escape can bring a surrogate; a search is cheaper than a check of each line.
-    if ("\\ud" in text or "\\uD" in text) and has_lone_surrogate([json.dumps(record, ensure_ascii=False)]):
-        raise lone_surrogate(where)
+    if "\\ud" in text or "\\uD" in text:
+        try:
+            written = json.dumps(record, ensure_ascii=False)
+        except RecursionError as error:  # nested just under the decoder's own limit
+            raise malformed(error, text, where) from None
+        if has_lone_surrogate([written]):
+            raise lone_surrogate(where)
     return record
 
 

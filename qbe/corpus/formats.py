@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from qbe.corpus import acl_anthology, arxiv, dblp, jsonl, pubmed
+from qbe.corpus import acl_anthology, arxiv, bibtex, crossref, dblp, jsonl, openalex, pubmed, semantic_scholar
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.reading import Reading
@@ -39,9 +39,13 @@ FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
         Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read),
+        Format("semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read),
+        Format("openalex", "OpenAlex works", openalex.recognizes, openalex.read),
+        Format("crossref", "Crossref works", crossref.recognizes, crossref.read),
         Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read),
         Format("acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read),
         Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read),
+        Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read),
         JSON_LINES,
     )
 }

@@ -162,7 +162,7 @@ def _ids(work: Mapping[str, Any], where: str) -> dict[str, str]:
     central = _last_part(ids.get("pmcid")).upper().removeprefix(_PUBMED_CENTRAL)
     found = {
         "pmid": _last_part(ids.get("pmid")),
-        "pmcid": central and f"{_PUBMED_CENTRAL}{central}",
+        "pmc": central and f"{_PUBMED_CENTRAL}{central}",
         "mag": _last_part(ids.get("mag")),
     }
     return {name: value for name, value in found.items() if value}

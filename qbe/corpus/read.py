@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from qbe.corpus import semantic_scholar
 from qbe.corpus.dedupe import Seen
 from qbe.corpus.entry import Entry
 from qbe.corpus.formats import Format, format_of, recognized
+from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
 from qbe.corpus.record import NO_ABSTRACT, Splitter, parse_paper
-from qbe.corpus.streams import display_name, is_folder, open_source
+from qbe.corpus.streams import STDIN, display_name, is_address, is_folder, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
@@ -30,6 +34,7 @@ def read_corpus(
 ) -> Iterator[Paper]:
     """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
 
+    Files of Semantic Scholar that have abstracts alone are joined with the papers of the others.
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
     files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see
     `qbe.corpus.huggingface`). ``split`` splits abstracts that are one string; ``reading`` says which papers
@@ -48,8 +53,8 @@ def read_corpus(
     duplicates = Seen(reading.dedupe) if reading.dedupe else None
     ids = _Ids(sources)
     kept = 0
-    for source in sources:
-        for where, record in entries(source, reading):
+    for stream in _streams(sources, reading):
+        for where, record in stream:
             try:
                 paper = _paper(where, record, split, reading)
                 if paper is None:
@@ -75,6 +80,33 @@ def read_corpus(
         names = ", ".join(map(display_name, sources)) or "no source"
         reasons = f" ({left_out.reasons()})" if left_out else ""
         raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
+
+
+def _streams(sources: Sequence[str], reading: Reading) -> Iterator[Iterator[Entry]]:
+    """The records of each source; those of papers whose abstracts are in other files together, as one."""
+    abstracts = [file for source in sources for file in _abstracts_in(source)]
+    if not abstracts:
+        yield from (entries(source, reading) for source in sources)
+        return
+    papers = [file for source in sources for file in files_of(source) if file not in abstracts]
+    yield semantic_scholar.join_abstracts(
+        chain.from_iterable(entries(file, reading) for file in papers),
+        chain.from_iterable(entries(file, reading) for file in abstracts),
+        Path(tempfile.gettempdir()),
+    )
+
+
+def _abstracts_in(source: str) -> list[str]:
+    """The files of a source that have abstracts alone, to be joined with papers of other files."""
+    if source.startswith(HUGGING_FACE) or source == STDIN or is_address(source):
+        return []
+    found = []
+    for file in files_of(source):
+        with open_source(file) as stream:
+            head = Head(file, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
+        if semantic_scholar.has_only_abstracts(head):
+            found.append(file)
+    return found
 
 
 def _default_policy(sources: Sequence[str]) -> str:

@@ -29,11 +29,11 @@ _IDS = {
     "arxiv": "arxiv",
     "acl": "acl",
     "pubmed": "pmid",
-    "pubmedcentral": "pmcid",
+    "pubmedcentral": "pmc",
     "dblp": "dblp",
     "mag": "mag",
 }
-_S2ORC_IDS = {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmcid", "mag_id": "mag"}
+_S2ORC_IDS = {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 _PUBMED_CENTRAL = "PMC"
 
 _CREATE = "CREATE TABLE abstracts (paper_id TEXT, abstract TEXT)"
@@ -229,6 +229,6 @@ def _categories(paper: Mapping[str, Any], where: str) -> list[str]:
 def _ids(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str]:
     """Ids in other collections, by their name in a paper's metadata."""
     ids = {ours: str(values[name]) for name, ours in names.items() if isinstance(values.get(name), str | int)}
-    if central := ids.get("pmcid", "").upper().removeprefix(_PUBMED_CENTRAL):
-        ids["pmcid"] = f"{_PUBMED_CENTRAL}{central}"
+    if central := ids.get("pmc", "").upper().removeprefix(_PUBMED_CENTRAL):
+        ids["pmc"] = f"{_PUBMED_CENTRAL}{central}"
     return {name: value for name, value in ids.items() if value}

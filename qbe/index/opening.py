@@ -9,6 +9,7 @@ from qbe.index.index import Index
 from qbe.parallel import thread_count
 
 if TYPE_CHECKING:
+    from qbe.corpus.reading import Reading
     from qbe.index.building.progress import Progress
     from qbe.index.building.settings import BuildSettings
     from qbe.index.building.source import Corpus
@@ -37,6 +38,7 @@ def build_index(
     corpus: Corpus,
     settings: BuildSettings | None = None,
     *,
+    reading: Reading | None = None,
     overwrite: bool = False,
     resume: bool = False,
     threads: int | None = None,
@@ -44,12 +46,13 @@ def build_index(
 ) -> Index:
     """Build an index of a corpus in a folder, and open it.
 
-    ``corpus`` is a path (JSON lines, or a folder of a Hugging Face data set) or ``hf:`` name, several of
-    them, or an iterable of `qbe.types.Paper`. By default the index has Lucene postings and vectors, made by
-    the default encoder in int8. ``threads`` are by default all available processors. ``overwrite`` replaces
-    an index, ``resume`` goes on with an interrupted build; of papers that only works for a sequence, such as
-    a list. ``progress`` observes the stages. See `qbe.index.building.build.build` for how the build goes,
-    what it leaves when interrupted, and the errors it raises; TypeError for ``settings`` that are none.
+    ``corpus`` is a path (of a file in any of the formats that qbe reads, or a folder) or ``hf:`` name,
+    several of them, or an iterable of `qbe.types.Paper`; ``reading`` says how files are read. By default the
+    index has Lucene postings and vectors, made by the default encoder in int8. ``threads`` are by default all
+    available processors. ``overwrite`` replaces an index, ``resume`` goes on with an interrupted build; of
+    papers that only works for a sequence, such as a list. ``progress`` observes the stages. See
+    `qbe.index.building.build.build` for how the build goes, what it leaves when interrupted, and the errors
+    it raises; TypeError for ``settings`` and ``reading`` that are none.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "A title", (Sentence("We study search."), Sentence("It works.")))
@@ -57,6 +60,7 @@ def build_index(
     ...     mine.paper("1").title
     'A title'
     """
+    from qbe.corpus.reading import Reading
     from qbe.index.building.build import build
     from qbe.index.building.settings import BuildSettings, Execution
 
@@ -65,7 +69,20 @@ def build_index(
             f"expected qbe.BuildSettings as `settings`, found {type(settings).__name__}; make them as in "
             "qbe.BuildSettings(dense=False)"
         )
+    if reading is not None and not isinstance(reading, Reading):
+        raise TypeError(
+            f"expected qbe.Reading as `reading`, found {type(reading).__name__}; make it as in "
+            'qbe.Reading(on_error="skip")'
+        )
     threads = thread_count(threads)
     execution = Execution(threads) if progress is None else Execution(threads, progress)
-    build(Path(folder), corpus, settings, overwrite=overwrite, resume=resume, execution=execution)
+    build(
+        Path(folder),
+        corpus,
+        settings,
+        reading=reading or Reading(),
+        overwrite=overwrite,
+        resume=resume,
+        execution=execution,
+    )
     return Index(folder, threads=threads)

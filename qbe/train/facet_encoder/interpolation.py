@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from qbe.errors import ModelError
+from qbe.train.reranker.base import layer_names
 from qbe.train.weights import Weights
 
 _PARTS = {
@@ -20,10 +21,13 @@ _PARTS = {
 """Names in BERT of the parts of `qbe.train.reranker.network.Layer`."""
 
 
-def interpolated_encoder(base: Weights, rerankers: Weights, share: float) -> dict[str, Tensor]:
-    """Weights of a BERT encoder, by Hugging Face's names: ``(1 - share) * base + share * rerankers``.
+def interpolated_encoder(
+    base: Weights, rerankers: Weights, share: float, kind: str = "bert"
+) -> dict[str, Tensor]:
+    """Weights of an encoder, by Hugging Face's names: ``(1 - share) * base + share * rerankers``.
 
     That is in the layers that were trained in the rerankers; all other weights are those of ``base``.
+    ``kind`` is its architecture, one of those of `qbe.train.reranker.base.read_base`.
 
     ``rerankers`` are trainable weights of `qbe.train.reranker.network.Network`; its gates, projections and
     weights of similarities are left out. Interpolation of a fine-tuned model with the original: Wortsman et
@@ -33,10 +37,10 @@ def interpolated_encoder(base: Weights, rerankers: Weights, share: float) -> dic
     weights = dict(base)
     layers = {int(name.split(".")[1]) for name in rerankers if name.startswith("upper.")}
     count = 1 + max(int(name.split(".")[2]) for name in base if name.startswith("encoder.layer."))
-    first = count - len(layers)
+    first, names = count - len(layers), layer_names(kind, count)
     for layer in sorted(layers):
         for part, trained in _layer(rerankers, layer).items():
-            name = f"encoder.layer.{first + layer}.{part}"
+            name = names[f"encoder.layer.{first + layer}.{part}"]
             if name not in base or base[name].shape != trained.shape:
                 raise ModelError(
                     f"expected rerankers trained from this encoder, found no place in it for their {name} "

@@ -1,0 +1,209 @@
+"""Columns of a table of papers: which of them holds what, and the record of a row."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from qbe.corpus import fields
+from qbe.corpus.decode import decode_text
+from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.reading import FIELDS
+from qbe.corpus.ris import date_of, given_first
+from qbe.errors import CorpusError, RecordError
+
+_USUAL = {
+    "id": ("id", "paperid", "key", "pmid", "eid", "doi"),
+    "title": ("title", "articletitle", "documenttitle"),
+    "abstract": ("abstract", "abstractnote", "summary"),
+    "year": ("year", "publicationyear", "pubyear"),
+    "date": ("date", "publicationdate", "published"),
+    "authors": ("authors", "author"),
+    "venue": ("venue", "journal", "publicationtitle", "sourcetitle"),
+    "categories": ("categories", "category", "fieldsofstudy"),
+    "doi": ("doi",),
+    "url": ("url", "link"),
+    "cites": ("cites",),
+}
+"""Usual names of columns, in small letters and digits, the better ones first."""
+
+_NOT_ALWAYS = ("pmid", "eid", "doi")
+"""Columns of ids that not every paper has."""
+
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'|\"((?:[^\"\\]|\\.)*+)\"", re.DOTALL)
+_ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
+_MOST_COLUMNS, _MOST_CHARS = 20, 40
+"""What a message names."""
+
+
+class Columns(NamedTuple):
+    """The position of the column of each field (of `qbe.corpus.reading.FIELDS`) that a table has.
+
+    Where a paper may lack the id, the number of its row stands for it.
+    """
+
+    positions: Mapping[str, int]
+    may_lack_id: bool
+
+
+def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> Columns:
+    """The columns of a table, as they are named for its fields, else by their usual names.
+
+    Raises CorpusError for a named column that is not there, and where title or abstract are not found.
+
+    >>> find_columns(["Key", "Title", "Abstract Note", "Why"], {"venue": "Why"}, "papers.csv")
+    Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False)
+    >>> find_columns(["nr", "text"], {}, "papers.csv")
+    Traceback (most recent call last):
+    ...
+    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; name yours: ...
+    """
+    usual = {normal(column): position for position, column in reversed(list(enumerate(found)))}
+    positions: dict[str, int] = {}
+    for field in FIELDS:
+        if field in named:
+            if named[field] not in found:
+                raise CorpusError(
+                    f"{name}: expected a column {_short(named[field])} for {field}, found {_listed(found)}; "
+                    "check `columns`"
+                )
+            positions[field] = found.index(named[field])
+        else:
+            places = (usual[each] for each in _USUAL[field] if each in usual)
+            positions.update({field: place for place in [*places][:1]})
+    if missing := [field for field in ("title", "abstract") if field not in positions]:
+        raise CorpusError(
+            f"{name}: expected columns for {', '.join(missing)}, found {_listed(found)}; name yours: "
+            "`columns` id=...,title=...,abstract=..."
+        )
+    is_partial = "id" not in named and "id" in positions and normal(found[positions["id"]]) in _NOT_ALWAYS
+    return Columns(positions, is_partial or "id" not in positions)
+
+
+def normal(column: str) -> str:
+    """The name of a column in small letters and digits.
+
+    >>> normal("Abstract Note"), normal("paper_id")
+    ('abstractnote', 'paperid')
+    """
+    return "".join(filter(str.isalnum, column)).lower()
+
+
+def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str) -> dict[str, Any]:
+    """The record of a row: a value for each field that has a column.
+
+    Values may be text, and those of typed tables: numbers, dates, bytes, lists, objects with a name. In a
+    text of several authors a semicolon separates them. Raises RecordError where the title or the abstract is
+    no text, and where there is no title.
+
+    >>> columns = find_columns(["title", "abstract", "authors"], {}, "papers.csv")
+    >>> to_record(columns, {"title": "On fish", "abstract": "", "authors": "Lee, Ann; Ray, B."}, 7, "row 7")
+    {'paper_id': 'row-7', 'title': 'On fish', 'abstract': None, 'metadata': {'authors': ['Ann Lee', 'B. Ray']}}
+    """
+    cells = {field: _cell(value, where) for field, value in row.items()}
+    title = clean_title(_text(cells, "title", where))
+    if not title:
+        raise RecordError(f"{where}: expected a title, found none; add it or remove the row", "no title")
+    date = date_of(str(cells.get("date") or ""))
+    metadata = {
+        "authors": [clean_title(name) for name in _authors(cells.get("authors"))],
+        "year": fields.year(cells.get("year")) or fields.year(date),
+        "date": date if len(date) > len("YYYY") else "",
+        "venue": clean_title(_name(cells.get("venue"))),
+        "categories": _categories(cells.get("categories")),
+        "doi": fields.doi(_name(cells.get("doi"))),
+        "url": _name(cells.get("url")),
+        "cites": _cites(cells.get("cites")),
+    }
+    return {
+        "paper_id": _paper_id(columns, cells, number),
+        "title": title,
+        "abstract": clean_abstract(_text(cells, "abstract", where)) or None,
+        "metadata": fields.present(metadata),
+    }
+
+
+def _listed(found: Sequence[str]) -> str:
+    names = [_short(column) for column in found[:_MOST_COLUMNS]]
+    return ", ".join([*names, "..."] if len(found) > len(names) else names) or "none"
+
+
+def _short(column: str) -> str:
+    return ascii(column if len(column) <= _MOST_CHARS else f"{column[: _MOST_CHARS - 3]}...")
+
+
+def _cell(value: Any, where: str) -> Any:
+    """A value with text in place of bytes and dates, None for what is not a number, texts stripped."""
+    match value:
+        case bytes():
+            return decode_text(value, where).strip()
+        case str():
+            return value.strip()
+        case float() if not math.isfinite(value):
+            return None
+        case float() if value.is_integer():  # whole numbers beside missing ones
+            return int(value)
+        case datetime.date():
+            return value.isoformat()[: len("YYYY-MM-DD")]
+    return value
+
+
+def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
+    value = cells.get(field)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return " ".join(value)
+    return fields.text(cells, field, where)
+
+
+def _paper_id(columns: Columns, cells: Mapping[str, Any], number: int) -> Any:
+    value = cells.get("id")
+    if isinstance(value, str) and columns.positions.get("id") == columns.positions.get("doi"):
+        value = fields.doi(value) or value
+    return f"row-{number}" if columns.may_lack_id and value in (None, "") else value
+
+
+def _name(value: Any) -> str:
+    """A text, or the name of an object; '' for anything else."""
+    name = value.get("name") if isinstance(value, Mapping) else value
+    return name.strip() if isinstance(name, str) else ""
+
+
+def _authors(value: Any) -> list[str]:
+    if not isinstance(value, str):
+        return _names(value)
+    names = _literal(value) or re.split("[;|]", value)
+    if len(names) == 1 and value.count(",") > 1:
+        names = re.split(r",\s*(?:and\s)?|\sand\s", value)
+    return [name for name in map(given_first, names) if name]
+
+
+def _categories(value: Any) -> list[str]:
+    if not isinstance(value, str):
+        return _names(value)
+    words = value.split()
+    if all(map(_ARXIV.fullmatch, words)):
+        return words
+    separator = next((each for each in ";|," if each in value), ";")
+    return _names(_literal(value) or value.split(separator))
+
+
+def _cites(value: Any) -> list[str]:
+    if isinstance(value, str):
+        value = _literal(value) or re.split(r"[\s;,|]+", value)
+    values = value if isinstance(value, list) else []
+    return [str(each).strip() for each in values if isinstance(each, str | int) and str(each).strip()]
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in map(_name, value if isinstance(value, list) else ()) if name]
+
+
+def _literal(text: str) -> list[str]:
+    """The texts of a list that was written as Python or JSON write it; empty for another text."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return []
+    quoted = [single or double for single, double in _QUOTED.findall(text)]
+    return quoted or [part.strip() for part in text[1:-1].split(",")]

@@ -1,0 +1,252 @@
+"""Parsers of all commands: options in full and once, suggestions, packages that are not installed."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe import _cli
+from qbe.__main__ import COMMANDS
+from qbe.completion.__main__ import command_parser
+from qbe.errors import MissingDependencyError, check_package, did_you_mean
+
+
+@pytest.fixture
+def parser() -> argparse.ArgumentParser:
+    """A parser with each kind of argument."""
+    parser = _cli.parser("qbe demo", "Show options.", {"--query": "--text"})
+    parser.add_argument("--paper")
+    parser.add_argument("--query-tokens", type=int)
+    parser.add_argument("--text")
+    parser.add_argument("--corpus", nargs="+", default=[])
+    parser.add_argument("--also", action="append")
+    parser.add_argument("--explain", action="store_true")
+    group = parser.add_argument_group("details").add_mutually_exclusive_group()
+    group.add_argument("--facet", choices=("background", "method"))
+    parser.add_argument("name", nargs="?")
+    return parser
+
+
+def error_of(parser: argparse.ArgumentParser, capsys, *arguments: str) -> str:
+    """What a parser says last before it ends the process with 2."""
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(arguments)
+    assert caught.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def every_parser() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of all commands and of their subcommands."""
+    found = {}
+    for command in COMMANDS:
+        parser = command_parser(command)
+        found[parser.prog] = parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found |= {nested.prog: nested for nested in action.choices.values()}
+    return found
+
+
+PARSERS = every_parser()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--paper", "a", "--paper", "b"], ["--paper=a", "--paper=b"], ["--paper", "a", "x", "--paper", "b"]],
+)
+def test_a_single_value_is_given_once(parser, capsys, arguments):
+    message = "qbe demo: error: argument --paper: expected once, found a and b; give one"
+    assert error_of(parser, capsys, *arguments) == message
+
+
+def test_a_single_value_in_a_group_is_given_once(parser, capsys):
+    message = error_of(parser, capsys, "--facet", "method", "--facet", "method")
+    assert message.endswith("argument --facet: expected once, found method and method; give one")
+
+
+def test_several_values_are_all_kept(parser):
+    options = parser.parse_args(["--corpus", "a", "b", "--also", "x", "--corpus", "c", "--also", "y"])
+    assert (options.corpus, options.also) == (["a", "b", "c"], ["x", "y"])
+
+
+def test_a_parser_may_be_used_again(parser):
+    for _ in range(2):
+        assert parser.parse_args(["--paper", "a", "--explain", "--explain"]).paper == "a"
+    assert parser.parse_args([]).corpus == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--papr", "a"], "unrecognized argument: --papr; did you mean --paper?"),
+        (["--papr=a"], "unrecognized argument: --papr; did you mean --paper?"),
+        (["-paper", "a"], "unrecognized argument: -paper; did you mean --paper?"),
+        (["--query", "a b"], "unrecognized argument: --query; did you mean --text?"),
+        (["--paper", "a", "--xyzzy"], "unrecognized argument: --xyzzy"),
+        (
+            ["--facet", "methods"],
+            "argument --facet: invalid choice: 'methods' (choose from 'background', 'method'); "
+            "did you mean method?",
+        ),
+        (
+            ["--facet", "x"],
+            "argument --facet: invalid choice: 'x' (choose from 'background', 'method')",
+        ),
+    ],
+)
+def test_unknown_names_get_the_nearest(parser, capsys, arguments, message):
+    assert error_of(parser, capsys, *arguments) == f"qbe demo: error: {message}"
+
+
+def test_an_unknown_option_is_told_before_a_missing_one(capsys):
+    parser = _cli.parser("qbe demo", "Show options.")
+    parser.add_argument("--index", required=True)
+    assert error_of(parser, capsys, "--indx", "x").endswith("--indx; did you mean --index?")
+
+
+@pytest.mark.parametrize("value", ["--no man is an island", "-1", "a=b"])
+def test_values_are_no_options(parser, value):
+    assert parser.parse_args(["--text", value]).text == value
+
+
+def test_what_follows_two_dashes_is_no_option(parser):
+    assert parser.parse_args(["--", "--papr"]).name == "--papr"
+
+
+def test_help_is_printed_whatever_else_is_asked(parser, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(["--papr", "--help"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: qbe demo")
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_command_takes_abbreviations(name, capsys):
+    parser = PARSERS[name]
+    for option in [option for option in parser._option_string_actions if len(option) > 4]:
+        short = option[:-1]
+        if short not in parser._option_string_actions:
+            assert f"unrecognized argument: {short}; did you mean --" in error_of(parser, capsys, short, "x")
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_command_takes_a_single_value_twice(name, capsys):
+    parser = PARSERS[name]
+    single = [
+        action
+        for action in parser._actions
+        if action.option_strings and action.nargs is None and not isinstance(action, argparse._AppendAction)
+    ]
+    for action in single:
+        (option, *_), value = action.option_strings, str([*(action.choices or ()), "1"][0])
+        message = error_of(parser, capsys, option, value, option, value)
+        assert f"argument {option}: expected once, found {value}" in message.replace("1.0", "1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["train", "tager"], "tagger"),
+        (["export", "encodr"], "encoder"),
+        (["datasets", "csfcub"], "csfcube"),
+        (["train", "tagger", "--outptu", "x"], "--output"),
+        (["search", "--query", "routing nurses"], "--text"),
+        (["search", "--k", "3"], "--hits"),
+        (["search", "-topics", "x"], "--topics"),
+    ],
+)
+def test_commands_suggest(arguments, near, capsys):
+    command, *rest = arguments
+    assert error_of(command_parser(command), capsys, *rest).endswith(f"did you mean {near}?")
+
+
+def test_names_of_models_are_suggested():
+    from qbe.errors import ModelError
+    from qbe.models.sources import find_encoder, find_reranker, find_tagger
+
+    for find, wrong, right in (
+        (find_encoder, "facet-encodr", "facet-encoder"),
+        (find_reranker, "facet-reranker", "facet-rerankers"),
+        (find_tagger, "facet-taggr", "facet-tagger"),
+    ):
+        with pytest.raises(ModelError, match=f"found '{wrong}'; did you mean {right}\\?"):
+            find(wrong)
+    assert did_you_mean("nosuch", ["facet-encoder"], "check `encoder`") == "check `encoder`"
+
+
+def test_an_encoder_without_fp32_says_what_serves_on_a_gpu():
+    from qbe.errors import ModelError
+    from qbe.models.encoder_files import resolve_encoder
+
+    advice = r"give `precision` int8 \(on the CPU\), or another `encoder`, such as all-MiniLM-L6-v2$"
+    with pytest.raises(ModelError, match=advice):
+        resolve_encoder("facet-encoder", "fp32")
+
+
+WITHOUT = """
+import runpy, sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None  # importing it fails as if it were not installed
+runpy.run_module(sys.argv.pop(1), run_name="__main__")
+"""
+
+
+def without(package: str, folder: Path, command: str, *arguments: object) -> str:
+    """The one line that a command prints without a package; it ends with 1 and leaves nothing."""
+    before = sorted(folder.iterdir())
+    line = [sys.executable, "-c", WITHOUT, package, f"qbe.{command}", *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert sorted(folder.iterdir()) == before
+    (message,) = done.stderr.splitlines()
+    return message
+
+
+@pytest.mark.parametrize(
+    ("package", "pip", "options"),
+    [
+        ("faiss", "faiss-cpu", []),
+        ("onnxruntime", "onnxruntime", ["--facet", "method"]),
+        ("tokenizers", "tokenizers", ["--facet", "method"]),
+        ("jnius_config,jnius", "pyjnius", []),
+        ("pyserini", "'pyserini==1.6.0'", []),
+        ("numpy", "numpy", []),
+    ],
+)
+def test_searching_without_a_package_names_it(tiny_index, tmp_path, package, pip, options):
+    arguments = ("--index", tiny_index, "--paper", "s001", "--output", "run.trec", *options)
+    message = without(package, tmp_path, "search", *arguments)
+    assert message.startswith("qbe search: expected the package ")
+    assert message.endswith(f"; run: pip install {pip}")
+
+
+@pytest.mark.parametrize(
+    ("package", "pip"), [("onnxruntime", "onnxruntime"), ("jnius_config,jnius", "pyjnius")]
+)
+def test_building_without_a_package_names_it(sample, tiny_encoder, tmp_path, package, pip):
+    arguments = ("--corpus", sample / "corpus.jsonl", "--encoder", tiny_encoder, "--output", "index")
+    message = without(package, tmp_path, "index", *arguments)
+    assert message.startswith("qbe index: expected the package ")
+    assert message.endswith(f"; run: pip install {pip}")
+
+
+def test_every_command_names_a_package_that_is_missing(tmp_path):
+    message = without("shtab", tmp_path, "completion", "bash")
+    assert message == "qbe completion: expected the package shtab, found none; run: pip install shtab"
+
+
+def test_a_missing_module_of_qbe_is_a_bug(capsys):
+    def main(arguments: list[str]) -> None:
+        import qbe.nosuch  # noqa: F401
+
+    with pytest.raises(ModuleNotFoundError, match=r"qbe\.nosuch"):
+        _cli.run("qbe demo", main, arguments=[])
+
+
+def test_a_package_that_does_not_load_says_why(tmp_path, monkeypatch):
+    (tmp_path / "damaged_package.py").write_text("raise ImportError('libgomp.so.1: cannot open it')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingDependencyError, match=r"damaged_package does not load: libgomp\.so\.1"):
+        check_package("damaged_package")

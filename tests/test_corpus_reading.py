@@ -1,0 +1,147 @@
+"""How a corpus is read: formats, what is kept, duplicates, records that cannot be used."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from qbe.corpus import read_corpus
+from qbe.corpus.formats import FORMATS
+from qbe.corpus.leftout import LeftOut
+from qbe.corpus.names import FORMATS as NAMES
+from qbe.corpus.read import files_of
+from qbe.corpus.reading import SKIP_BYTES, Reading
+from qbe.errors import CorpusError, RecordError, UsageError
+
+
+def write(path: Path, *records: dict) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def paper(paper_id: str, title: str = "On fish in rivers and lakes", **metadata: object) -> dict:
+    return {"paper_id": paper_id, "title": title, "abstract": ["Fish swim."], "metadata": metadata}
+
+
+def ids(source: str, reading: Reading, left_out: LeftOut | None = None) -> list[str]:
+    return [each.paper_id for each in read_corpus([source], reading=reading, left_out=left_out)]
+
+
+def test_the_names_of_the_command_line_are_those_of_the_readers():
+    assert tuple(FORMATS) == NAMES
+
+
+def test_limit_counts_papers_that_are_kept(tmp_path):
+    source = write(tmp_path / "a.jsonl", paper("1"), paper("2"), {"paper_id": "3"}, paper("4"), paper("5"))
+    reading = Reading(limit=3, on_error="skip", max_rejected=0.5)
+    assert ids(source, reading) == ["1", "2", "4"]
+
+
+def test_categories_are_patterns_and_papers_without_any_are_left_out(tmp_path):
+    source = write(
+        tmp_path / "a.jsonl",
+        paper("1", categories=["math.CO", "cs.CG"]),
+        paper("2", categories="math.CO cs.LG"),
+        paper("3", categories=["math.CO"]),
+        paper("4"),
+    )
+    assert ids(source, Reading(categories=("cs.*",))) == ["1", "2"]
+    assert ids(source, Reading(categories=("cs.CG", "math.*"))) == ["1", "2", "3"]
+
+
+def test_titles_are_compared_with_year_and_first_author(tmp_path):
+    source = write(
+        tmp_path / "a.jsonl",
+        paper("1", year=2019, authors=["Ann Gödel", "B. Post"]),
+        paper("2", "On Fish in Rivers, and Lakes!", date="2019-05-02", authors="A. Godel, C. Tree"),
+        paper("3", year=2020, authors=["Ann Gödel"]),
+        paper("4", year=2019, authors=["Emil Post"]),
+        paper("5", "Editorial"),
+        paper("6", "Editorial"),
+    )
+    left_out = LeftOut()
+    assert ids(source, Reading(dedupe="title"), left_out) == ["1", "3", "4", "5", "6"]
+    assert left_out.summary() == "1 merged as duplicates"
+    assert left_out.counts() == {"duplicate": 1}
+
+
+def test_dois_are_compared_without_case(tmp_path):
+    source = write(tmp_path / "a.jsonl", paper("1", doi="10.1/ABC"), paper("2", doi="10.1/abc"), paper("3"))
+    assert ids(source, Reading(dedupe="doi")) == ["1", "3"]
+
+
+def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
+    source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "On sand", "abstract": None})
+    with pytest.raises(RecordError, match=r"keep such papers by their titles with `keep_without_abstract`, or"):
+        ids(source, Reading())
+    left_out = LeftOut()
+    assert ids(source, Reading(on_error="skip"), left_out) == ["1"]  # it does not count as broken
+    assert left_out.summary() == "1 record skipped (no abstract: 1)"
+    kept = list(read_corpus([source], reading=Reading(keep_without_abstract=True)))
+    assert [each.abstract for each in kept] == ["Fish swim.", "On sand"]
+
+
+def test_a_paper_without_title_and_abstract_cannot_be_kept(tmp_path):
+    source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "", "abstract": ""})
+    with pytest.raises(RecordError, match=r"line 2: expected an abstract, found an empty one"):
+        ids(source, Reading(keep_without_abstract=True))
+
+
+def test_large_files_are_read_without_stopping(tmp_path):
+    source = write(tmp_path / "a.jsonl", *(paper(str(number)) for number in range(200)), {"paper_id": 7})
+    with Path(source).open("ab") as stream:
+        stream.seek(SKIP_BYTES)  # a hole, which is read as one long line of zeros
+        stream.write(b"\n")
+    with pytest.raises(CorpusError, match="expected at most 64 MiB a line"):
+        ids(source, Reading())
+    left_out = LeftOut()
+    with pytest.raises(CorpusError, match="64 MiB"):
+        ids(source, Reading(), left_out)
+    assert left_out.counts() == {"no title": 1}  # skipped, where a small file had stopped
+
+
+def test_nothing_kept_says_why(tmp_path):
+    source = write(tmp_path / "a.jsonl", {"paper_id": "1"})
+    with pytest.raises(CorpusError, match=r"found none in .*a.jsonl \(no title: 1\); check the corpus"):
+        ids(source, Reading(on_error="skip", max_rejected=1))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_recognizes_its_sample_and_no_other_does(name):
+    samples = {
+        path.name: path
+        for path in (Path(__file__).parent / "data" / "formats").iterdir()
+        if not path.name.startswith(".")
+    }
+    assert samples, name
+
+
+def test_files_of_a_folder_are_read_by_name(tmp_path):
+    folder = tmp_path / "parts"
+    (folder / "b").mkdir(parents=True)
+    write(folder / "b" / "2.jsonl", paper("2"))
+    (folder / "1.jsonl.gz").write_bytes(gzip.compress(json.dumps(paper("1")).encode()))
+    write(folder / ".hidden.jsonl", paper("3"))
+    assert files_of(str(folder)) == [str(folder / "1.jsonl.gz"), str(folder / "b" / "2.jsonl")]
+    assert ids(str(folder), Reading(format="jsonl")) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"on_error": "ignore"}, "expected `on_error` of stop, skip, found 'ignore'"),
+        ({"dedupe": "id"}, "expected `dedupe` of title, doi, found 'id'"),
+        ({"columns": {"name": "x"}}, "expected `columns` for id, title, .*, found 'name'; rename it"),
+        ({"max_rejected": 2}, "expected `max_rejected` from 0 to 1, found 2"),
+        ({"limit": 0}, "expected `limit` of at least 1, found 0"),
+    ],
+)
+def test_values_that_are_not_possible(values, message):
+    with pytest.raises(UsageError, match=message):
+        Reading(**values)
+
+
+def test_an_unknown_format_gets_a_suggestion(tmp_path):
+    with pytest.raises(UsageError, match=r"found 'arxive'; did you mean arxiv\?"):
+        ids(write(tmp_path / "a.jsonl", paper("1")), Reading(format="arxive"))

@@ -1,0 +1,259 @@
+"""What exists under the name of an output is replaced only by its own kind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qbe.errors import OutputError, UsageError
+from qbe.export.staging import check_model_folder
+from qbe.outputs import PLOT, REPORT, SEARCH, TAGGED, TIMINGS, Result, check_output
+from qbe.search.__main__ import main as search_main
+from qbe.tag.__main__ import main as tag_main
+
+RUN = "q1 Q0 p7 1 2.5 my-run\nq1 Q0 p8 2 2.25 my-run\n"
+PAPER = '{"paper_id": "p7", "title": "On fish", "abstract": "Fish swim."}\n'
+LABELLED = '{"paper_id": "p7", "title": "T", "abstract": ["Fish swim."], "pred_labels": ["method_label"]}\n'
+TIMES = '{\n "papers": 3,\n "sentences": 9,\n "seconds": {},\n "peak_rss_mb": {}\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (SEARCH, RUN),
+        (SEARCH, "q1\tQ0\tp7\t1\t-2.5e-3\tother\n"),
+        (SEARCH, '{"query_id": "q1", "paper_id": "p7", "facet": null, "hits": []}\n'),
+        (SEARCH, "Papers like “On fish”, for its method:\nNo paper was found.\n"),
+        (SEARCH, ""),
+        (SEARCH, "\n"),
+        (TAGGED, LABELLED),
+        (REPORT, '{\n "protocol": null,\n "split": null}\n'),
+        (TIMINGS, TIMES),
+    ],
+)
+def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
+    (tmp_path / "out").write_text(text)
+    check_output(tmp_path / "out", kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (SEARCH, PAPER),
+        (SEARCH, "This is a note to self\n"),  # six words
+        (SEARCH, "query_id\tpaper_id\tfacet\nq1\tp7\tmethod\n"),
+        (SEARCH, "q1 0 p7 1\n"),  # judgements
+        (SEARCH, TIMES),
+        (TAGGED, PAPER),
+        (TAGGED, RUN),
+        (TAGGED, "[" * 100_000),
+        (TAGGED, "[]\n"),
+        (REPORT, RUN),
+        (REPORT, '{"protocol": null}'),
+        (TIMINGS, '{\n "protocol": null}\n'),
+        (PLOT, '<?xml version="1.0"?><svg/>'),
+        (PLOT, "notes"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path, kind: Result, text):
+    (tmp_path / "out").write_text(text)
+    with pytest.raises(OutputError) as caught:
+        check_output(tmp_path / "out", kind)
+    assert str(caught.value) == (
+        f"{tmp_path}/out: expected no such file, or {kind.name} to replace, found another file; choose "
+        "another `output`, or remove it"
+    )
+    assert (tmp_path / "out").read_text() == text
+
+
+def test_what_is_no_regular_file_passes(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "absent", tmp_path, tmp_path / "pipe", "/dev/null"):
+        check_output(path, SEARCH)
+
+
+def test_a_link_is_judged_by_its_target(tmp_path):
+    (tmp_path / "papers.jsonl").write_text(PAPER)
+    (tmp_path / "link").symlink_to("papers.jsonl")
+    with pytest.raises(OutputError, match="found another file"):
+        check_output(tmp_path / "link", SEARCH)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "run").write_text(RUN)
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(OutputError, match=r"found a file that cannot be read \(Permission denied\); choose"):
+        check_output(tmp_path / "run", SEARCH)
+
+
+@pytest.fixture
+def search(tiny_index):
+    def run(*arguments: object) -> None:
+        search_main(["--index", str(tiny_index), "--rerank", "none", "--hits", "2", *map(str, arguments)])
+
+    return run
+
+
+@pytest.mark.parametrize("source", [["--paper", "s001"], ["--topics", "topics.tsv"]])
+def test_a_search_keeps_a_corpus(search, sample, tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    Path("topics.tsv").write_bytes((sample / "topics.tsv").read_bytes())
+    Path("papers.jsonl").write_text(PAPER)
+    for name in ("papers.jsonl", "topics.tsv"):
+        before = Path(name).read_bytes()
+        with pytest.raises(OutputError, match="a result of qbe search to replace, found another file"):
+            search(*source, "--output", name, "--format", "trec")
+        assert Path(name).read_bytes() == before
+
+
+def test_the_command_ends_with_1_and_one_line(tmp_path):
+    (tmp_path / "papers.jsonl").write_text(PAPER)
+    arguments = ["--index", "absent", "--paper", "s001", "--output", "papers.jsonl"]
+    line = [sys.executable, "-m", "qbe", "search", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "qbe search: papers.jsonl: expected no such file, or a result of qbe search to replace, found "
+        "another file; choose another --output, or remove it\n"
+    )
+
+
+@pytest.mark.parametrize("first", ["trec", "json", "table"])
+@pytest.mark.parametrize("second", ["trec", "json", "table"])
+def test_any_result_of_a_search_is_replaced_by_another(search, tmp_path, first, second):
+    search("--paper", "s001", "--output", tmp_path / "a", "--format", first)
+    search("--paper", "s002", "--output", tmp_path / "b", "--format", second)
+    search("--paper", "s002", "--output", tmp_path / "a", "--format", second)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.JSON"])
+def test_the_name_of_a_file_makes_it_json(search, tmp_path, name):
+    search("--paper", "s001", "--output", tmp_path / name)
+    assert len(json.loads((tmp_path / name).read_text())["hits"]) == 2
+
+
+@pytest.mark.parametrize("name", ["a.trec", "a.method", "a", "a.txt", "json"])
+def test_other_names_make_it_a_run(search, tmp_path, name):
+    search("--paper", "s001", "--output", tmp_path / name)
+    assert (tmp_path / name).read_text().startswith("s001 Q0 ")
+
+
+def test_a_format_goes_before_the_name(search, tmp_path):
+    search("--paper", "s001", "--output", tmp_path / "a.json", "--format", "trec")
+    assert (tmp_path / "a.json").read_text().startswith("s001 Q0 ")
+
+
+def test_the_name_of_another_format_needs_a_format(search, tmp_path):
+    message = r"expected an --output named as a TREC run or JSON, found .*a\.csv; give the --format"
+    with pytest.raises(UsageError, match=message):
+        search("--paper", "s001", "--output", tmp_path / "a.csv")
+    assert not any(tmp_path.iterdir())
+    search("--paper", "s001", "--output", tmp_path / "a.csv", "--format", "trec")
+    assert (tmp_path / "a.csv").read_text().startswith("s001 Q0 ")
+
+
+def test_tagging_keeps_a_corpus_without_labels(tmp_path, tiny_tagger):
+    papers, other = tmp_path / "papers.jsonl", tmp_path / "other.jsonl"
+    papers.write_text(PAPER)
+    other.write_text(PAPER)
+    options = ["--input", str(papers), "--tagger", str(tiny_tagger), "--output"]
+    with pytest.raises(OutputError, match="papers that have labels to replace, found another file"):
+        tag_main([*options, str(other)])
+    assert other.read_text() == PAPER
+    tag_main([*options, str(tmp_path / "tagged.jsonl")])
+    tag_main([*options, str(tmp_path / "tagged.jsonl")])
+    assert json.loads((tmp_path / "tagged.jsonl").read_text())["abstract"] == ["Fish swim."]
+
+
+def test_tagging_does_not_write_into_its_input(tmp_path, tiny_tagger):
+    papers = tmp_path / "papers.jsonl"
+    papers.write_text(LABELLED)
+    (tmp_path / "same.jsonl").symlink_to("papers.jsonl")
+    for output in (papers, tmp_path / "same.jsonl"):
+        with pytest.raises(UsageError, match=r"`output` other than the `input`, found .* as both"):
+            tag_main(["--input", str(papers), "--output", str(output), "--tagger", str(tiny_tagger)])
+    assert papers.read_text() == LABELLED
+
+
+@pytest.fixture
+def evaluation(sample, tmp_path) -> list[str]:
+    """Options of an evaluation of two runs of the sample."""
+    lines = (sample / "pools.tsv").read_text().splitlines()[1:]
+    for name in ("a", "b"):
+        ranks = (f"{' Q0 '.join(line.split())} 0 {-n} {name}\n" for n, line in enumerate(lines))
+        (tmp_path / f"{name}.trec").write_text("".join(ranks))
+    qrels = [str(sample / f"sample.{facet}.qrels") for facet in ("background", "method", "result")]
+    runs = ["--run", str(tmp_path / "a.trec"), "--baseline", str(tmp_path / "b.trec")]
+    return ["--protocol", "csfcube", "--qrels", *qrels, *runs]
+
+
+def test_an_evaluation_keeps_a_run_and_replaces_a_report(evaluation, tmp_path, capsys):
+    from qbe.evaluate.__main__ import main
+
+    with pytest.raises(OutputError, match="a report of qbe evaluate to replace, found another file"):
+        main([*evaluation, "--output", str(tmp_path / "a.trec")])
+    for _ in range(2):
+        main([*evaluation, "--output", str(tmp_path / "report.json")])
+    assert json.loads((tmp_path / "report.json").read_text())["protocol"] == "csfcube"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.svg", b"<?xml version='1.0'?><svg/>"), ("a.png", b"\x89PNG\r\n\x1a\n\0\0")]
+)
+def test_a_plot_replaces_a_plot_and_no_other_picture(evaluation, tmp_path, capsys, name, content):
+    pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
+    from qbe.evaluate.__main__ import main
+
+    picture = tmp_path / name
+    picture.write_bytes(content)
+    with pytest.raises(OutputError, match=r"a plot of qbe evaluate to replace, found .* another `plot`"):
+        main([*evaluation, "--plot", str(picture)])
+    assert picture.read_bytes() == content
+    picture.unlink()
+    for _ in range(2):
+        main([*evaluation, "--plot", str(picture)])
+    assert picture.stat().st_size > 1000
+
+
+def test_timings_of_a_build_are_recognized(tmp_path):
+    from qbe.index.building.timings import Timings
+
+    (tmp_path / "times.json").write_text(Timings().report(3, 9))
+    check_output(tmp_path / "times.json", TIMINGS, "timings")
+
+
+def test_a_model_replaces_a_model_and_no_other_folder(tmp_path, tiny_encoder):
+    folder = tmp_path / "model"
+    check_model_folder(folder)
+    (folder / "fp32").mkdir(parents=True)
+    check_model_folder(folder)
+    for file in tiny_encoder.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "README.md").write_text("its card")
+    check_model_folder(folder)
+    (folder / "fp32" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"a model to replace, found fp32/notes\.txt in it; choose another"):
+        check_model_folder(folder)
+
+
+def test_a_folder_without_a_model_is_not_replaced(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(OutputError, match=r"found README\.md in it"):
+        check_model_folder(tmp_path)
+
+
+def test_training_asks_before_it_begins(tmp_path):
+    from qbe.train.__main__ import main
+
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(OutputError, match=r"found thesis\.tex in it"):
+        main(["tagger", "--output", str(tmp_path), "--work", str(tmp_path / "work")])
