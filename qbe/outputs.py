@@ -28,11 +28,11 @@ class Result(NamedTuple):
 
 
 def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None:
-    """Raise OutputError where a file exists that has content and is no result of the kind.
+    r"""Raise OutputError where a file exists that has content and is no result of the kind.
 
     ``parameter`` is the one that names the file. What is no regular file (a pipe, a folder) passes.
 
-    >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 my-run\\n")
+    >>> _ = Path("a.trec").write_text("q1 Q0 p7 1 2.5 my-run\n")
     >>> check_output("a.trec", SEARCH)
     >>> _ = Path("papers.jsonl").write_text('{"paper_id": "p7", "title": "On fish"}')
     >>> check_output("papers.jsonl", SEARCH)

@@ -8,11 +8,14 @@ import pytest
 
 from qbe.corpus import read_corpus
 from qbe.corpus.formats import FORMATS
+from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
 from qbe.errors import CorpusError, RecordError, UsageError
+
+DATA = Path(__file__).parent / "data" / "formats"
 
 
 def write(path: Path, *records: dict) -> str:
@@ -24,8 +27,12 @@ def paper(paper_id: str, title: str = "On fish in rivers and lakes", **metadata:
     return {"paper_id": paper_id, "title": title, "abstract": ["Fish swim."], "metadata": metadata}
 
 
+def whole(abstract: str) -> list[str]:
+    return [abstract]
+
+
 def ids(source: str, reading: Reading, left_out: LeftOut | None = None) -> list[str]:
-    return [each.paper_id for each in read_corpus([source], reading=reading, left_out=left_out)]
+    return [each.paper_id for each in read_corpus([source], whole, reading, left_out)]
 
 
 def test_the_names_of_the_command_line_are_those_of_the_readers():
@@ -73,7 +80,9 @@ def test_dois_are_compared_without_case(tmp_path):
 
 def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "On sand", "abstract": None})
-    with pytest.raises(RecordError, match=r"keep such papers by their titles with `keep_without_abstract`, or"):
+    with pytest.raises(
+        RecordError, match=r"keep such papers by their titles with `keep_"
+    ):
         ids(source, Reading())
     left_out = LeftOut()
     assert ids(source, Reading(on_error="skip"), left_out) == ["1"]  # it does not count as broken
@@ -90,7 +99,7 @@ def test_a_paper_without_title_and_abstract_cannot_be_kept(tmp_path):
 
 def test_large_files_are_read_without_stopping(tmp_path):
     source = write(tmp_path / "a.jsonl", *(paper(str(number)) for number in range(200)), {"paper_id": 7})
-    with Path(source).open("ab") as stream:
+    with Path(source).open("r+b") as stream:
         stream.seek(SKIP_BYTES)  # a hole, which is read as one long line of zeros
         stream.write(b"\n")
     with pytest.raises(CorpusError, match="expected at most 64 MiB a line"):
@@ -107,14 +116,49 @@ def test_nothing_kept_says_why(tmp_path):
         ids(source, Reading(on_error="skip", max_rejected=1))
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_each_format_recognizes_its_sample_and_no_other_does(name):
-    samples = {
-        path.name: path
-        for path in (Path(__file__).parent / "data" / "formats").iterdir()
-        if not path.name.startswith(".")
-    }
-    assert samples, name
+SAMPLES = {
+    "acl_anthology.xml": "acl-anthology",
+    "acl_anthology_2018.xml": "acl-anthology",
+    "arxiv.json": "arxiv",
+    "crossref-answer.json": "crossref",
+    "crossref-items.json": "crossref",
+    "crossref.jsonl": "crossref",
+    "dblp.xml": "dblp",
+    "openalex-answer.json": "openalex",
+    "openalex.jsonl": "openalex",
+    "papers.csv": "table",
+    "papers.parquet": "parquet",
+    "papers.tsv": "table",
+    "pubmed.xml": "pubmed",
+    "references.bib": "bibtex",
+    "references.ris": "ris",
+    "s2orc.jsonl": "semantic-scholar",
+    "semantic-scholar-abstracts.jsonl": "semantic-scholar",
+    "semantic-scholar-answer.json": "semantic-scholar",
+    "semantic-scholar-papers.jsonl": "semantic-scholar",
+    "zotero.json": "csl-json",
+}
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(DATA.iterdir())])
+def test_a_sample_is_recognized_as_its_format_and_as_no_other(name):
+    head = Head(name, (DATA / name).read_bytes()[:HEAD_BYTES])
+    claimed = [each.name for each in FORMATS.values() if each.recognizes(head)]
+    assert claimed[:1] == [SAMPLES[name]]
+    assert set(claimed) - {"jsonl"} == {SAMPLES[name]}  # S2ORC's records have the fields of qbe's own
+
+
+def test_every_format_has_a_sample():
+    assert set(SAMPLES.values()) | {"jsonl"} == set(FORMATS)
+
+
+def test_abstracts_in_other_files_are_joined_with_their_papers():
+    files = [str(DATA / f"semantic-scholar-{kind}.jsonl") for kind in ("papers", "abstracts")]
+    together = list(read_corpus(files, whole, Reading(on_error="skip")))
+    assert together
+    assert all(each.title and each.abstract for each in together)
+    other_order = read_corpus(files[::-1], whole, Reading(on_error="skip"))
+    assert list(other_order) == together
 
 
 def test_files_of_a_folder_are_read_by_name(tmp_path):

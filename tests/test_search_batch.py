@@ -151,8 +151,12 @@ def test_another_run_is_not_gone_on_with(
     interrupt(monkeypatch, 1, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         search(*arguments, "--output", output)
+    kept = list(arguments)
+    if changed[0] in kept:
+        place = kept.index(changed[0])
+        del kept[place : place + 2]
     with pytest.raises(RunError, match=f"found other {found}; repeat the command as it was"):
-        search(*arguments, *changed, "--output", output, "--resume")
+        search(*kept, *changed, "--output", output, "--resume")
     assert sorted(path.name for path in part.iterdir()) == ["00000000.block", "run.json"]
 
 

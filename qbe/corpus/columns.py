@@ -59,7 +59,7 @@ def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> C
     >>> find_columns(["nr", "text"], {}, "papers.csv")
     Traceback (most recent call last):
     ...
-    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; name yours: ...
+    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
     """
     usual = {normal(column): position for position, column in reversed(list(enumerate(found)))}
     positions: dict[str, int] = {}
@@ -72,8 +72,9 @@ def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> C
                 )
             positions[field] = found.index(named[field])
         else:
-            places = (usual[each] for each in _USUAL[field] if each in usual)
-            positions.update({field: place for place in [*places][:1]})
+            place = next((usual[each] for each in _USUAL[field] if each in usual), None)
+            if place is not None:
+                positions[field] = place
     if missing := [field for field in ("title", "abstract") if field not in positions]:
         raise CorpusError(
             f"{name}: expected columns for {', '.join(missing)}, found {_listed(found)}; name yours: "
@@ -99,9 +100,11 @@ def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str)
     text of several authors a semicolon separates them. Raises RecordError where the title or the abstract is
     no text, and where there is no title.
 
-    >>> columns = find_columns(["title", "abstract", "authors"], {}, "papers.csv")
-    >>> to_record(columns, {"title": "On fish", "abstract": "", "authors": "Lee, Ann; Ray, B."}, 7, "row 7")
-    {'paper_id': 'row-7', 'title': 'On fish', 'abstract': None, 'metadata': {'authors': ['Ann Lee', 'B. Ray']}}
+    >>> columns = find_columns(["Title", "Abstract", "Author"], {}, "papers.csv")
+    >>> row = {"title": "On fish", "abstract": "Fish swim.", "authors": "Lee, Ann; Ray, B."}
+    >>> record = to_record(columns, row, 7, "papers.csv, line 8")
+    >>> record["paper_id"], record["metadata"]
+    ('row-7', {'authors': ['Ann Lee', 'B. Ray']})
     """
     cells = {field: _cell(value, where) for field, value in row.items()}
     title = clean_title(_text(cells, "title", where))

@@ -107,7 +107,7 @@ def _author(author: Mapping[str, Any], where: str) -> str:
 
 def _date(issued: Mapping[str, Any], where: str) -> str:
     """The date as YYYY-MM-DD, as much of it as is known; '' without a year."""
-    begin = next(iter(fields.items(issued, "date-parts", where)), [])
+    begin: Any = next(iter(fields.items(issued, "date-parts", where)), None)
     known: list[str] = []
     for part, last in zip(begin if isinstance(begin, list) else [], (9999, 12, 31), strict=False):
         text = str(part).strip() if isinstance(part, str | int) else ""

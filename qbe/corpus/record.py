@@ -177,9 +177,9 @@ def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
     if isinstance(abstract, str):
         _check_length(len(abstract), "abstract", where)
         if split is None:
-            raise _invalid(
-                where, "a list of sentences as abstract", abstract, "split it into sentences", NO_ABSTRACT
-            )
+            reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
+            expected = "a list of sentences as abstract"
+            raise _invalid(where, expected, abstract, "split it into sentences", reason)
         abstract = split(_clean(abstract, "abstract", where))
     elif not isinstance(abstract, (list, tuple)):
         expected = "a list of sentences or a string as abstract"

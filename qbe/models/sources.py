@@ -13,9 +13,11 @@ from qbe.errors import ModelError, did_you_mean
 from qbe.files import sha256
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, ModelKind
+from qbe.models.large import LARGE, weights_folder
 from qbe.models.metadata import verify_digest
 from qbe.models.registry import (
     ENCODERS,
+    LARGE_ENCODER,
     PUBLISHED,
     RERANKERS,
     SHIPPED,
@@ -71,7 +73,7 @@ def find_encoder(name: str) -> Exported | Weights:
         return Exported(_PACKAGE / SHIPPED[name])
     weights = find_encoder_weights(name)
     if weights is None:
-        names = (*SHIPPED, *ENCODERS, *PUBLISHED)
+        names = (*SHIPPED, LARGE_ENCODER, *ENCODERS, *PUBLISHED)
         raise ModelError(
             f"expected an encoder known by name ({', '.join(names)}), a folder, or a hub name such as "
             f"owner/model, found {name!r}; {did_you_mean(name, names, 'check `encoder`')}"
@@ -97,6 +99,9 @@ def find_encoder_weights(name: str) -> Weights | None:
         digest = entry.digests["model.safetensors"]
         locate = partial(packaged_weights, entry)
         return Weights(entry.name, entry.source, digest, locate, entry.encoder_format)
+    if name == LARGE_ENCODER:
+        locate = partial(weights_folder, LARGE)
+        return Weights(name, LARGE.base.source, LARGE.sha256, locate, DEFAULT_FORMAT)
     if name in PUBLISHED:
         return _published(PUBLISHED[name], name)
     if HUB_NAME.fullmatch(name):

@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> None:
         "reranker": _train_reranker,
         "encoder": _train_encoder,
         "facet-encoder": _make_facet_encoder,
+        "large-encoder": _train_large_encoder,
     }
     train[options.command](options, run)
 
@@ -173,6 +174,25 @@ def _make_facet_encoder(options: argparse.Namespace, run: RunOptions) -> None:
     encoder = make_facet_encoder(Sources(dev, corpus), weights, folders, run)
     figures = " / ".join(f"{value:.3f}" for value in encoder.dev)
     print(f"{options.output}: Spearman {figures} on dev by mean-max (background / method / result)")
+
+
+def _train_large_encoder(options: argparse.Namespace, run: RunOptions) -> None:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from qbe.train.graded_pairs import default_pairs, pair_files
+    from qbe.train.work_folder import Folders
+
+    dev, corpus = _dev_and_corpus(options)
+    leave_out = _leave_out(options)
+    train = pair_files(map(Path, options.pairs or [default_pairs() / "train-3.tsv"]))
+    with _training_packages():
+        from qbe.train.large_encoder.training import RECIPE, train_large_encoder
+        from qbe.train.reranker.training import Sources
+    folders = Folders(Path(options.output), Path(options.work))
+    recipe = replace(RECIPE, sampled=options.sampled)
+    metadata = train_large_encoder(Sources(train, dev, corpus, leave_out), folders, run, recipe=recipe)
+    print(f"{options.output}: {metadata.name}, {metadata.dimension} dimensions, {metadata.layers} layers")
 
 
 def _admit(options: argparse.Namespace, threads: int) -> None:

@@ -66,6 +66,14 @@ def parser() -> argparse.ArgumentParser:
             "model card. Takes minutes; nothing is trained.",
         )
     )
+    _add_large_encoder(
+        command(
+            "large-encoder",
+            "the large facet encoder",
+            "Train the upper layers of all-mpnet-base-v2 on graded pairs of arXiv papers, and write their "
+            "difference from it with a model card. An interrupted call continues from --work.",
+        )
+    )
     _add_admit(
         command(
             "admit",
@@ -226,6 +234,24 @@ def _add_facet_encoder(encoder: argparse.ArgumentParser) -> None:
     _add_dev_pairs(encoder)
     _add_output(encoder)
     _add_run(encoder, device=False)
+
+
+def _add_large_encoder(encoder: argparse.ArgumentParser) -> None:
+    encoder.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="PATH",
+        help="graded pairs to train on, files or folders with train*.tsv (default: "
+        "data/graded-pairs/train-3.tsv in a checkout of the repository)",
+    )
+    encoder.add_argument(
+        "--sampled", type=int, default=450, metavar="N", help=f"lists, drawn at random ({_DEFAULT})"
+    )
+    _add_dev_pairs(encoder)
+    _add_leave_out(encoder)
+    _add_output(encoder)
+    _add_work(encoder)
+    _add_run(encoder, seeds="0")
 
 
 def _add_admit(admit: argparse.ArgumentParser) -> None:

@@ -56,7 +56,8 @@ class PartsSource:
 
     def how_read(self) -> dict[str, Any]:
         """How the corpus of the first part was read."""
-        return dict(self._parts[0].metadata.counts.get("reading", {}))
+        counts: Mapping[str, Any] = self._parts[0].metadata.counts
+        return dict(counts.get("reading", {}))
 
     def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
         """The papers of all parts, shard by shard."""

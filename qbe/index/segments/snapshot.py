@@ -85,8 +85,8 @@ def _release(locks: Sequence[int]) -> None:
 def open_snapshot(folder: Path) -> Snapshot:
     """The newest commit of an index and its segments, locked against removal from now on.
 
-    Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged, InputError
-    for a file that may not be read.
+    Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged,
+    InputError for a file that may not be read.
 
     >>> open_snapshot(Path("sample"))
     Traceback (most recent call last):

@@ -30,7 +30,7 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
         f"Mean over {training['queries']} queries of Spearman's correlation with the grades, for each "
         "matching of the query's sentences of a facet with all sentences of a candidate. All are int8 ONNX "
         "models. The rows of a seed use the weights of that seed alone; the mean of the seeds ships.",
-        _figures(training["dev"]),
+        figures_table(training["dev"]),
         f"Difference to {BASE_ENCODER} by mean-max, mean of the facets by query, two-sided p of the paired "
         f"randomization test: {ps}.",
         "## Recipe",
@@ -65,7 +65,8 @@ def _trained_on(made_from: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _figures(dev: Mapping[str, Mapping[str, Any]]) -> str:
+def figures_table(dev: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table of correlations by matching, weights and facet."""
     matchings = next(iter(dev.values()))
     return table(
         ["matching", "weights", *map(str, Facet), "mean"],

@@ -60,16 +60,17 @@ class Schedule:
 class Recipe:
     """How the rerankers are trained; the models' card says which data its choices were made on.
 
-    The ``joint`` upper layers are trained, and there candidates attend to the query; a paper's first
-    ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed pairs; None:
-    all. A share ``blended`` of the lists gets blended candidates (`qbe.train.reranker.blending`). With
-    ``separate``, candidates do not attend to the query. Raises
-    UsageError for less than one list, and for a share that is none.
+    The ``joint`` upper layers are trained, and there candidates attend to the query, unless ``separate``; a
+    paper's first ``max_tokens`` are read. ``lists`` is how many lists are used, those with the most crossed
+    pairs; None: all. Of these ``sampled`` are drawn at random; None: all. A share ``blended`` of the lists
+    gets blended candidates (`qbe.train.reranker.blending`). Raises UsageError for less than one list, and for
+    a share that is none.
     """
 
     joint: int = 3
     max_tokens: int = 384
     lists: int | None = None
+    sampled: int | None = None
     blended: float = 0.0
     separate: bool = False
     schedule: Schedule = Schedule()
@@ -78,5 +79,6 @@ class Recipe:
         """Raise UsageError where there is no list, and for a share that is none."""
         if not 0 <= self.blended <= 1:
             raise UsageError(f"expected `blended` from 0 to 1, found {self.blended:g}")
-        if self.lists is not None and self.lists < 1:
-            raise UsageError(f"expected `lists` of at least 1, found {self.lists}")
+        for name, count in (("lists", self.lists), ("sampled", self.sampled)):
+            if count is not None and count < 1:
+                raise UsageError(f"expected `{name}` of at least 1, found {count}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from qbe.encode.encoder import Encoder
+from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import UsageError
 from qbe.evaluate.crossed import CrossedAccuracy
 from qbe.export.facet_rerankers import example_inputs, export_facets
@@ -145,7 +147,7 @@ def train_rerankers(
     check_provenance(folders.work, provenance)
     torch.set_num_threads(run.threads)
     encoder = Encoder.open(start.encoder, threads=run.threads)
-    data = _read(sources, encoder, recipe, folders.work)
+    data = read_data(sources, encoder, encoder.tokenizer, recipe, folders.work)
     network = Network(start.weights, recipe.joint, matmul_dtype(run.device), separate=recipe.separate).to(
         run.device
     )
@@ -211,7 +213,12 @@ def _figures_on_dev(
     return correlations, crossed
 
 
-def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Data:
+def read_data(
+    sources: Sources, encoder: Encoder, tokenizer: PaperTokenizer, recipe: Recipe, work: Path
+) -> Data:
+    """Graded lists and their papers, tokenized by ``tokenizer``; their facets, predicted in the states of
+    ``encoder``, are cached in the folder ``work``. Raises CorpusError for data that cannot be read.
+    """
     dev = read_graded_pairs(sources.dev)
     train: dict[str, Any] = {}
     for path in sources.train:
@@ -219,6 +226,9 @@ def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Dat
     train = without(train, frozenset(dev))
     if recipe.lists is not None:
         train = dict(most_crossed(train, recipe.lists))
+    if recipe.sampled is not None:
+        chosen = random.Random(0).sample(sorted(train), min(recipe.sampled, len(train)))
+        train = {query: train[query] for query in chosen}
     evaluated = TitleIndex.of_corpus(sources.leave_out)
     papers = collect_papers(
         sources.corpus, papers_of(train, dev), encoder, Tagger.open(), work / "facets.npz"
@@ -228,7 +238,7 @@ def _read(sources: Sources, encoder: Encoder, recipe: Recipe, work: Path) -> Dat
     log.info("%d queries in training, %d in dev; %d papers left out", len(train), len(dev), len(excluded))
     train, papers = with_blends(train, papers, recipe.blended)
     tokenized = {
-        paper_id: tokenize(paper, encoder.tokenizer, recipe.max_tokens) for paper_id, paper in papers.items()
+        paper_id: tokenize(paper, tokenizer, recipe.max_tokens) for paper_id, paper in papers.items()
     }
     return Data(GradedSplits(train, dev), papers, tokenized)
 

@@ -1,0 +1,122 @@
+"""Parquet files of papers, by the columns that `qbe.corpus.columns` finds; the package pyarrow reads them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qbe.corpus.columns import find_columns, to_record
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.errors import CorpusError, MissingDependencyError, RecordError
+
+_MAGIC = b"PAR1"
+_BATCH_ROWS = 1000
+_BUFFER_BYTES = 1 << 20
+"""So much of a column is read at once; without this, all of it in a group of rows, of any size."""
+
+_UNREADABLE = object()
+
+
+def recognizes(head: Head) -> bool:
+    """Whether the bytes begin as a Parquet file does."""
+    return head.data.startswith(_MAGIC)
+
+
+def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """The rows of a file; those of one without a column for ids are called ``row-N``.
+
+    Raises CorpusError for a file that is damaged, or comes through a pipe, or has no columns for title and
+    abstract; MissingDependencyError without the package pyarrow.
+    """
+    if not stream.seekable():
+        raise _not_seekable(name)
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{name}: reading Parquet needs the package pyarrow; run: pip install 'qbe[huggingface]'"
+        ) from error
+    try:
+        file = ParquetFile(
+            stream, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+        )
+        names = [str(each) for each in file.schema_arrow.names]
+    except io.UnsupportedOperation:
+        raise _not_seekable(name) from None
+    except Exception as error:  # of many types, and not only pyarrow's
+        raise _damaged(name, error) from error
+    columns = find_columns(names, reading.columns, name)
+    needed = {field: names[position] for field, position in columns.positions.items()}
+    for number, values in enumerate(_rows(file, needed, name), start=1):
+        where = f"{name}, row {number}"
+        try:
+            yield Entry(where, to_record(columns, _readable(values, where), number, where))
+        except RecordError as error:
+            yield Entry(where, error)
+
+
+def _rows(file: Any, needed: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
+    """The values of the needed columns, row by row, by fields."""
+    # Threads would read several columns at the same time, and jump to and fro in compressed files.
+    batches = file.iter_batches(_BATCH_ROWS, columns=sorted(set(needed.values())), use_threads=False)
+    count = 0
+    while True:
+        try:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            columns = {field: _values(batch.column(column)) for field, column in needed.items()}
+        except Exception as error:
+            raise _damaged(f"{name}, after row {count}" if count else name, error) from error
+        for row in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, row, strict=True))
+        count += batch.num_rows
+
+
+def _values(column: Any) -> list[Any]:
+    """The values as Python's; of points in time the dates (of Greenwich), None beyond the year 9999."""
+    import pyarrow as pa
+
+    is_time = pa.types.is_timestamp(column.type)
+    if is_time:
+        column = column.view(pa.timestamp(column.type.unit)).cast(pa.date32(), safe=False)
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):  # one of them; the others are readable
+        values = [_value(scalar, None if is_time else _UNREADABLE) for scalar in column]
+    return values
+
+
+def _value(scalar: Any, default: object) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return default
+
+
+def _readable(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """The values themselves; raises RecordError where one could not be read."""
+    for field, value in values.items():
+        if value is _UNREADABLE:
+            raise RecordError(
+                f"{where}: expected UTF-8 text as {field}, found other bytes; mend or remove the row",
+                "text that is not UTF-8",
+            )
+    return values
+
+
+def _not_seekable(name: str) -> CorpusError:
+    return CorpusError(
+        f"{name}: expected Parquet as a file, found a stream that cannot be read from its end; unpack it and "
+        "give the file"
+    )
+
+
+def _damaged(place: str, error: Exception) -> CorpusError:
+    reason = " ".join(str(error).replace("`", "'").split())[:200] or type(error).__name__
+    return CorpusError(
+        f"{place}: expected a whole Parquet file, found it damaged ({reason}); fetch the file again"
+    )
