@@ -136,6 +136,7 @@ SAMPLES = {
     "semantic-scholar-abstracts.jsonl": "semantic-scholar",
     "semantic-scholar-answer.json": "semantic-scholar",
     "semantic-scholar-papers.jsonl": "semantic-scholar",
+    "zotero.csv": "table",
     "zotero.json": "csl-json",
 }
 

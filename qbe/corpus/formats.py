@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from qbe.corpus import acl_anthology, arxiv, bibtex, crossref, dblp, jsonl, openalex, pubmed, semantic_scholar
+from qbe.corpus import (
+    acl_anthology,
+    arxiv,
+    bibtex,
+    crossref,
+    csl_json,
+    dblp,
+    jsonl,
+    openalex,
+    parquet,
+    pubmed,
+    ris,
+    semantic_scholar,
+    table,
+)
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.reading import Reading
@@ -45,8 +59,12 @@ FORMATS: dict[str, Format] = {
         Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read),
         Format("acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read),
         Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read),
+        Format("csl-json", "CSL-JSON, as of Zotero", csl_json.recognizes, csl_json.read),
         Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read),
+        Format("ris", "RIS", ris.recognizes, ris.read),
+        Format("parquet", "Parquet", parquet.recognizes, parquet.read),
         JSON_LINES,
+        Format("table", "CSV and TSV", table.recognizes, table.read),
     )
 }
 

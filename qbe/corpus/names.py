@@ -2,5 +2,16 @@
 
 FORMATS = (
     "arxiv",
+    "semantic-scholar",
+    "openalex",
+    "crossref",
+    "pubmed",
+    "acl-anthology",
+    "dblp",
+    "csl-json",
+    "bibtex",
+    "ris",
+    "parquet",
     "jsonl",
+    "table",
 )

@@ -1,0 +1,56 @@
+"""Files of an index that may not be read: the message says so, and not that the index is damaged."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="takes a privilege away as Linux does"
+)
+
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+
+
+def obey_permissions() -> None:
+    """Have the process, even root's, refused what permissions refuse; without effect for others."""
+    libc = ctypes.CDLL(None)
+    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+@pytest.fixture
+def folder(tiny_index, tmp_path) -> Path:
+    return Path(shutil.copytree(tiny_index, tmp_path / "index"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "manifest.json",
+            "cannot read index/manifest.json: Permission denied; choose a file that you may read",
+        ),
+        (
+            "papers.jsonl",
+            "cannot read index/papers.jsonl: Permission denied; choose a file that you may read",
+        ),
+        ("vectors.npy", "cannot read index/vectors.npy: Permission denied; choose a file that you may read"),
+        ("faiss.index", "cannot read index/faiss.index: Permission denied; choose a file that you may read"),
+        ("lucene/segments_*", "/lucene/segments_1: access denied; choose an index that you may read"),
+    ],
+)
+def test_what_may_not_be_read_is_named(folder, name, message):
+    (path,) = folder.glob(name)
+    path.chmod(0)
+    command = [sys.executable, "-m", "qbe.search", "--index", "index", "--paper", "s001", "--rerank", "none"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder.parent, preexec_fn=obey_permissions
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("qbe search: cannot read ")
+    assert line.endswith(message)
