@@ -80,9 +80,7 @@ def test_dois_are_compared_without_case(tmp_path):
 
 def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "On sand", "abstract": None})
-    with pytest.raises(
-        RecordError, match=r"keep such papers by their titles with `keep_"
-    ):
+    with pytest.raises(RecordError, match=r"keep such papers by their titles with `keep_"):
         ids(source, Reading())
     left_out = LeftOut()
     assert ids(source, Reading(on_error="skip"), left_out) == ["1"]  # it does not count as broken

@@ -1,8 +1,15 @@
-"""Readers of papers, each a stream of `qbe.types.Paper`: JSON lines, Hugging Face datasets."""
+"""Readers of papers, each a stream of records; what they have in common is a `qbe.types.Paper`.
 
-from qbe.corpus.jsonl import read_jsonl, read_paper_file, read_records, write_jsonl
-from qbe.corpus.read import read_corpus
-from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
+The names are loaded when they are first used, so that help, which names the formats, is fast.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from qbe.corpus.jsonl import read_jsonl, read_paper_file, read_records, write_jsonl
+    from qbe.corpus.read import read_corpus
+    from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
 
 __all__ = [
     "Splitter",
@@ -15,3 +22,28 @@ __all__ = [
     "read_records",
     "write_jsonl",
 ]
+
+_HOMES = {
+    "Splitter": "record",
+    "paper_from_record": "record",
+    "paper_to_record": "record",
+    "parse_paper": "record",
+    "read_corpus": "read",
+    "read_jsonl": "jsonl",
+    "read_paper_file": "jsonl",
+    "read_records": "jsonl",
+    "write_jsonl": "jsonl",
+}
+"""The module of each name."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"qbe.corpus.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

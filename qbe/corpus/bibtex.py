@@ -248,9 +248,10 @@ def _arxiv(value: partial[str]) -> str:
 
 
 def _broken(where: str, found: str) -> RecordError:
-    found = " ".join(found.replace("`", "'").split())
+    found = "".join(each if each.isprintable() else " " for each in found.replace("`", "'")[:200])
+    found = " ".join(found.split())
     return RecordError(
-        f"{where}: expected an entry with fields in balanced braces or quotation marks, found {found[:200]}; "
+        f"{where}: expected an entry with fields in balanced braces or quotation marks, found {found}; "
         "mend or remove it",
         "a broken entry",
     )

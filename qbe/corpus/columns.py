@@ -33,7 +33,10 @@ _USUAL = {
 _NOT_ALWAYS = ("pmid", "eid", "doi")
 """Columns of ids that not every paper has."""
 
-_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'|\"((?:[^\"\\]|\\.)*+)\"", re.DOTALL)
+_QUOTED = re.compile(
+    r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""",
+    re.DOTALL,
+)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
 _MOST_COLUMNS, _MOST_CHARS = 20, 40
 """What a message names."""
@@ -61,7 +64,7 @@ def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> C
     ...
     qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
     """
-    usual = {normal(column): position for position, column in reversed(list(enumerate(found)))}
+    usual = {_normal(column): position for position, column in reversed(list(enumerate(found)))}
     positions: dict[str, int] = {}
     for field in FIELDS:
         if field in named:
@@ -80,17 +83,8 @@ def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> C
             f"{name}: expected columns for {', '.join(missing)}, found {_listed(found)}; name yours: "
             "`columns` id=...,title=...,abstract=..."
         )
-    is_partial = "id" not in named and "id" in positions and normal(found[positions["id"]]) in _NOT_ALWAYS
+    is_partial = "id" not in named and "id" in positions and _normal(found[positions["id"]]) in _NOT_ALWAYS
     return Columns(positions, is_partial or "id" not in positions)
-
-
-def normal(column: str) -> str:
-    """The name of a column in small letters and digits.
-
-    >>> normal("Abstract Note"), normal("paper_id")
-    ('abstractnote', 'paperid')
-    """
-    return "".join(filter(str.isalnum, column)).lower()
 
 
 def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str) -> dict[str, Any]:
@@ -127,6 +121,11 @@ def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str)
         "abstract": clean_abstract(_text(cells, "abstract", where)) or None,
         "metadata": fields.present(metadata),
     }
+
+
+def _normal(column: str) -> str:
+    """The name of a column in small letters and digits."""
+    return "".join(filter(str.isalnum, column)).lower()
 
 
 def _listed(found: Sequence[str]) -> str:
@@ -177,10 +176,18 @@ def _name(value: Any) -> str:
 def _authors(value: Any) -> list[str]:
     if not isinstance(value, str):
         return _names(value)
-    names = _literal(value) or re.split("[;|]", value)
-    if len(names) == 1 and value.count(",") > 1:
-        names = re.split(r",\s*(?:and\s)?|\sand\s", value)
-    return [name for name in map(given_first, names) if name]
+    return [name for name in map(given_first, _literal(value) or _split_authors(value)) if name]
+
+
+def _split_authors(text: str) -> list[str]:
+    """Names between semicolons, else between "and", else between several commas."""
+    if ";" in text or "|" in text:
+        return re.split("[;|]", text)
+    names = re.split(r"\sand\s", text)
+    is_one = len(names) == 1 and text.count(",") < 2
+    if is_one or (len(names) > 1 and all("," in name for name in names)):
+        return names
+    return re.split(r",\s*(?:and\s)?|\sand\s", text)
 
 
 def _categories(value: Any) -> list[str]:
@@ -209,4 +216,4 @@ def _literal(text: str) -> list[str]:
     if not (text.startswith("[") and text.endswith("]")):
         return []
     quoted = [single or double for single, double in _QUOTED.findall(text)]
-    return quoted or [part.strip() for part in text[1:-1].split(",")]
+    return quoted or [part.strip(" []") for part in text.split(",")]

@@ -66,7 +66,7 @@ def read_dataset(name: str) -> Iterator[Entry]:
     column, MissingDependencyError without the package ``datasets``.
     """
     spec = parse_name(name)
-    place = f"hf:{spec.path}"
+    place = spec.path if is_folder(spec.path) else f"hf:{spec.path}"
     dataset = _open(spec, place)
     known = dataset.column_names
     if known is not None:  # do not read columns that are not needed
@@ -123,7 +123,7 @@ def _columns(spec: DatasetName, available: Sequence[str], place: str) -> dict[st
         if column not in available and (field in _NEEDED or field in spec.columns):
             raise CorpusError(
                 f"{place}: expected a column {column!r} for {field}, found {', '.join(available)}; "
-                f"name yours: hf:NAME?{field}=COLUMN"
+                f"name yours: hf:NAME?{field}=COLUMN, or give one file"
             )
     return {field: column for field, column in columns.items() if column in available}
 

@@ -114,7 +114,10 @@ def _open_address(address: str) -> io.BufferedReader:
     try:
         file = fsspec.open(address, "rb").open()
     except ImportError as error:  # its message says which package the protocol needs
-        raise MissingDependencyError(f"{address}: {' '.join(str(error).split())}") from error
+        lacking = " ".join(str(error).split())
+        raise MissingDependencyError(
+            f"{address}: {lacking}; install that with pip, or download the file and give it"
+        ) from error
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(

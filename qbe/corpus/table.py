@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 
-from qbe.corpus.columns import find_columns, normal, to_record
+from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.decode import decode_text
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
@@ -32,12 +32,15 @@ _MOST_HEADER_LINES = 100
 
 
 def recognizes(head: Head) -> bool:
-    """Whether the first line names columns for title and abstract; if not, whether the suffix says so."""
+    """Whether the suffix is that of a table, or the first line names columns for title and abstract."""
     if head.text.startswith(("{", "[", "<", "@", "PAR1")):
         return False
     line = head.text.partition("\n")[0]
-    names = {normal(column) for column in line.split(_delimiter(head, line))}
-    return {"title", "abstract"} <= names or head.suffix in _DELIMITER_OF
+    try:
+        find_columns(line.split(_delimiter(head, line)), {}, head.name)
+    except CorpusError:
+        return head.suffix in _DELIMITER_OF
+    return True
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:

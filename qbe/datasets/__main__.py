@@ -21,6 +21,7 @@ def main(arguments: list[str]) -> None:
         source=options.source,
         raw=options.raw,
         limit=options.limit,
+        overwrite=options.overwrite,
         report=lambda line: print(line, file=sys.stderr),
     )
     print("\n".join(summary))

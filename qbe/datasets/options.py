@@ -56,6 +56,9 @@ def parser() -> argparse.ArgumentParser:
         elif name not in WITHOUT_SOURCE:
             command.add_argument("--source", metavar="DIR", help="the folder of the release's files")
         command.add_argument("--output", metavar="DIR", required=True, help="the folder to write to")
+        command.add_argument(
+            "--overwrite", action="store_true", help="replace files at --output that have another content"
+        )
         if name not in WITHOUT_RAW:
             command.add_argument(
                 "--raw",

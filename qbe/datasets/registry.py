@@ -10,6 +10,7 @@ from typing import NamedTuple
 from qbe.datasets import corpora, csfcube, embedded, whole
 from qbe.datasets.aspire import RELISH, TRECCOVID
 from qbe.datasets.names import CORPORA, NAMES, WITHOUT_RAW, WITHOUT_SOURCE
+from qbe.datasets.placing import placed
 from qbe.datasets.release import find_release
 from qbe.datasets.scidocs import SCIDOCS
 from qbe.errors import UsageError
@@ -44,22 +45,25 @@ def write_dataset(
     source: StrPath | None = None,
     raw: bool = False,
     limit: int | None = None,
+    overwrite: bool = False,
     report: Report = lambda _: None,
 ) -> list[str]:
     """Write a data set to a folder: corpus, topics, pools, qrels and, where it has them, folds.
 
     Args:
         name: a key of DATASETS.
-        output: the folder, which is created; each file is written atomically.
+        output: the folder, which is created; files appear in it together.
         source: the folder of the release; by default the data set is looked up in ``$QBE_DATA/NAME``, and
             CSFCube is downloaded where that is absent.
         raw: whether the corpus has each abstract as one string, without labels.
         limit: of a corpus without queries, how many papers are written; None: all.
+        overwrite: whether files of another content are replaced.
         report: called with one line for each downloaded file, or with what is to be expected.
 
     Returns lines of text that summarize what was written. Raises UsageError for an unknown name or an
     argument that the data set does not take, CorpusError, FileFormatError and DatasetError for a release
-    that is missing or broken, OutputError when the folder cannot be written.
+    that is missing or broken, OutputError when the folder cannot be written, or has files of these names that
+    are others.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +81,10 @@ def write_dataset(
     if raw and not dataset.has_sentences:
         raise UsageError(f"the abstracts of {name} are not split into sentences; leave out `raw`")
     path = None if source is None else Path(source)
-    return dataset.write(Path(output), path, raw, limit, report)
+    folder = Path(output)
+    with placed(folder, overwrite=overwrite) as written:
+        lines = dataset.write(written, path, raw, limit, report)
+    return [line.replace(str(written), str(folder)) for line in lines]
 
 
 def _write_csfcube(

@@ -61,6 +61,10 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.building.settings import Execution
 
+    if options.timings:
+        from qbe.outputs import TIMINGS, check_output
+
+        check_output(options.timings, TIMINGS, "timings")
     output, started, execution = Path(options.output), time.monotonic(), Execution(threads, Bars())
     if action in CHANGES:
         written = _change(output, action, options, execution)

@@ -16,6 +16,7 @@ from qbe.parallel import thread_count
 from qbe.types import Paper
 
 if TYPE_CHECKING:
+    from qbe.corpus.reading import Reading
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.building.settings import Execution
     from qbe.index.building.source import Corpus
@@ -137,17 +138,19 @@ class Index(CurrentReader, Closing):
             replaced.release()
             return True
 
-    def append(self, corpus: Corpus, *, update: bool = False) -> Written:
+    def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
         """Add papers, all of them or none, and `refresh`.
 
-        ``corpus`` is a path or ``hf:`` name, several of them, or papers. Raises what
-        `qbe.index.live.changes.append_papers` does.
+        ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
+        Raises what `qbe.index.live.changes.append_papers` does.
         """
+        from qbe.corpus.reading import Reading
         from qbe.index.live.changes import append_papers
 
         written = append_papers(
             self.folder,
             corpus,
+            reading=reading or Reading(),
             update=update,
             encoder=self._encoder_name,
             tagger=self._tagger_name,

@@ -11,7 +11,7 @@ from typing import Any
 from qbe import _jvm
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
-from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.errors import IndexBuildError, IndexFormatError, check_package
 from qbe.index.building import shards, stages
 from qbe.index.building.foreign import check_own_files
 from qbe.index.building.models import BuildModels, Identity
@@ -161,6 +161,8 @@ def _run(
     }
     state = read_state(staging, inputs)
     if state is None:
+        if settings.dense:
+            check_package("faiss")
         if settings.bm25:
             _jvm.java_class("io.anserini.index.IndexCollection")  # a missing Java is reported before the work
         state = _write_papers(place, source, settings, models, inputs, adjust, execution)

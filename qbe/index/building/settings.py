@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from qbe.errors import UsageError
 from qbe.index.building.progress import Progress, Silent
 from qbe.index.building.timings import Timings
-from qbe.index.dense.ann import AUTO, AnnSettings
+from qbe.index.dense.ann import AUTO, STORED, AnnSettings
+from qbe.models.encoder_files import PRECISIONS
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
-from qbe.models.session import CPU
+from qbe.models.session import CPU, DEVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class BuildSettings:
     vectors in Lucene. ``ann`` says which FAISS index finds candidates, ``stored`` how vectors are stored (one
     of `qbe.index.dense.ann.STORED`, or ``auto``: by the size of the corpus).
 
+    Raises TypeError and UsageError for values that are not possible.
+
     >>> BuildSettings(bm25=False).encoder
     'facet-encoder'
     """
@@ -43,6 +47,25 @@ class BuildSettings:
     ann: AnnSettings = field(default_factory=AnnSettings)
     stored: str = AUTO
     device: str = CPU
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for values of other types, UsageError for ones that are not possible."""
+        for name in ("encoder", "precision", "facets", "tagger", "stored", "device"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise TypeError(f"expected `{name}` as a str, found {type(value).__name__}")
+        if not isinstance(self.ann, AnnSettings):
+            raise TypeError(f"expected `ann` as qbe's AnnSettings, found {type(self.ann).__name__}")
+        for name, possible in (
+            ("precision", PRECISIONS),
+            ("facets", ("given", "predicted")),
+            ("stored", (AUTO, *STORED)),
+            ("device", DEVICES),
+        ):
+            if getattr(self, name) not in possible:
+                raise UsageError(f"expected `{name}` of {', '.join(possible)}, found {getattr(self, name)!r}")
+        if not (self.bm25 or self.dense):
+            raise UsageError("expected `bm25`, `dense` or both, found neither; an index needs one of them")
 
     def record(self, corpus: Sequence[str]) -> dict[str, Any]:
         """The settings, with the names of the corpus's sources, as an index's manifest holds them."""

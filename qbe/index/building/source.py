@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -70,7 +70,7 @@ def open_corpus(corpus: Corpus, reading: Reading = AS_IT_COMES) -> Source:
     """
     if isinstance(corpus, str | os.PathLike):
         return CorpusSource([os.fspath(corpus)], reading)
-    if not isinstance(corpus, Iterable):
+    if not isinstance(corpus, Iterable) or isinstance(corpus, Mapping | bytes):
         raise _wrong_type(corpus)
     if isinstance(corpus, Sequence):
         if any(isinstance(item, Paper) for item in corpus):

@@ -80,7 +80,7 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
     Their text and vectors stay on the disk, and count in BM25's statistics, until
     `qbe.index.live.compaction`, or until their segment has no other paper. Raises PaperNotFoundError where
     the index lacks one of the ids, and UsageError for no ids and for all the index's (then nothing is
-    deleted), TypeError for a single string, and what `qbe.index.live.writer.writing` does.
+    deleted), TypeError for anything but an iterable of str, and what `qbe.index.live.writer.writing` does.
 
     >>> import shutil
     >>> folder = shutil.copytree(index.folder, "indexes/shorter")
@@ -89,6 +89,12 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
     """
     if isinstance(paper_ids, str):
         raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")
+    if not isinstance(paper_ids, Iterable):
+        raise TypeError(f"expected `paper_ids` as an iterable of str, found {type(paper_ids).__name__}")
+    paper_ids = list(paper_ids)
+    for paper_id in paper_ids:
+        if not isinstance(paper_id, str):
+            raise TypeError(f"expected `paper_ids` of str, found {type(paper_id).__name__} in them")
     folder = resolved(folder)
     with writing(folder) as snapshot:
         papers = open_papers(snapshot.segments)
