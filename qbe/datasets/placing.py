@@ -1,4 +1,4 @@
-"""Files of a data set, written apart and then put in place, where none of them replaces another file unasked."""
+"""Files of a data set, written apart and then put in place, where none replaces another file unasked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     ...     _ = (written / "corpus.jsonl").write_text("other papers")
     Traceback (most recent call last):
     ...
-    qbe.errors.OutputError: mine/corpus.jsonl: expected no such file, or the data set's own, found another; ...
+    qbe.errors.OutputError: mine/corpus.jsonl: expected no such file, or the data set's own, ...
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
