@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.evaluate.crossed import FACET_PAIRS, crossed_accuracy, crossed_pairs
+from qbe.evaluate.crossed import FACET_PAIRS, accuracies
 from qbe.evaluate.csfcube import ndcg_percent
 from qbe.index.building.build import build as build_index
 from qbe.index.index import Index
@@ -171,11 +171,9 @@ def crossed(scores: Scores, grades: Grades) -> list[str]:
         (query, facet): dict(zip(grades[query], row.tolist(), strict=True))
         for (query, facet), row in scores.items()
     }
-    cells = []
-    for first, second in FACET_PAIRS:
-        accuracy = crossed_accuracy(crossed_pairs(by_facet, first, second), by_paper, first, second)
-        cells.append("" if accuracy is None else "/".join(f"{share:.2f}" for share in accuracy[:3]))
-    return cells
+    found = accuracies(by_facet, by_paper)
+    names = [f"{first}-{second}" for first, second in FACET_PAIRS]
+    return ["/".join(f"{share:.2f}" for share in found[name][:3]) if name in found else "" for name in names]
 
 
 def show(name: str, scores: Scores, grades: Grades) -> None:

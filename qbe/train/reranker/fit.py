@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qbe.evaluate.crossed import FACET_PAIRS, CrossedAccuracy, crossed_accuracy, crossed_pairs
+from qbe.evaluate.crossed import CrossedAccuracy, accuracies
 from qbe.rerank.late_interaction import Floats
 from qbe.train import fitting
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
@@ -193,8 +193,4 @@ def crossed_shares(scores: Mapping[str, Floats], lists: GradedLists) -> dict[str
         for query in lists
         for number, facet in enumerate(FACETS)
     }
-    shares = {
-        f"{first}-{second}": crossed_accuracy(crossed_pairs(grades, first, second), by_paper, first, second)
-        for first, second in FACET_PAIRS
-    }
-    return {name: accuracy for name, accuracy in shares.items() if accuracy is not None}
+    return accuracies(grades, by_paper)

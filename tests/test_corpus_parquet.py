@@ -1,0 +1,251 @@
+"""Papers in Parquet files."""
+
+import contextlib
+import datetime
+import gzip
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import parquet
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.corpus.streams import open_source
+from qbe.errors import CorpusError, MissingDependencyError, RecordError
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+TIME = datetime.datetime(2019, 5, 7, 23, 30, tzinfo=datetime.UTC)
+PAPERS = {
+    "paper_id": pa.array([7, 8, 9]),
+    "title": pa.array(["Counting <i>Salmon</i> in Gödel Ladders", "Lakes", None]),
+    "abstract": pa.array(["We count 5\\% more. They jump.", None, "Rivers flow."], pa.large_string()),
+    "authors": pa.array([["Siobhán O'Neill", None, "Jan Berg"], None, []], pa.list_(pa.string())),
+    "year": pa.array([2019.0, None, float("nan")]),
+    "date": pa.array([TIME, None, TIME], pa.timestamp("ns", tz="Europe/Berlin")),
+    "venue": pa.array([{"name": "Fish Letters", "volume": 1}, None, None]),
+    "categories": pa.array([["Ecology"], [], None]).cast(pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+    "doi": pa.array([b"10.1234/FISH", None, None]),
+    "cites": pa.array([[8, 9], None, None]),
+    "text": pa.array(["not needed"] * 3),
+}
+
+
+def file(columns: dict[str, Any], **options: Any) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream, **options)
+    return stream.getvalue()
+
+
+def read(data: bytes, **columns: str) -> list[Entry]:
+    stream = io.BufferedReader(io.BytesIO(data))
+    return list(parquet.read(stream, "papers.parquet", Reading(columns=columns)))
+
+
+def only(**columns: Any) -> Any:
+    [entry] = read(file({"title": ["A"], "abstract": ["B."]} | columns))
+    return entry.record
+
+
+DATA = [
+    file(PAPERS),
+    file(PAPERS, compression="gzip", data_page_version="2.0", write_page_checksum=True),
+    file(PAPERS, compression="none", use_dictionary=False),
+]
+EDITS = st.lists(
+    st.tuples(st.integers(0, len(DATA[0])), st.integers(0, 30), st.binary(max_size=3)), min_size=1, max_size=6
+)
+
+
+def test_a_row_becomes_a_paper() -> None:
+    where, record = read(DATA[0])[0]
+    assert where == "papers.parquet, row 1"
+    assert isinstance(record, dict)
+    assert parse_paper(record, where, split_sentences) == Paper(
+        paper_id="7",
+        title="Counting Salmon in Gödel Ladders",
+        sentences=(Sentence("We count 5% more."), Sentence("They jump.")),
+        labelled=False,
+        metadata={
+            "authors": ["Siobhán O'Neill", "Jan Berg"],
+            "year": 2019,
+            "date": "2019-05-07",
+            "venue": "Fish Letters",
+            "categories": ["Ecology"],
+            "doi": "10.1234/fish",
+            "cites": ["8", "9"],
+        },
+        offsets=((0, 17), (18, 28)),
+    )
+
+
+def test_rows_without_abstract_and_title() -> None:
+    second, third = read(DATA[0])[1:]
+    assert second.record == {"paper_id": 8, "title": "Lakes", "abstract": None, "metadata": {}}
+    assert isinstance(third.record, RecordError)
+    assert str(third.record) == (
+        "papers.parquet, row 3: expected a title, found none; add it or remove the row"
+    )
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_every_way_of_storage_holds_the_same(data: bytes) -> None:
+    assert read(data)[:2] == read(DATA[0])[:2]
+
+
+def test_a_file_of_several_groups_is_read_in_order() -> None:
+    numbers = list(range(2500))
+    titles = [f"T {number}" for number in numbers]
+    data = file({"id": numbers, "title": titles, "abstract": titles}, row_group_size=1100)
+    assert [entry.record["paper_id"] for entry in read(data)] == numbers
+
+
+def test_the_magic_is_recognized_and_nothing_else() -> None:
+    assert parquet.recognizes(Head("-", DATA[0]))
+    assert not parquet.recognizes(Head("a.parquet", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
+
+
+def test_columns_may_be_named() -> None:
+    data = file({"nr": [1], "title": ["wrong"], "name.en": ["A"], "text": ["B"]})
+    [entry] = read(data, id="nr", title="name.en", abstract="text")
+    assert entry.record == {"paper_id": 1, "title": "A", "abstract": "B", "metadata": {}}
+
+
+def test_unknown_columns_are_an_error_that_names_the_option() -> None:
+    with pytest.raises(CorpusError) as caught:
+        read(file({"name": ["A"], "text": ["B"]}))
+    assert str(caught.value) == (
+        "papers.parquet: expected columns for title, abstract, found 'name', 'text'; name yours: "
+        "`columns` id=...,title=...,abstract=..."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "paper_id"),
+    [
+        ([7], 7),
+        ([7.0], 7),
+        (["x"], "x"),
+        ([b"x"], "x"),
+        ([None], None),
+        ([datetime.date(2019, 5, 7)], "2019-05-07"),
+    ],
+)
+def test_ids_of_several_types(ids: list[Any], paper_id: Any) -> None:
+    assert only(id=ids)["paper_id"] == paper_id
+
+
+@pytest.mark.parametrize(
+    ("dates", "metadata"),
+    [
+        (pa.array([datetime.date(2019, 5, 7)]), {"year": 2019, "date": "2019-05-07"}),
+        (pa.array([0], pa.timestamp("ms")), {"year": 1970, "date": "1970-01-01"}),
+        (pa.array([10**18], pa.timestamp("us")), {}),
+        (pa.array([TIME], pa.timestamp("us", tz="Nowhere/Atall")), {"year": 2019, "date": "2019-05-07"}),
+        (pa.array(["2019-05"]), {"year": 2019, "date": "2019-05"}),
+        (pa.array([2019]), {"year": 2019}),
+        (pa.array([True]), {}),
+    ],
+)
+def test_dates_of_several_types(dates: Any, metadata: dict[str, Any]) -> None:
+    assert only(date=dates)["metadata"] == metadata
+
+
+def test_an_abstract_may_be_a_list_of_sentences() -> None:
+    assert only(abstract=[["Fish swim.", "Birds fly."]])["abstract"] == "Fish swim. Birds fly."
+
+
+@pytest.mark.parametrize("values", [[7], [[7]], [{"a": "b"}], [True]])
+def test_an_abstract_that_is_no_text_is_an_error_of_its_row(values: list[Any]) -> None:
+    error = only(abstract=values)
+    assert isinstance(error, RecordError)
+    assert str(error) == (
+        f"papers.parquet, row 1: expected a string as abstract, found {type(values[0]).__name__}; "
+        "mend or remove the record"
+    )
+
+
+def test_text_in_another_encoding_concerns_its_row() -> None:
+    latin = pa.array([b"M\xfcller", b"Meier"])
+    text = pa.Array.from_buffers(pa.string(), 2, latin.buffers())
+    for title, found in (
+        (text, "expected UTF-8 text as title, found other bytes; mend or remove the row"),
+        (latin, "expected UTF-8 text, found byte 0xfc at position 2; convert the file to UTF-8"),
+    ):
+        first, second = read(file({"title": title, "abstract": ["A", "B"]}))
+        assert str(first.record) == f"papers.parquet, row 1: {found}"
+        assert second.record["title"] == "Meier"
+
+
+@pytest.mark.parametrize("data", [b"PAR1", DATA[0][:-9], b"PAR1" + DATA[0][200:]])
+def test_a_damaged_file_is_an_error_of_one_line(data: bytes) -> None:
+    with pytest.raises(CorpusError) as caught:
+        read(data)
+    assert str(caught.value).startswith("papers.parquet: expected a whole Parquet file, found it damaged (")
+    assert str(caught.value).endswith("); fetch the file again")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compressed_file_and_one_that_is_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "papers.parquet.gz"
+    path.write_bytes(gzip.compress(DATA[0]))
+    with open_source(path) as stream:
+        assert len(list(parquet.read(stream, "papers.parquet.gz", Reading()))) == 3
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    with pytest.raises(CorpusError) as caught:
+        list(parquet.read(io.BufferedReader(Pipe(DATA[0])), "standard input", Reading()))
+    assert str(caught.value) == (
+        "standard input: expected Parquet as a file, found a stream that cannot be read from its end; "
+        "unpack it and give the file"
+    )
+
+
+def test_without_pyarrow_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        read(DATA[0])
+    assert str(caught.value) == (
+        "papers.parquet: reading Parquet needs the package pyarrow; run: pip install 'qbe[huggingface]'"
+    )
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.binary(max_size=100) | st.binary(max_size=60).map(lambda data: b"PAR1" + data + b"PAR1"))
+def test_random_bytes_are_an_error(data: bytes) -> None:
+    with pytest.raises(CorpusError, match=r"^papers\.parquet: expected a whole Parquet file"):
+        read(data)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.sampled_from(DATA), EDITS)
+def test_a_file_with_other_bytes_is_rows_and_errors(data: bytes, edits: list[tuple[int, int, bytes]]) -> None:
+    damaged = bytearray(data)
+    for begin, length, piece in edits:
+        damaged[begin : begin + length] = piece
+    try:
+        entries = read(bytes(damaged))
+    except CorpusError as error:
+        assert str(error).startswith("papers.parquet")
+        assert "\n" not in str(error)
+        return
+    for where, record in entries:
+        if isinstance(record, RecordError):
+            assert str(record).startswith("papers.parquet, row ")
+            assert "\n" not in str(record)
+        else:
+            with contextlib.suppress(RecordError):
+                parse_paper(record, where, split_sentences)

@@ -1,0 +1,391 @@
+"""Tables of papers in CSV and TSV."""
+
+import contextlib
+import csv
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbe.corpus import table
+from qbe.corpus.entry import Entry
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import CorpusError, RecordError
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+FORMATS = Path(__file__).parent / "data" / "formats"
+SAMPLES = {name: (FORMATS / name).read_bytes() for name in ("zotero.csv", "papers.tsv")}
+MALFORMED = "expected quotation marks in pairs around fields, and doubled within them, found malformed text"
+PIECES = [b'"', b'""', b",", b";", b"\t", b"\n", b"\r", b"\0", b"\xff", b"[", b"['", b" and ", b"9999-99-99"]
+EDITS = st.lists(
+    st.tuples(st.integers(0, 700), st.integers(0, 40), st.sampled_from(PIECES) | st.binary(max_size=3)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def read(data: bytes | str, name: str = "papers.csv", **columns: str) -> list[Entry]:
+    data = data.encode() if isinstance(data, str) else data
+    return list(table.read(io.BufferedReader(io.BytesIO(data)), name, Reading(columns=columns)))
+
+
+def only(columns: str, cells: str) -> Any:
+    [entry] = read(f"title\tabstract\t{columns}\nOn fish\tFish swim.\t{cells}\n", "papers.tsv")
+    return entry.record
+
+
+def test_a_row_of_zotero_becomes_a_paper() -> None:
+    where, record = read(SAMPLES["zotero.csv"])[0]
+    assert where == "papers.csv, line 2"
+    assert isinstance(record, dict)
+    assert parse_paper(record, where, split_sentences) == Paper(
+        paper_id="AB12CD34",
+        title="Counting Salmon in Gödel Ladders",
+        sentences=(
+            Sentence("Ladders help salmon, or so we thought."),
+            Sentence('We count 5 % more "of them".'),
+        ),
+        labelled=False,
+        metadata={
+            "authors": ["Siobhán O'Neill", "Jan van der Berg", "Institute for Rivers"],
+            "year": 2019,
+            "date": "2019-05-07",
+            "venue": "Fish Letters",
+            "doi": "10.1234/fish.2019_07",
+            "url": "https://example.org/fish",
+        },
+        offsets=((0, 38), (39, 67)),
+    )
+
+
+def test_a_row_without_an_abstract() -> None:
+    assert read(SAMPLES["zotero.csv"])[1:] == [
+        Entry(
+            "papers.csv, line 4",
+            {
+                "paper_id": "EF56GH78",
+                "title": "Learning to Swim",
+                "abstract": None,
+                "metadata": {
+                    "authors": ["Min Lee"],
+                    "year": 2018,
+                    "date": "2018-01",
+                    "url": "http://arxiv.org/abs/1801.01234",
+                },
+            },
+        )
+    ]
+
+
+def test_a_table_with_tabs_and_without_quoted_fields() -> None:
+    assert read(SAMPLES["papers.tsv"], "papers.tsv") == [
+        Entry(
+            "papers.tsv, line 2",
+            {
+                "paper_id": "fish.1",
+                "title": "Counting Salmon in Gödel Ladders",
+                "abstract": "We count 5% more of them.",
+                "metadata": {
+                    "authors": ["Siobhán O'Neill", "Jan Berg"],
+                    "year": 2019,
+                    "categories": ["q-bio.PE", "stat.AP"],
+                    "cites": ["fish.2", "fish.3"],
+                },
+            },
+        ),
+        Entry(
+            "papers.tsv, line 3",
+            {
+                "paper_id": "fish.2",
+                "title": '"Why do they jump?" On Ladders',
+                "abstract": "Salmon jump.",
+                "metadata": {
+                    "authors": ["Ann Lee", "Bob Ray", "Cy Dee"],
+                    "year": 2020,
+                    "categories": ["Computer Science", "Ecology"],
+                },
+            },
+        ),
+    ]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_samples_are_recognized_with_and_without_their_names(sample: str) -> None:
+    assert table.recognizes(Head(f"{sample}.gz", SAMPLES[sample]))
+    assert table.recognizes(Head("-", SAMPLES[sample]))
+
+
+def test_a_table_with_unusual_columns_is_recognized_by_its_suffix() -> None:
+    assert table.recognizes(Head("papers.csv", b"a,b\n1,2\n"))
+    assert not table.recognizes(Head("papers", b"a,b\n1,2\n"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
+        b"[title,abstract]",
+        b"<title,abstract>",
+        b"@article{title,abstract",
+        b"PAR1title,abstract",
+    ],
+)
+def test_other_files_are_not_recognized(data: bytes) -> None:
+    assert not table.recognizes(Head("papers.csv", data))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_delimiter_is_that_of_the_header(delimiter: str) -> None:
+    data = f'id,title,"abstract, {delimiter}"\n'.replace(",", delimiter, 2) + f"a{delimiter}B{delimiter}C"
+    [entry] = read(data, abstract=f"abstract, {delimiter}")
+    assert entry.record == {"paper_id": "a", "title": "B", "abstract": "C", "metadata": {}}
+
+
+def test_the_suffix_of_a_table_with_tabs_goes_before_its_header() -> None:
+    [entry] = read("id\ttitle\tabstract\ta,b,c,d,e\n1\tA\tB\t\n", "papers.tsv.gz")
+    assert entry.record["title"] == "A"
+
+
+def test_columns_may_be_named() -> None:
+    data = "id,nr,title,name,text,when\n1,x,wrong,A,B,2019-05\n"
+    [entry] = read(data, id="nr", title="name", abstract="text", date="when")
+    assert entry.record == {
+        "paper_id": "x",
+        "title": "A",
+        "abstract": "B",
+        "metadata": {"year": 2019, "date": "2019-05"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("header", "paper_id"),
+    [
+        ("PMID,DOI", "7"),
+        ("DOI,Key", "7"),
+        ("doi,x", "10.1234/a"),
+        ("paper_id,doi", "https://doi.org/10.1234/A"),
+    ],
+)
+def test_ids_have_usual_names(header: str, paper_id: str) -> None:
+    cells = "7,10.1234/A" if header.startswith("PMID") else "https://doi.org/10.1234/A,7"
+    [entry] = read(f"title,abstract,{header}\nA,B,{cells}\n")
+    assert entry.record["paper_id"] == paper_id
+
+
+def test_a_row_is_called_by_its_number_where_it_may_lack_an_id() -> None:
+    without = read("title,abstract\nA,B\n\nC,D\n")
+    partly = read("title,abstract,doi\nA,B,10.1234/a\nC,D,\n")
+    assert [entry.record["paper_id"] for entry in without] == ["row-1", "row-2"]
+    assert [entry.record["paper_id"] for entry in partly] == ["10.1234/a", "row-2"]
+
+
+@pytest.mark.parametrize("columns", [{}, {"id": "id"}])
+def test_an_empty_cell_of_a_column_of_ids_is_refused(columns: dict[str, str]) -> None:
+    [entry] = read("id,title,abstract\n,A,B\n", **columns)
+    assert isinstance(entry.record, dict)
+    with pytest.raises(
+        RecordError, match=r"papers\.csv, line 2: expected a string or whole number as paper_id"
+    ):
+        parse_paper(entry.record, entry.where, split_sentences)
+
+
+@pytest.mark.parametrize(
+    ("cell", "authors"),
+    [
+        ("Lee, Ann; Ray, Bob, Jr.", ["Ann Lee", "Bob Ray Jr."]),
+        ("Lee, Ann", ["Ann Lee"]),
+        ("Ann Lee", ["Ann Lee"]),
+        ("Ann Lee and Bob Ray", ["Ann Lee", "Bob Ray"]),
+        ("Ann Lee, Bob Ray, and Cy Dee", ["Ann Lee", "Bob Ray", "Cy Dee"]),
+        ("Lee, Ann and Ray, Bob", ["Ann Lee", "Bob Ray"]),
+        ("Ann Lee|Bob Ray", ["Ann Lee", "Bob Ray"]),
+        ("[\"Ann O'Neill\", 'Ray, Bob']", ["Ann O'Neill", "Bob Ray"]),
+        ("['Ann Lee', 'Bob]", ["Ann Lee", "Bob]"]),
+        ("[Ann Lee, Bob Ray]", ["Ann Lee", "Bob Ray"]),
+    ],
+)
+def test_authors_may_be_written_in_several_ways(cell: str, authors: list[str]) -> None:
+    assert only("authors", cell)["metadata"] == {"authors": authors}
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "metadata"),
+    [
+        ("categories", "cs.CL, cs.AI", {"categories": ["cs.CL", "cs.AI"]}),
+        ("categories", "hep-th math.QA", {"categories": ["hep-th", "math.QA"]}),
+        ("categories", "['Art', 'Music']", {"categories": ["Art", "Music"]}),
+        ("fields_of_study", "Fish; Food, Feed", {"categories": ["Fish", "Food, Feed"]}),
+        ("cites", "1,2; 3", {"cites": ["1", "2", "3"]}),
+        ("cites", "[1, 2]", {"cites": ["1", "2"]}),
+        ("cites", "[]", {}),
+        ("PubYear", "2019.0", {"year": 2019}),
+        ("date", "2019-05-07T10:00:00Z", {"year": 2019, "date": "2019-05-07"}),
+        ("date", "5/7/2019", {}),
+        (
+            "Source title\tLink",
+            "Fish &amp; Chips\thttps://a.b",
+            {"venue": "Fish & Chips", "url": "https://a.b"},
+        ),
+    ],
+)
+def test_metadata_have_usual_names(columns: str, cells: str, metadata: dict[str, Any]) -> None:
+    assert only(columns, cells)["metadata"] == metadata
+
+
+@pytest.mark.parametrize(
+    ("data", "columns", "message"),
+    [
+        (
+            "nr,Titel,Text\n1,A,B\n",
+            {},
+            "papers.csv: expected columns for title, abstract, found 'nr', 'Titel', 'Text'; name yours: "
+            "`columns` id=...,title=...,abstract=...",
+        ),
+        (
+            "id,title\n1,A\n",
+            {},
+            "papers.csv: expected columns for abstract, found 'id', 'title'; name yours: "
+            "`columns` id=...,title=...,abstract=...",
+        ),
+        (
+            "title,abstract\nA,B\n",
+            {"id": "nr"},
+            "papers.csv: expected a column 'nr' for id, found 'title', 'abstract'; check `columns`",
+        ),
+        (
+            "",
+            {},
+            "papers.csv: expected columns for title, abstract, found none; name yours: "
+            "`columns` id=...,title=...,abstract=...",
+        ),
+        (
+            '"a\nb",' + "c" * 50 + ",d" * 20,
+            {},
+            "papers.csv: expected columns for title, abstract, found 'a\\nb', '"
+            + "c" * 37
+            + "...'"
+            + ", 'd'" * 18
+            + ", ...; name yours: `columns` id=...,title=...,abstract=...",
+        ),
+        (
+            "title,abstract\n".encode("utf-16"),
+            {},
+            "papers.csv, line 1: expected UTF-8 text, found UTF-16; convert the file to UTF-8",
+        ),
+        (
+            '"title" x,abstract\n',
+            {},
+            f"papers.csv, line 1: {MALFORMED} (',' expected after '\"'); mend or remove the row",
+        ),
+    ],
+)
+def test_a_header_without_what_is_needed(data: bytes | str, columns: dict[str, str], message: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        read(data, **columns)
+    assert type(caught.value) is CorpusError
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("row", "message", "reason"),
+    [
+        (
+            b"1,A,B,C",
+            "line 3: expected 3 fields, found 4; put fields with commas or line breaks in quotation marks",
+            "a row with another number of fields",
+        ),
+        (
+            b'1,"A" B,C',
+            f"line 3: {MALFORMED} (',' expected after '\"'); mend or remove the row",
+            "a malformed row",
+        ),
+        (
+            b"1,M\xfcller,C",
+            "line 3: expected UTF-8 text, found byte 0xfc at position 4; convert the file to UTF-8",
+            "text that is not UTF-8",
+        ),
+        (
+            b'1,"A\n\xfc",C',
+            "line 4: expected UTF-8 text, found byte 0xfc at position 1; convert the file to UTF-8",
+            "text that is not UTF-8",
+        ),
+        (b"1,,C", "line 3: expected a title, found none; add it or remove the row", "no title"),
+    ],
+)
+def test_a_defect_concerns_one_row(row: bytes, message: str, reason: str) -> None:
+    before, entry, after = read(b"id,title,abstract\na,A,B\n" + row + b"\nc,C,D\n")
+    assert (before.record["paper_id"], after.record["paper_id"]) == ("a", "c")
+    assert isinstance(entry.record, RecordError)
+    assert str(entry.record) == f"papers.csv, {message}"
+    assert entry.record.reason == reason
+
+
+def test_a_quotation_mark_that_is_never_closed() -> None:
+    *_, last = read('title,abstract\nA,B\nC,"D\n')
+    assert str(last.record) == (
+        f"papers.csv, line 3: {MALFORMED} (unexpected end of data); mend or remove the row"
+    )
+
+
+def test_long_fields_are_read_and_the_limit_of_the_process_stays() -> None:
+    before = csv.field_size_limit()
+    entries = table.read(
+        io.BufferedReader(io.BytesIO(f"title,abstract,text\nA,B,{'x' * 200_000}\n".encode())), "a", Reading()
+    )
+    assert next(entries).record["title"] == "A"
+    assert csv.field_size_limit() == before == 131072
+
+
+def test_a_field_that_is_too_long_is_an_error() -> None:
+    first, second = read(f"title,abstract\nA,{'x' * 5_000_000}\nC,D\n")
+    assert str(first.record).startswith("papers.csv, line 2: expected quotation marks in pairs")
+    assert second.record["title"] == "C"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["[" + '"\\' * 400_000 + "]", "['" * 400_000 + "]", " and " * 200_000, "a-" * 500_000, "," * 500_000],
+)
+def test_hostile_cells_take_a_moment(cell: str) -> None:
+    start = time.process_time()
+    only("authors\tcategories\tcites\tdate", f"{cell}\t{cell}\t{cell}\t{cell}")
+    assert time.process_time() - start < 20
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.binary(max_size=100) | st.binary(max_size=60).map(lambda data: b"title,abstract\n" + data))
+def test_random_bytes_are_rows_or_errors(data: bytes) -> None:
+    check(data)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.sampled_from(sorted(SAMPLES)), EDITS)
+def test_a_damaged_file_is_rows_and_errors(sample: str, edits: list[tuple[int, int, bytes]]) -> None:
+    data = bytearray(SAMPLES[sample])
+    for begin, length, piece in edits:
+        data[begin : begin + length] = piece
+    check(bytes(data))
+
+
+def check(data: bytes) -> None:
+    try:
+        entries = read(data)
+    except CorpusError as error:
+        assert str(error).startswith("papers.csv")
+        assert "\n" not in str(error)
+        return
+    for where, record in entries:
+        assert where.startswith("papers.csv, line ")
+        if isinstance(record, RecordError):
+            assert str(record).startswith("papers.csv, line ")
+            assert "\n" not in str(record)
+        else:
+            with contextlib.suppress(RecordError):
+                parse_paper(record, where, split_sentences)
