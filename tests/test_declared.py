@@ -18,8 +18,11 @@ OWN = {"qbe", "support", "benchmarks"}
 
 EXTRA_OF = {
     "qbe/corpus/huggingface.py": "huggingface",
+    "qbe/corpus/parquet.py": "huggingface",
+    "qbe/corpus/streams.py": "huggingface",
     "qbe/evaluate/plot.py": "plot",
     "qbe/export": "train",
+    "qbe/models/difference.py": "large",
     "qbe/train": "train",
 }
 """Files and folders that only work with an extra; all others do with what is always installed."""

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job
-from test_index_resume import kill
+from support.builds import Job, build_job, kill
 
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, IndexBuildError, RecordError

@@ -3,14 +3,12 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.builds import Job, build_job
+from support.builds import Job, build_job, kill, start
 from support.killed_build import LUCENE, MOMENTS, SHARD_PAPERS
 from support.searching import first_stage
 
@@ -20,8 +18,6 @@ from qbe.index.building import shards
 from qbe.index.building.unfinished import STATE
 from qbe.index.index import Index
 from qbe.query import Query
-
-SCRIPT = Path(__file__).parent / "support" / "killed_build.py"
 
 
 @pytest.fixture(autouse=True)
@@ -50,23 +46,6 @@ def digests(tmp_path_factory, settings) -> dict[bool, str]:
         bm25: build_job(folder / f"index-{bm25}", replace(settings, bm25=bm25)).digest
         for bm25 in (True, False)
     }
-
-
-def start(moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> subprocess.Popen:
-    command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
-    command += ["--threads", "2", *options]
-    command += ["--encoder", settings.encoder] if settings.dense else ["--bm25-only"]
-    if settings.facets == "predicted":
-        command += ["--facets", "predicted", "--tagger", settings.tagger]
-    if not settings.bm25:
-        command.append("--dense-only")
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def kill(moment: str, output: Path, settings: Job, *options: str) -> None:
-    process = start(moment, output, settings, *options)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL, errors
 
 
 def works(folder: Path, papers: int) -> None:

@@ -18,11 +18,12 @@ _BLOCK = re.compile(
     r"<(/?)(?:(?:jats:)?(?:p|br|sec|title|list|list-item|div|abstracttext|h[1-6]|ul|ol|li))\b", re.IGNORECASE
 )
 _LABEL = re.compile(
-    r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013-]+\s*|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
+    r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
 )
 _COPYRIGHT = re.compile(
-    r"\s*(?:(?:copyright\s*)?(?:\u00a9|\(c\))\s*(?:copyright\s*)?(?:\d{4}|the author|elsevier|springer|"
-    r"ieee|acm)|copyright\s+(?:\d{4}|\u00a9)|all rights reserved)[^\n]{0,200}$",
+    r"\s*(?:(?:copyright\s*)?(?:\(c\)\s*(?:copyright\s*)?\d{4}|\u00a9\s*(?:copyright\s*)?(?:\d{4}|the author|"
+    r"elsevier|springer|ieee|acm))|copyright\s+(?:\d{4}\b(?!\s+(?-i:[a-z]))|\u00a9)|all rights reserved)"
+    r"[^\n]{0,200}$",
     re.IGNORECASE,
 )
 _COPYRIGHT_CHARS = 300

@@ -150,7 +150,22 @@ def _like(aspect: Aspect) -> str:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))
     if aspect.is_guess:
         seen += f" (no sentence was labelled {aspect.facet}; the likeliest stands in)"
+    if is_foreign(aspect.paper):
+        seen += " (most of its letters are not Latin, and the models read English: expect little)"
     return f"like “{title}”, {seen}"
+
+
+def is_foreign(paper: Paper) -> bool:
+    """Whether fewer than half of the letters of a paper's title and abstract are Latin; False where it has
+    none.
+
+    >>> from qbe.text.papers import paper_from_text
+    >>> is_foreign(paper_from_text("", "鱼在游泳。")), is_foreign(paper_from_text("", "Das Schiff fährt."))
+    (True, False)
+    """
+    letters = [letter for letter in paper.title + paper.abstract if letter.isalpha()]
+    # Latin letters with their accents end at U+024F; formulas have a few Greek ones.
+    return sum(letter < "\u0250" for letter in letters) < len(letters) / 2
 
 
 def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:

@@ -1,6 +1,9 @@
 """Builds described by one value: settings, corpus and threads."""
 
 import dataclasses
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +14,8 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.manifest import Manifest
 from qbe.index.parts.build import build_part
 from qbe.index.parts.part import BuildShard, PartMetadata
+
+SCRIPT = Path(__file__).parent / "killed_build.py"
 
 
 @dataclass(frozen=True)
@@ -45,3 +50,22 @@ def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool =
 def build_part_job(output: Path, job: Job, part: BuildShard, *, resume: bool = False) -> PartMetadata:
     """Build a part of an index."""
     return build_part(output, job.corpus, job.settings, part, resume=resume)
+
+
+def start(moment: str, output: Path, settings: Job, *options: str, name: str = "KILL") -> subprocess.Popen:
+    """A build in a process of its own, which ends or halts at a moment of `support.killed_build`."""
+    command = [sys.executable, SCRIPT, name, moment, "--corpus", *settings.corpus, "--output", output]
+    command += ["--threads", "2", *options]
+    command += ["--encoder", settings.encoder] if settings.dense else ["--bm25-only"]
+    if settings.facets == "predicted":
+        command += ["--facets", "predicted", "--tagger", settings.tagger]
+    if not settings.bm25:
+        command.append("--dense-only")
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def kill(moment: str, output: Path, settings: Job, *options: str) -> None:
+    """A build that is killed at a moment."""
+    process = start(moment, output, settings, *options)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, errors

@@ -1,0 +1,48 @@
+"""Searching papers without labels or abstract, in other languages, of one sentence: works, or says why."""
+
+import json
+
+import pytest
+
+from qbe import BuildSettings, Facet, Pipeline, Query, Reading, SearchConfig, build_index
+from qbe.search.present import to_table
+
+PAPERS = {
+    "chinese": {"title": "河流中的鱼", "abstract": "鱼在河里游泳。我们数鱼。结果是很多。"},
+    "french": {"title": "Le saumon", "abstract": "Les saumons remontent. Nous les comptons par caméra."},
+    "one sentence": {"title": "A note", "abstract": "We count fish by camera"},
+    "no abstract": {"title": "Counting salmon by camera"},
+    "emoji": {"title": "🐟", "abstract": "🐟🐟🐟"},
+    "english": {"title": "Counting fish", "abstract": "Fish are hard to count. We count them by camera."},
+}
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory, tiny_encoder, tiny_tagger):
+    folder = tmp_path_factory.mktemp("unusual")
+    corpus = folder / "papers.jsonl"
+    records = ({"paper_id": name.replace(" ", "-"), **paper} for name, paper in PAPERS.items())
+    corpus.write_text("\n".join(map(json.dumps, records)))
+    settings = BuildSettings(encoder=str(tiny_encoder), tagger=str(tiny_tagger))
+    reading = Reading(keep_without_abstract=True)
+    with (
+        build_index(folder / "index", str(corpus), settings, reading=reading) as index,
+        Pipeline.open(index, SearchConfig(rerank="none")) as pipeline,
+    ):
+        yield pipeline
+
+
+@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("facet", [*Facet, None])
+def test_every_other_paper_is_ranked(pipeline, name, facet):
+    paper = pipeline.index.paper(name.replace(" ", "-"))
+    hits = pipeline.search(Query(paper, facet), 10)
+    assert {hit.paper_id for hit in hits} == {other.replace(" ", "-") for other in PAPERS} - {paper.paper_id}
+
+
+@pytest.mark.parametrize(("name", "is_said"), [("chinese", True), ("french", False), ("emoji", False)])
+def test_a_table_says_that_the_models_read_english(pipeline, name, is_said):
+    paper = pipeline.index.paper(name)
+    query = Query(paper, Facet.METHOD)
+    text = " ".join(to_table(pipeline.index.paper, query, pipeline.search(query, 3), 100).split())
+    assert ("most of its letters are not Latin, and the models read English" in text) is is_said
