@@ -98,7 +98,9 @@ def _say_left_out(output: Path, counts: Mapping[str, Any]) -> None:
 
     if left_out := counts.get("left_out"):
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
-        print(f"{sum(left_out.values()):,} records left out ({reasons}), listed in {rejected_file(output)}")
+        total = sum(left_out.values())
+        noun = "record" if total == 1 else "records"
+        print(f"{total:,} {noun} left out ({reasons}), listed in {rejected_file(output)}")
 
 
 def _build(
