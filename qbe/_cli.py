@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PARAMETER = r"`([a-z][a-z0-9_]*)`"
 _WIDEST = 100
+_SHOW_EVERY = 500
+"""After how many items a bar by share is moved."""
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -247,6 +249,30 @@ def progress(items: Iterable[T], description: str, unit: str, total: int | None 
     from tqdm import tqdm
 
     yield from tqdm(items, desc=description, unit=f" {unit}", total=total, dynamic_ncols=True)
+
+
+def progress_by_share(
+    items: Iterable[T], description: str, unit: str, share: Callable[[], float | None]
+) -> Iterator[T]:
+    """Pass items through, with a bar when standard error is a terminal; their number is not known, but the
+    ``share`` of what they are made of that has been read is, or may be.
+
+    >>> list(progress_by_share(["a", "b"], "reading", "papers", lambda: 0.5))
+    ['a', 'b']
+    """
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from tqdm import tqdm
+
+    form = "{desc}: {percentage:3.0f}%|{bar}| {postfix} [{elapsed}<{remaining}]"
+    with tqdm(total=1.0, desc=description, bar_format=form, dynamic_ncols=True) as bar:
+        for count, item in enumerate(items, start=1):
+            if count % _SHOW_EVERY == 0:
+                bar.set_postfix_str(f"{count:,} {unit}", refresh=False)
+                bar.update((share() or 0.0) - bar.n)
+            yield item
+        bar.update(1.0 - bar.n)
 
 
 def counter(

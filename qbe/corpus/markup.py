@@ -216,5 +216,8 @@ def clean_abstract(text: str) -> str:
     'Fish swim.'
     """
     text = _LABEL.sub("", without_latex(plain(text)), count=1)
+    tail = text[-_COPYRIGHT_CHARS:].lower()
+    if not ("right" in tail or "\u00a9" in tail or "(c)" in tail):  # finding none takes longest
+        return text
     line = _COPYRIGHT.search(text, max(0, len(text) - _COPYRIGHT_CHARS))
     return text[: line.start()] if line else text

@@ -16,6 +16,7 @@ from qbe.corpus.entry import Entry
 from qbe.corpus.formats import Format, format_of, recognized
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.leftout import LeftOut
+from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
 from qbe.corpus.record import NO_ABSTRACT, Splitter, parse_paper
 from qbe.corpus.streams import STDIN, display_name, is_address, is_folder, open_source
@@ -31,6 +32,7 @@ def read_corpus(
     split: Splitter | None = None,
     reading: Reading = AS_IT_COMES,
     left_out: LeftOut | None = None,
+    bytes_read: BytesRead | None = None,
 ) -> Iterator[Paper]:
     """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
 
@@ -38,7 +40,8 @@ def read_corpus(
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
     files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see
     `qbe.corpus.huggingface`). ``split`` splits abstracts that are one string; ``reading`` says which papers
-    are kept, and what is done with records that cannot be used; they are counted in ``left_out``.
+    are kept, and what is done with records that cannot be used; they are counted in ``left_out``, and
+    the bytes of files in ``bytes_read``.
 
     Raises CorpusError for anything that the readers refuse, for an id that occurs twice, and where there is
     no paper at all; MissingDependencyError for a dataset without the package ``datasets``.
@@ -53,7 +56,7 @@ def read_corpus(
     duplicates = Seen(reading.dedupe) if reading.dedupe else None
     ids = _Ids(sources)
     kept = 0
-    for stream in _streams(sources, reading):
+    for stream in _streams(sources, reading, bytes_read):
         for where, record in stream:
             try:
                 paper = _paper(where, record, split, reading)
@@ -82,16 +85,18 @@ def read_corpus(
         raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
 
 
-def _streams(sources: Sequence[str], reading: Reading) -> Iterator[Iterator[Entry]]:
+def _streams(
+    sources: Sequence[str], reading: Reading, bytes_read: BytesRead | None
+) -> Iterator[Iterator[Entry]]:
     """The records of each source; those of papers whose abstracts are in other files together, as one."""
     abstracts = [file for source in sources for file in _abstracts_in(source)]
     if not abstracts:
-        yield from (entries(source, reading) for source in sources)
+        yield from (entries(source, reading, bytes_read) for source in sources)
         return
     papers = [file for source in sources for file in files_of(source) if file not in abstracts]
     yield semantic_scholar.join_abstracts(
-        chain.from_iterable(entries(file, reading) for file in papers),
-        chain.from_iterable(entries(file, reading) for file in abstracts),
+        chain.from_iterable(entries(file, reading, bytes_read) for file in papers),
+        chain.from_iterable(entries(file, reading, bytes_read) for file in abstracts),
         Path(tempfile.gettempdir()),
     )
 
@@ -170,7 +175,9 @@ class _Ids:
         )
 
 
-def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
+def entries(
+    source: str, reading: Reading = AS_IT_COMES, bytes_read: BytesRead | None = None
+) -> Iterator[Entry]:
     """The records of a source, as a stream, by the reader of its format.
 
     Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist.
@@ -186,7 +193,7 @@ def entries(source: str, reading: Reading = AS_IT_COMES) -> Iterator[Entry]:
         yield from read_dataset(source.removeprefix(HUGGING_FACE))
         return
     for file in files_of(source):
-        with open_source(file) as stream:
+        with open_source(file, bytes_read) as stream:
             name = display_name(file)
             yield from (chosen or recognized(stream, name)).read(stream, name, reading)
 

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
+from qbe.corpus.progress import BytesRead
 from qbe.errors import CorpusError, MissingDependencyError
 
 STDIN = "-"
@@ -54,9 +55,9 @@ def is_folder(source: str) -> bool:
 
 
 @contextlib.contextmanager
-def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
+def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iterator[io.BufferedReader]:
     """The decompressed bytes of a file, of standard input for ``-``, or of an address such as
-    ``s3://bucket/papers.jsonl.gz``, as one buffered stream.
+    ``s3://bucket/papers.jsonl.gz``, as one buffered stream. ``bytes_read`` counts the bytes of a file.
 
     Raises CorpusError for a source that cannot be read and for compressed data that is truncated or
     corrupt (also while the block reads), and MissingDependencyError where .zst has no ``zstandard``.
@@ -70,6 +71,8 @@ def open_source(source: str | Path) -> Iterator[io.BufferedReader]:
     name = display_name(source)
     with contextlib.ExitStack() as stack:
         raw = _open(source, stack)
+        if bytes_read is not None and Path(source).is_file():
+            bytes_read.follow(raw)
         try:
             yield _decompressed(raw, _compression(source, raw), name, stack)
         except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:

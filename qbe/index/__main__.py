@@ -37,8 +37,8 @@ CHANGES = ("append", "update", "delete", "compact")
 class Bars:
     """Progress on a terminal (a `qbe.index.building.progress.Progress`)."""
 
-    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        return _cli.progress(papers, "reading", "papers")
+    def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
+        return _cli.progress_by_share(papers, "reading", "papers", share_read)
 
     def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
         return _cli.counter("encoding", "papers", total)

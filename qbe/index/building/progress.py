@@ -8,12 +8,15 @@ from typing import Any, Protocol
 
 from qbe.types import Paper
 
+ShareRead = Callable[[], float | None]
+"""Gives the share of a corpus that has been read; None where it is not known."""
+
 
 class Progress(Protocol):
     """An observer of a build's progress; the command line shows bars, a library stays silent."""
 
-    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
-        """Pass the corpus through while it is read."""
+    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:
+        """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
 
     def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
         """A context that gives a function to call with the number of papers just encoded."""
@@ -27,11 +30,11 @@ class Silent:
 
     >>> with Silent().encoding(total=2) as advance:
     ...     advance(1)
-    >>> list(Silent().papers(["a paper"]))
+    >>> list(Silent().papers(["a paper"], lambda: None))
     ['a paper']
     """
 
-    def papers(self, papers: Iterable[Paper]) -> Iterator[Paper]:
+    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
         """Pass the corpus through."""
         return iter(papers)
 

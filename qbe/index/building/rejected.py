@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def rejected_file(output: Path) -> Path:
     >>> rejected_file(Path("indexes/mine")).name
     'mine.rejected.jsonl'
     """
+    output = Path(os.path.realpath(output))  # the current folder has a name, too
     return output.with_name(output.name + SUFFIX)
 
 

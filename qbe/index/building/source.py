@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.leftout import LeftOut
-from qbe.corpus.read import AS_IT_COMES
+from qbe.corpus.progress import BytesRead
+from qbe.corpus.read import AS_IT_COMES, HUGGING_FACE, files_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
+from qbe.corpus.streams import STDIN
 from qbe.errors import CorpusError
 from qbe.index.papers import encode_paper
 from qbe.types import Paper
@@ -33,6 +35,9 @@ class Source(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """What the manifest calls the sources."""
+
+    def share_read(self) -> float | None:
+        """The share of the papers that has been read; None where it is not known."""
 
     def how_read(self) -> dict[str, Any]:
         """How files are read, where that is not as usual, as JSON values (`qbe.corpus.reading.Reading`)."""
@@ -109,6 +114,11 @@ class CorpusSource:
     def __init__(self, corpus: Sequence[str], reading: Reading = AS_IT_COMES) -> None:
         self.names = tuple(corpus)
         self.reading = reading
+        self._bytes_read: BytesRead | None = None
+
+    def share_read(self) -> float | None:
+        """The share of the bytes of its files."""
+        return self._bytes_read.share if self._bytes_read else None
 
     def how_read(self) -> dict[str, Any]:
         """The reading's record."""
@@ -116,7 +126,10 @@ class CorpusSource:
 
     def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
         """See `qbe.corpus.read_corpus`."""
-        return read_corpus(self.names, split, self.reading, left_out)
+        of_files = not any(name.startswith(HUGGING_FACE) for name in self.names)
+        files = [file for name in self.names for file in files_of(name)] if of_files else [STDIN]
+        self._bytes_read = BytesRead(files)
+        return read_corpus(self.names, split, self.reading, left_out, self._bytes_read)
 
     def describe(self) -> list[list[Any]]:
         """Name, size and time of change of each file; of other sources the name only."""
@@ -154,6 +167,10 @@ class PapersSource:
 
     def __init__(self, papers: Iterable[Any]) -> None:
         self._papers = papers
+
+    def share_read(self) -> float | None:
+        """They may be a stream without an end that is known."""
+        return None
 
     def how_read(self) -> dict[str, Any]:
         """They are not read."""

@@ -39,7 +39,7 @@ def read_papers(
 ) -> Iterator[Paper]:
     """The papers of a source as the index is to store them, split into sentences, with progress shown."""
     split = execution.timings.timed("splitting", split_sentences)
-    return models.prepare(execution.progress.papers(source.papers(split, left_out)))
+    return models.prepare(execution.progress.papers(source.papers(split, left_out), source.share_read))
 
 
 def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> PaperCounts:

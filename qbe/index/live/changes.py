@@ -122,7 +122,8 @@ class _Additions:
     def __init__(self, source: Source, papers: Papers, update: bool) -> None:
         self.names = source.names
         self.describe, self.newest = source.describe, source.newest
-        self.add_finished_shards, self.how_read = source.add_finished_shards, source.how_read
+        self.add_finished_shards = source.add_finished_shards
+        self.how_read, self.share_read = source.how_read, source.share_read
         self._source, self._papers, self._update = source, papers, update
         self.known: list[int] = []
 

@@ -54,6 +54,10 @@ class PartsSource:
         """The settings of the first part."""
         return self._parts[0].metadata.settings
 
+    def share_read(self) -> float | None:
+        """Reading takes no time."""
+        return None
+
     def how_read(self) -> dict[str, Any]:
         """How the corpus of the first part was read."""
         counts: Mapping[str, Any] = self._parts[0].metadata.counts
