@@ -11,7 +11,7 @@ import pytest
 from support.whole import papers, scidocs_records, write_aspire, write_scidocs
 
 from qbe.datasets.__main__ import main as prepare
-from qbe.errors import CorpusError, DatasetError, FileFormatError, QbeError
+from qbe.errors import CorpusError, DatasetError, FileFormatError, OutputError, QbeError
 from qbe.evaluate.__main__ import main as evaluate
 from qbe.index.__main__ import main as build
 from qbe.index.index import Index
@@ -152,10 +152,13 @@ def test_relish_exactly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         f"written to {out}",
     ]
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    prepare(["relish", "--raw", "--source", str(release), "--output", str(out)])
+    with pytest.raises(OutputError, match=r"corpus.jsonl: expected no such file, or the data set's own"):
+        prepare(["relish", "--raw", "--source", str(release), "--output", str(out)])
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    prepare(["relish", "--raw", "--source", str(release), "--output", str(out), "--overwrite"])
     raw = json.loads((out / "corpus.jsonl").read_text().splitlines()[0])
     assert raw["abstract"] == " ".join(records[0]["abstract"])
-    prepare(["relish", "--source", str(release), "--output", str(out)])
+    prepare(["relish", "--source", str(release), "--output", str(out), "--overwrite"])
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 

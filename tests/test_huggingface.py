@@ -109,7 +109,7 @@ def test_labels_kept_as_numbers(saved: Path) -> None:
             "row 1: expected a list of sentences or a string",
         ),
         ("{}/twice", "row 3: expected each paper_id once, found 'a' again .first as paper 1"),
-        ("{}/broken", "cannot read hf:.*broken"),
+        ("{}/broken", "cannot read .*broken"),
         (
             "{}/empty",
             "^[^:]*/empty: expected a file of papers, or a folder with .*, found a folder wi",

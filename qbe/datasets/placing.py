@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qbe.errors import OutputError, output_error
@@ -26,12 +26,13 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     ...
     qbe.errors.OutputError: mine/corpus.jsonl: expected no such file, or the data set's own, ...
     """
+    absent = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(prefix=".dataset-", dir=folder)
     except OSError as error:
         raise output_error(folder, error) from error
-    with temporary as name:
+    with _without_empty(absent), temporary as name:
         written = Path(name)
         yield written
         targets = {path: folder / path.relative_to(written) for path in written.rglob("*") if path.is_file()}
@@ -47,6 +48,18 @@ def placed(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
                 path.replace(target)
         except OSError as error:
             raise output_error(folder, error) from error
+
+
+@contextlib.contextmanager
+def _without_empty(folders: Sequence[Path]) -> Iterator[None]:
+    """Remove those of the folders that are empty when the block has failed, in their order."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for folder in folders:
+                folder.rmdir()
+        raise
 
 
 def _same(path: Path, other: Path) -> bool:

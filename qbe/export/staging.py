@@ -11,9 +11,11 @@ from pathlib import Path
 from qbe.errors import OutputError
 from qbe.files import publish_directory
 from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, TOKENIZER
+from qbe.models.large import DIFFERENCE
 
-_METADATA = {kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)}
-_BESIDE = {*_METADATA, TOKENIZER, "trunk.bin", "README.md", "LICENSE", "NOTICE"}
+_METADATA = {*(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)), DIFFERENCE}
+_PYTORCH = {"config.json", "model.safetensors"}
+_BESIDE = {*_METADATA, *_PYTORCH, TOKENIZER, "trunk.bin", "README.md", "LICENSE", "NOTICE"}
 """Files of a model's folder beside its ONNX files; a folder that a model was copied to may lack some."""
 
 
@@ -41,7 +43,8 @@ def _foreign(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
         return
     paths = sorted(folder.iterdir())
-    is_model = any(path.name in _METADATA or path.suffix == ".onnx" for path in paths)
+    names = {path.name for path in paths}
+    is_model = bool(names & _METADATA) or names >= _PYTORCH or any(path.suffix == ".onnx" for path in paths)
     for path in paths:
         if path.is_dir() and not path.is_symlink():
             yield from _foreign(path)

@@ -46,7 +46,7 @@ LARGE = LargeEncoder(
     name=LARGE_ENCODER,
     folder=LARGE_ENCODER,
     base=MPNET,
-    sha256="",
+    sha256="4ecc5ea491789bcd0754c4c544b5462d772ef90553de54318efe0d5cc1db4221",
 )
 
 

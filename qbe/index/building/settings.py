@@ -58,7 +58,6 @@ class BuildSettings:
             raise TypeError(f"expected `ann` as qbe's AnnSettings, found {type(self.ann).__name__}")
         for name, possible in (
             ("precision", PRECISIONS),
-            ("facets", ("given", "predicted")),
             ("stored", (AUTO, *STORED)),
             ("device", DEVICES),
         ):
