@@ -10,8 +10,7 @@ from pathlib import Path
 
 from qbe.errors import OutputError
 from qbe.files import publish_directory
-from qbe.models.kinds import CROSS_ENCODER, ENCODER, TAGGER, TOKENIZER
-from qbe.models.large import DIFFERENCE
+from qbe.models.kinds import CROSS_ENCODER, DIFFERENCE, ENCODER, TAGGER, TOKENIZER
 
 _METADATA = {*(kind.metadata_file for kind in (ENCODER, CROSS_ENCODER, TAGGER)), DIFFERENCE}
 _PYTORCH = {"config.json", "model.safetensors"}

@@ -53,3 +53,6 @@ CROSS_ENCODER = ModelKind(
 )
 
 TAGGER = ModelKind(noun="tagger", metadata_file="tagger.json", format=1)
+
+DIFFERENCE = "difference.safetensors"
+"""What a large encoder's folder holds: the difference of its weights from a base (`qbe.models.large`)."""

