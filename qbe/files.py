@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -24,6 +25,9 @@ StrPath = str | os.PathLike[str]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+
+_POLL_SECONDS = 0.5
+"""Between two looks whether another process has made what this one waits for."""
 
 
 def sha256(path: StrPath) -> str:
@@ -198,6 +202,31 @@ def lock(path: StrPath) -> Iterator[bool]:
         finally:
             if acquired:
                 path.unlink(missing_ok=True)
+
+
+def make_once(
+    target: StrPath, is_made: Callable[[], bool], make: Callable[[], None], on_wait: Callable[[], None]
+) -> None:
+    """Call ``make`` unless ``is_made``; while another process makes the same, wait for that.
+
+    Processes agree by a lock on a file beside ``target``, which ``make`` makes. ``on_wait`` is called once
+    where this process has to wait. What ``make`` raises is passed on.
+
+    >>> make_once("made", Path("made").exists, Path("made").mkdir, lambda: None)
+    >>> make_once("made", Path("made").exists, Path("made").mkdir, lambda: None)
+    """
+    target = Path(target)
+    waits = False
+    while not is_made():
+        with lock(target.with_name(f".{target.name}.lock")) as is_mine:
+            if is_mine:
+                if not is_made():
+                    make()
+                return
+        if not waits:
+            on_wait()
+        waits = True
+        time.sleep(_POLL_SECONDS)
 
 
 def shared_lock(path: StrPath) -> int:

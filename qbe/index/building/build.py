@@ -125,8 +125,7 @@ def _check_target(
     unfinished = (place.staging / STATE).exists()
     same = (
         manifest is not None  # and never updated
-        and manifest.settings == settings.record(source.names)
-        and manifest.corpus.get("reading", {}) == source.how_read()
+        and stages.is_same(manifest.settings, manifest.corpus, settings, source)
     )
     if resume and not unfinished and same and _is_newer(output, source):
         log.info("the build of %s had ended; nothing is left to do", output)
@@ -153,12 +152,7 @@ def _run(
     """All stages that an unfinished build has not finished, in order."""
     staging = place.staging
     models = BuildModels(settings, execution.threads, expected_tagger)
-    inputs = {
-        "settings": settings.record(source.names),
-        "sources": source.describe(),
-        "encoder": models.encoder_identity,
-        **({"reading": source.how_read()} if source.how_read() else {}),
-    }
+    inputs = stages.inputs(source, settings, models)
     state = read_state(staging, inputs)
     if state is None:
         if settings.dense:

@@ -18,8 +18,12 @@ class Progress(Protocol):
     def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:
         """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
 
-    def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
-        """A context that gives a function to call with the number of papers just encoded."""
+    def steps(
+        self, name: str, unit: str, total: int
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        """A context, for a stage of ``total`` items, that gives a function to call with the number of items
+        just finished.
+        """
 
     def stage(self, name: str) -> None:
         """A stage without steps begins."""
@@ -28,7 +32,7 @@ class Progress(Protocol):
 class Silent:
     """A `Progress` that shows nothing.
 
-    >>> with Silent().encoding(total=2) as advance:
+    >>> with Silent().steps("encoding", "papers", total=2) as advance:
     ...     advance(1)
     >>> list(Silent().papers(["a paper"], lambda: None))
     ['a paper']
@@ -38,7 +42,12 @@ class Silent:
         """Pass the corpus through."""
         return iter(papers)
 
-    def encoding(self, total: int) -> contextlib.AbstractContextManager[Callable[[int], Any]]:  # noqa: ARG002
+    def steps(
+        self,
+        name: str,  # noqa: ARG002
+        unit: str,  # noqa: ARG002
+        total: int,  # noqa: ARG002
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
         """A function that does nothing."""
         return contextlib.nullcontext(lambda _: None)
 

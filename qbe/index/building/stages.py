@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from qbe.corpus.leftout import LeftOut
 from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
-from qbe.index.building.settings import Execution
+from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Source
 from qbe.index.building.unfinished import State
 from qbe.index.dense.ann import AnnSettings
@@ -55,6 +55,26 @@ def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> Pape
     return write_papers(folder, write_input(folder, papers) if lucene else papers)
 
 
+def inputs(source: Source, settings: BuildSettings, models: BuildModels) -> dict[str, Any]:
+    """What determines a build, which a call that resumes it must give again."""
+    how_read = source.how_read()
+    return {
+        "settings": settings.record(source.names),
+        "sources": source.describe(),
+        "encoder": models.encoder_identity,
+        **({"reading": how_read} if how_read else {}),
+    }
+
+
+def is_same(
+    recorded: Mapping[str, Any], counts: Mapping[str, Any], settings: BuildSettings, source: Source
+) -> bool:
+    """Whether something finished, of which ``recorded`` are the settings and ``counts`` the papers' counts,
+    was made with these settings and by reading the source in this way.
+    """
+    return recorded == settings.record(source.names) and counts.get("reading", {}) == source.how_read()
+
+
 def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: LeftOut) -> State:
     """The state of a build behind its first stage."""
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
@@ -82,7 +102,8 @@ def encode(
     `qbe.index.building.shards.write_shards`.
     """
     store = PaperStore(folder, predictions=False)
-    with execution.progress.encoding(len(store)) as advance, execution.timings.stage("vectors"):
+    bar = execution.progress.steps("encoding", "papers", len(store))
+    with bar as advance, execution.timings.stage("vectors"):
         shards.write_shards(folder, store, tagging, advance, place)
         if stored is not None:
             shards.join_shards(folder, len(store), tagging, stored)
@@ -93,9 +114,9 @@ def build_lucene(
     folder: Path, papers: int, execution: Execution, positions: bool, docvectors: bool
 ) -> dict[str, Any]:
     """The stage of Lucene, over the input that `write_corpus` left; see `drop_lucene_input`."""
-    execution.progress.stage("indexing with Lucene")
-    with execution.timings.stage("lucene"):
-        return write_lucene_index(folder, papers, execution.threads, positions, docvectors)
+    bar = execution.progress.steps("indexing with Lucene", "papers", papers)
+    with bar as advance, execution.timings.stage("lucene"):
+        return write_lucene_index(folder, papers, execution.threads, positions, docvectors, advance)
 
 
 def drop_lucene_input(folder: Path) -> None:
@@ -107,7 +128,7 @@ def build_faiss(
     folder: Path, ann: AnnSettings, stored: str, similarity: str, execution: Execution
 ) -> dict[str, Any]:
     """The stage of FAISS, over vectors that are there: its parameters, as a manifest holds them."""
-    execution.progress.stage("indexing with FAISS")
-    with execution.timings.stage("faiss"):
-        vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
-        return write_faiss_index(folder, vectors, layout, similarity, ann, execution.threads)
+    vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
+    bar = execution.progress.steps("indexing with FAISS", "vectors", len(vectors))
+    with bar as advance, execution.timings.stage("faiss"):
+        return write_faiss_index(folder, vectors, layout, similarity, ann, execution.threads, advance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from qbe.index.dense.ann import FLAT, IN_LISTS, AnnParams
 from qbe.index.dense.faiss_segment import FAISS
 from qbe.index.dense.lists import fill, fill_on_disk, train_lists
 from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import blocks
+from qbe.index.dense.vectors import blocks, silent
 from qbe.models.encoder_format import L2
 
 LINKS, BUILD_BREADTH = 32, 80
@@ -24,12 +24,18 @@ candidates are compared to find them."""
 
 
 def write_faiss_segment(
-    folder: Path, vectors: Vectors, similarity: str, params: AnnParams | None = None, threads: int = 1
+    folder: Path,
+    vectors: Vectors,
+    similarity: str,
+    params: AnnParams | None = None,
+    threads: int = 1,
+    advance: Callable[[int], Any] = silent,
 ) -> None:
     """Build an index over vectors (sentences, dimension) into a folder, by default an exact one: by inner
     product for the similarity ``cosine``, by distance for ``l2``.
 
-    The same vectors and parameters give the same bytes. Raises OutputError where it cannot be written.
+    The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
+    added. Raises OutputError where it cannot be written.
 
     >>> folder = Path("exact")
     >>> folder.mkdir()
@@ -40,7 +46,7 @@ def write_faiss_segment(
     params = params or AnnParams()
     on_disk = folder if params.on_disk else None
     with writing(folder, threads):
-        save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk))
+        save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk, advance))
 
 
 @contextmanager
@@ -68,8 +74,15 @@ def metric_of(similarity: str) -> int:
     return int(faiss.METRIC_L2 if similarity == L2 else faiss.METRIC_INNER_PRODUCT)
 
 
-def build_faiss(vectors: Vectors, metric: int, params: AnnParams, folder: Path | None = None) -> Any:
-    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given.
+def build_faiss(
+    vectors: Vectors,
+    metric: int,
+    params: AnnParams,
+    folder: Path | None = None,
+    advance: Callable[[int], Any] = silent,
+) -> Any:
+    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given. ``advance`` is
+    called with the number of vectors just added.
 
     Call it within `qbe.index.dense.faiss_settings.building`.
 
@@ -78,16 +91,16 @@ def build_faiss(vectors: Vectors, metric: int, params: AnnParams, folder: Path |
     3
     """
     if params.kind not in IN_LISTS:
-        return _without_lists(vectors, metric, params)
+        return _without_lists(vectors, metric, params, advance)
     index = train_lists(vectors, metric, params)
     if folder is None:
-        fill(index, vectors)
+        fill(index, vectors, advance)
     else:
-        fill_on_disk(index, vectors, folder)
+        fill_on_disk(index, vectors, folder, advance)
     return index
 
 
-def _without_lists(vectors: Vectors, metric: int, params: AnnParams) -> Any:
+def _without_lists(vectors: Vectors, metric: int, params: AnnParams, advance: Callable[[int], Any]) -> Any:
     """An exact index, or HNSW over the same codes.
 
     Scalar quantization to float16 keeps numbers in half precision as they are, at half of a flat index's
@@ -105,6 +118,7 @@ def _without_lists(vectors: Vectors, metric: int, params: AnnParams) -> Any:
     index.train(np.zeros((1, dimension), np.float32))
     for block in blocks(vectors):
         index.add(block)
+        advance(len(block))
     return index
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from qbe.index.dense.ann import IVF_OPQ_PQ, IVF_SQ, AnnParams
 from qbe.index.dense.stored import Vectors
-from qbe.index.dense.vectors import blocks
+from qbe.index.dense.vectors import blocks, silent
 
 LISTS = "faiss.lists"
 """The lists of an index that keeps them on the disk, beside the index's other part."""
@@ -113,8 +113,9 @@ def accelerated(ivf: Any) -> Iterator[None]:
         ivf.own_fields = True
 
 
-def fill(index: Any, vectors: Vectors) -> None:
-    """Add all vectors (sentences, dimension) to a trained index, block by block.
+def fill(index: Any, vectors: Vectors, advance: Callable[[int], Any] = silent) -> None:
+    """Add all vectors (sentences, dimension) to a trained index, block by block; ``advance`` is called with
+    the size of each.
 
     >>> import faiss
     >>> vectors = np.arange(40, dtype=np.float16).reshape(20, 2)
@@ -128,10 +129,11 @@ def fill(index: Any, vectors: Vectors) -> None:
     with accelerated(faiss.extract_index_ivf(index)):
         for block in blocks(vectors):
             index.add(block)
+            advance(len(block))
 
 
-def fill_on_disk(index: Any, vectors: Vectors, folder: Path) -> None:
-    """Add all vectors to lists in a file of the folder.
+def fill_on_disk(index: Any, vectors: Vectors, folder: Path, advance: Callable[[int], Any] = silent) -> None:
+    """Add all vectors to lists in a file of the folder; ``advance`` is called with the size of each block.
 
     Lists are made of SHARD_ROWS vectors at a time, written, and merged, so that each lies in one piece and
     the file has the same bytes each time.
@@ -146,6 +148,7 @@ def fill_on_disk(index: Any, vectors: Vectors, folder: Path) -> None:
             for block in blocks(vectors[begin : begin + SHARD_ROWS]):
                 index.add_with_ids(block, np.arange(first, first + len(block)))
                 first += len(block)
+                advance(len(block))
             shards.append(folder / f".{LISTS}.{len(shards)}.partial")
             faiss.write_index(index, str(shards[-1]))
             index.reset()

@@ -73,11 +73,7 @@ def _check_target(
         check_own_files(output)
         return None
     unchanged = source.newest() <= (output / PART).stat().st_mtime_ns
-    same = (
-        metadata.settings == settings.record(source.names)
-        and metadata.counts.get("reading", {}) == source.how_read()
-        and metadata.part == part
-    )
+    same = stages.is_same(metadata.settings, metadata.counts, settings, source) and metadata.part == part
     if resume and same and unchanged and not (place.staging / STATE).exists():
         return metadata
     raise IndexBuildError(
@@ -91,13 +87,7 @@ def _run(
     """All stages that an unfinished build has not finished, in order."""
     staging = place.staging
     models = BuildModels(settings, execution.threads)
-    inputs = {
-        "settings": settings.record(source.names),
-        "sources": source.describe(),
-        "encoder": models.encoder_identity,
-        **({"reading": source.how_read()} if source.how_read() else {}),
-        "part": str(part),
-    }
+    inputs = stages.inputs(source, settings, models) | {"part": str(part)}
     state = read_state(staging, inputs)
     if state is None:
         stages.clear(staging)
