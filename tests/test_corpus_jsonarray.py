@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from qbe.corpus import jsonarray
 from qbe.corpus.entry import Entry
-from qbe.corpus.jsonarray import array_items, json_objects, objects, strings
+from qbe.corpus.fields import objects, strings
+from qbe.corpus.jsonarray import array_items, json_objects
 from qbe.errors import CorpusError, RecordError
 
 JSON = st.recursive(

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,10 @@ from qbe.corpus.leftout import LeftOut
 from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
-from qbe.errors import CorpusError, RecordError, UsageError
+from qbe.errors import CorpusError, MissingDependencyError, RecordError, UsageError
 
 DATA = Path(__file__).parent / "data" / "formats"
+PAPERS_AND_ABSTRACTS = [str(DATA / f"semantic-scholar-{kind}.jsonl") for kind in ("papers", "abstracts")]
 
 
 def write(path: Path, *records: dict) -> str:
@@ -152,12 +156,48 @@ def test_every_format_has_a_sample():
 
 
 def test_abstracts_in_other_files_are_joined_with_their_papers():
-    files = [str(DATA / f"semantic-scholar-{kind}.jsonl") for kind in ("papers", "abstracts")]
-    together = list(read_corpus(files, whole, Reading(on_error="skip")))
+    together = list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip")))
     assert together
     assert all(each.title and each.abstract for each in together)
-    other_order = read_corpus(files[::-1], whole, Reading(on_error="skip"))
+    other_order = read_corpus(PAPERS_AND_ABSTRACTS[::-1], whole, Reading(on_error="skip"))
     assert list(other_order) == together
+    named = read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("semantic-scholar", on_error="skip"))
+    assert list(named) == together
+
+
+def test_abstracts_are_not_joined_where_another_format_is_named():
+    with pytest.raises(RecordError, match=r"papers\.jsonl, line 1: expected .* as paper_id, found none"):
+        list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("jsonl")))
+
+
+def test_a_folder_of_papers_and_abstracts_is_no_dataset(tmp_path):
+    for source in PAPERS_AND_ABSTRACTS:
+        shutil.copy(source, tmp_path)
+    together = [each.paper_id for each in read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip"))]
+    assert ids(str(tmp_path), Reading(on_error="skip")) == together
+
+
+def test_files_of_a_dataset_are_not_searched_for_abstracts(tmp_path, monkeypatch):
+    (tmp_path / "images.zip").write_bytes(b"no archive")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingDependencyError, match="needs the package datasets"):
+        ids(str(tmp_path), Reading())
+
+
+def test_a_dataset_remains_one_beside_abstracts(tmp_path, monkeypatch):
+    write(tmp_path / "a.jsonl", paper("1"))
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingDependencyError, match="needs the package datasets"):
+        list(read_corpus([str(tmp_path), PAPERS_AND_ABSTRACTS[1]], whole))
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
+def test_a_pipe_that_is_named_is_read_from_its_beginning():
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps(paper("1")).encode())
+    os.close(writer)
+    assert ids(f"/dev/fd/{reader}", Reading()) == ["1"]
+    os.close(reader)
 
 
 def test_files_of_a_folder_are_read_by_name(tmp_path):

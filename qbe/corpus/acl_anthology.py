@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from qbe.corpus.entry import Entry
-from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present, year
+from qbe.corpus.fields import NOT_THIS_FORMAT, doi, month, present, year
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import Reading
@@ -22,7 +22,6 @@ from qbe.errors import RecordError
 _META, _PAPER, _VOLUME = "meta", "paper", "volume"
 _TAGS = frozenset((_META, _PAPER))
 _PAGE = "https://aclanthology.org/"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
 def recognizes(head: Head) -> bool:
@@ -121,9 +120,9 @@ def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: st
 
 def _about(meta: Element) -> dict[str, Any]:
     """What a volume says of its papers: year, month and venue."""
-    published, month = year(text_of(meta.find("year"))), text_of(meta.find("month"))[:3].lower()
+    published, number = year(text_of(meta.find("year"))), month(text_of(meta.find("month")))
     return {
         "year": published,
-        "date": f"{published:04}-{_MONTHS.index(month) + 1:02}" if published and month in _MONTHS else "",
+        "date": f"{published:04}-{number:02}" if published and number else "",
         "venue": clean_title(text_of(meta.find("booktitle"))),
     }

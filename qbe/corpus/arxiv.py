@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from qbe.corpus.decode import decode_record, decode_text
-from qbe.corpus.entry import Entry
+from qbe.corpus.entry import Entry, converted
 from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title, without_latex
@@ -39,19 +39,21 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     >>> entry.record["title"], entry.record["metadata"]["categories"]
     ('On fish', ['q-bio'])
     """
+    return converted(_lines(stream, name, reading), _record)
+
+
+def _lines(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[tuple[str, bytes]]:
+    """The lines with their places, without blank ones and those of other categories."""
     wanted = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
     for number, line in numbered_lines(stream, name):
         if reading.categories and (found := _CATEGORIES.search(line)) and not wanted(found[1]):
             continue
-        if line.isspace():
-            continue
-        where = f"{name}, line {number}"
-        try:
-            record = to_record(decode_record(decode_text(line, where).rstrip(), where), where)
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        yield Entry(where, record)
+        if not line.isspace():
+            yield f"{name}, line {number}", line
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    return to_record(decode_record(decode_text(line, where).rstrip(), where), where)
 
 
 def to_record(source: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from qbe.corpus.decode import decode_text
 from qbe.corpus.entry import Entry
-from qbe.corpus.fields import doi, present, year
+from qbe.corpus.fields import MONTHS, doi, present, year
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_bibtex, clean_title, without_braces, without_latex
 from qbe.corpus.reading import Reading
@@ -36,7 +36,6 @@ _KNOWN_BLOCK = re.compile(
 )
 _IGNORED = ("@comment", "@preamble")
 _MARK = re.compile(r'\{"\}|(?<!\\)[{}"]|#')
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 _ARXIV = re.compile(r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?")
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
@@ -226,10 +225,10 @@ def _date(date: str, published: str, month: str, day: str) -> str:
     if known is None:
         return ""
     month = without_braces(month)
-    name = re.search("|".join(_MONTHS), month.lower())
+    name = re.search("|".join(MONTHS), month.lower())
     numbers = re.findall(r"\d+", month, re.ASCII)
     if name:
-        number = _MONTHS.index(name[0]) + 1
+        number = MONTHS.index(name[0]) + 1
         day = day or (numbers[0] if len(numbers) == 1 else "")
     else:
         number = int(numbers[0][:4]) if numbers else 0

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import Head
-from qbe.corpus.jsonarray import head_of, json_objects, objects, strings
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.head import Head, head_of
+from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.errors import RecordError
@@ -47,17 +47,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     >>> entry.where, entry.record["paper_id"], entry.record["metadata"]["date"]
     ('0.json, item 1', '10.1234/abc', '2019-05')
     """
-    for where, work in json_objects(stream, name, _path_of_items(head_of(stream, name).text)):
-        if isinstance(work, RecordError):
-            yield Entry(where, work)
-            continue
-        try:
-            record = to_record(work, where)
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        if reading.keeps(record["metadata"]):
-            yield Entry(where, record)
+    works = json_objects(stream, name, _path_of_items(head_of(stream, name).text))
+    return converted(works, to_record, reading)
 
 
 def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -71,13 +62,13 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
         work = fields.mapping(work, "message", where)
     paper_id = _paper_id(work, where)
     date = _date(work, where)
-    cites = (fields.doi(fields.text(each, "DOI", where)) for each in objects(work, "reference", where))
+    cites = (fields.doi(fields.text(each, "DOI", where)) for each in fields.objects(work, "reference", where))
     metadata = {
         "authors": _authors(work, where),
         "year": fields.year(date),
         "date": date if len(date) > len("YYYY") else "",
         "venue": plain(_first(work, "container-title", where)),
-        "categories": strings(work, "subject", where),
+        "categories": fields.strings(work, "subject", where),
         "doi": paper_id,
         "url": fields.text(work, "URL", where),
         "cites": [doi for doi in dict.fromkeys(cites) if doi],
@@ -113,7 +104,7 @@ def _paper_id(work: Mapping[str, Any], where: str) -> str:
 
 def _first(work: Mapping[str, Any], name: str, where: str) -> str:
     """The first of several titles; the others are translations and abbreviations of it."""
-    return next(iter(strings(work, name, where)), "")
+    return next(iter(fields.strings(work, name, where)), "")
 
 
 def _abstract(jats: str) -> str:
@@ -131,7 +122,7 @@ def _with_colon(heading: re.Match[str]) -> str:
 def _authors(work: Mapping[str, Any], where: str) -> list[str]:
     """Names of people and of organizations."""
     names = []
-    for author in objects(work, "author", where):
+    for author in fields.objects(work, "author", where):
         parts = [fields.text(author, part, where) for part in ("given", "family", "suffix")]
         names.append(plain(" ".join(parts)) or plain(fields.text(author, "name", where)))
     return [name for name in names if name]

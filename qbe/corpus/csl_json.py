@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.entry import Entry
+from qbe.corpus.entry import Entry, converted
 from qbe.corpus.head import Head
-from qbe.corpus.jsonarray import array_items, objects
+from qbe.corpus.jsonarray import array_items
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.errors import RecordError
@@ -54,11 +54,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('library.json, item 1', 'AB', {'doi': '10.1234/a'})
     """
     del reading
-    for where, item in array_items(stream, name, ()):
-        try:
-            yield Entry(where, item if isinstance(item, RecordError) else to_record(item, where))
-        except RecordError as error:
-            yield Entry(where, error)
+    return converted(array_items(stream, name, ()), to_record)
 
 
 def to_record(item: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def to_record(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     doi = fields.doi(fields.text(item, "DOI", where))
     date = _date(fields.mapping(item, "issued", where), where)
     metadata = {
-        "authors": [_author(author, where) for author in objects(item, "author", where)],
+        "authors": [_author(author, where) for author in fields.objects(item, "author", where)],
         "year": fields.year(date),
         "date": date if len(date) > len("YYYY") else "",
         "venue": plain(fields.text(item, "container-title", where)),

@@ -11,6 +11,9 @@ from qbe.errors import RecordError
 NOT_THIS_FORMAT = "not a record of this format"
 """The reason of the error for a record whose fields have other types than the format's."""
 
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+"""How the English names of the months begin."""
+
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _YEAR = re.compile(r"\d{4}")
 
@@ -41,6 +44,32 @@ def items(record: Mapping[str, Any], name: str, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise wrong_type(where, name, "a list", value)
     return value
+
+
+def objects(record: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+    """The objects of a field that is a list of them, null left out; raises RecordError for other types.
+
+    >>> objects({"authors": [{"name": "A"}, None]}, "authors", "works.json, line 1")
+    [{'name': 'A'}]
+    """
+    values = [value for value in items(record, name, where) if value is not None]
+    for value in values:
+        if not isinstance(value, Mapping):
+            raise wrong_type(where, name, "objects", value)
+    return values
+
+
+def strings(record: Mapping[str, Any], name: str, where: str) -> list[str]:
+    """The strings of a field that is a list of them, null left out; raises RecordError for other types.
+
+    >>> strings({"title": ["On fish", None]}, "title", "works.json, line 1")
+    ['On fish']
+    """
+    values = [value for value in items(record, name, where) if value is not None]
+    for value in values:
+        if not isinstance(value, str):
+            raise wrong_type(where, name, "strings", value)
+    return values
 
 
 def mapping(record: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
@@ -87,6 +116,18 @@ def year(value: Any) -> int | None:
     """
     match = _YEAR.match(str(value).strip()) if isinstance(value, str | int) else None
     return int(match[0]) if match else None
+
+
+def month(value: str) -> int | None:
+    """The number of the month whose English name a text begins with, if only with its first three letters.
+
+    None where it begins with none.
+
+    >>> month("Sept."), month("may"), month("Summer")
+    (9, 5, None)
+    """
+    begin = value[:3].lower()
+    return MONTHS.index(begin) + 1 if begin in MONTHS else None
 
 
 def present(values: Mapping[str, Any]) -> dict[str, Any]:

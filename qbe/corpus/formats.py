@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from qbe.corpus import (
@@ -23,9 +22,9 @@ from qbe.corpus import (
     table,
 )
 from qbe.corpus.entry import Entry
-from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.head import Head, head_of
 from qbe.corpus.reading import Reading
-from qbe.errors import UsageError
+from qbe.errors import UsageError, did_you_mean
 
 Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
 """Reads the decompressed bytes of a source, whose name stands in messages, as a stream of entries.
@@ -47,13 +46,16 @@ class Format(NamedTuple):
     read: Reader
 
 
+SEMANTIC_SCHOLAR = Format(
+    "semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read
+)
 JSON_LINES = Format("jsonl", "qbe's JSON lines", jsonl.recognizes, jsonl.read_entries)
 
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
         Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read),
-        Format("semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read),
+        SEMANTIC_SCHOLAR,
         Format("openalex", "OpenAlex works", openalex.recognizes, openalex.read),
         Format("crossref", "Crossref works", crossref.recognizes, crossref.read),
         Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read),
@@ -69,13 +71,17 @@ FORMATS: dict[str, Format] = {
 }
 
 
+OF_DATASETS = frozenset(("jsonl", "parquet", "table"))
+"""The formats of files that datasets of Hugging Face consist of."""
+
+
 def recognized(stream: io.BufferedReader, name: str) -> Format:
     """The format of a source that is still at its beginning; JSON lines where it is none that is known.
 
     >>> recognized(io.BufferedReader(io.BytesIO(b'{"paper_id": "1", "title": "A"}')), "papers").name
     'jsonl'
     """
-    head = Head(name, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
+    head = head_of(stream, name)
     return next((each for each in FORMATS.values() if each.recognizes(head)), JSON_LINES)
 
 
@@ -89,6 +95,5 @@ def format_of(name: str) -> Format:
     """
     if name in FORMATS:
         return FORMATS[name]
-    similar = get_close_matches(name, FORMATS, 1)
-    hint = f"did you mean {similar[0]}?" if similar else "check `format`"
+    hint = did_you_mean(name, FORMATS, "check `format`")
     raise UsageError(f"expected `format` of {', '.join(FORMATS)}, found {name!r}; {hint}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,3 +58,12 @@ class Head:
             return all(name in self.record for name in names)
         is_json = self.text[:1] in ("{", "[") and "\n" not in self.text.rstrip()
         return is_json and all(f'"{name}":' in self.text.replace('" :', '":') for name in names)
+
+
+def head_of(stream: io.BufferedReader, name: str) -> Head:
+    """The beginning of a stream that is still at its start, and stays there.
+
+    >>> head_of(io.BufferedReader(io.BytesIO(b'{"id": 1}')), "works.json").record
+    {'id': 1}
+    """
+    return Head(name, stream.peek(HEAD_BYTES)[:HEAD_BYTES])

@@ -6,13 +6,12 @@ import codecs
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from qbe.corpus.decode import DECODER, checked_record, malformed
 from qbe.corpus.entry import Entry
-from qbe.corpus.fields import items, wrong_type
-from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.head import head_of
 from qbe.corpus.jsonl import json_lines
 from qbe.corpus.streams import MAX_LINE_BYTES
 from qbe.errors import CorpusError, RecordError
@@ -21,15 +20,6 @@ _CHUNK_BYTES = 1 << 20
 _NO_SPACE = re.compile(r"[^ \t\n\r]")
 _LONGEST_TOKEN = 16
 """Nothing but a string that is cut can make an error further from the end of the text than this."""
-
-
-def head_of(stream: io.BufferedReader, name: str) -> Head:
-    """The beginning of a stream that is still at its start.
-
-    >>> head_of(io.BufferedReader(io.BytesIO(b'{"id": 1}')), "works.json").record
-    {'id': 1}
-    """
-    return Head(name, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
 
 
 def json_objects(
@@ -74,32 +64,6 @@ def array_items(stream: io.BufferedReader, name: str, keys: tuple[str, ...]) -> 
     yield from _items(window, keys)
     while window.character():
         yield from _items(window, keys)
-
-
-def objects(record: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
-    """The objects of a field that is a list of them, null left out; raises RecordError for other types.
-
-    >>> objects({"authors": [{"name": "A"}, None]}, "authors", "works.json, line 1")
-    [{'name': 'A'}]
-    """
-    values = [value for value in items(record, name, where) if value is not None]
-    for value in values:
-        if not isinstance(value, Mapping):
-            raise wrong_type(where, name, "objects", value)
-    return values
-
-
-def strings(record: Mapping[str, Any], name: str, where: str) -> list[str]:
-    """The strings of a field that is a list of them, null left out; raises RecordError for other types.
-
-    >>> strings({"title": ["On fish", None]}, "title", "works.json, line 1")
-    ['On fish']
-    """
-    values = [value for value in items(record, name, where) if value is not None]
-    for value in values:
-        if not isinstance(value, str):
-            raise wrong_type(where, name, "strings", value)
-    return values
 
 
 def _values(window: _Window) -> Iterator[Entry]:

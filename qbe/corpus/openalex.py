@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import Head
-from qbe.corpus.jsonarray import head_of, json_objects, objects, strings
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.head import Head, head_of
+from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
@@ -48,17 +48,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('W7', 2019)
     """
     is_answer = _RESULTS.match(head_of(stream, name).text) is not None
-    for where, work in json_objects(stream, name, ("results",) if is_answer else None):
-        if isinstance(work, RecordError):
-            yield Entry(where, work)
-            continue
-        try:
-            record = to_record(work, where)
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        if reading.keeps(record["metadata"]):
-            yield Entry(where, record)
+    works = json_objects(stream, name, ("results",) if is_answer else None)
+    return converted(works, to_record, reading)
 
 
 def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -136,23 +127,23 @@ def _abstract(work: Mapping[str, Any], where: str) -> str:
 
 
 def _authors(work: Mapping[str, Any], where: str) -> list[str]:
-    authors = (fields.mapping(each, "author", where) for each in objects(work, "authorships", where))
+    authors = (fields.mapping(each, "author", where) for each in fields.objects(work, "authorships", where))
     names = (plain(fields.text(author, "display_name", where)) for author in authors)
     return [name for name in names if name]
 
 
 def _categories(work: Mapping[str, Any], where: str) -> list[str]:
     """Fields of study: those of the topics; before there were topics, the concepts of the highest level."""
-    topics = objects(work, "topics", where)
+    topics = fields.objects(work, "topics", where)
     found = [fields.mapping(topic, "field", where) for topic in topics]
     if not found:
-        found = [concept for concept in objects(work, "concepts", where) if concept.get("level") == 0]
+        found = [concept for concept in fields.objects(work, "concepts", where) if concept.get("level") == 0]
     names = (fields.text(each, "display_name", where) for each in found)
     return [name for name in dict.fromkeys(names) if name]
 
 
 def _cites(work: Mapping[str, Any], where: str) -> list[str]:
-    found = (_WORK.search(each) for each in strings(work, "referenced_works", where))
+    found = (_WORK.search(each) for each in fields.strings(work, "referenced_works", where))
     return [match[1] for match in found if match]
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from qbe.corpus.entry import Entry
-from qbe.corpus.fields import doi, present
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.fields import doi, month, present
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
@@ -22,7 +22,6 @@ from qbe.errors import RecordError
 
 _SET, _ARTICLE, _BOOK = "PubmedArticleSet", "PubmedArticle", "PubmedBookArticle"
 _PAGE = "https://pubmed.ncbi.nlm.nih.gov/"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)", re.ASCII)
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 """The end of an ellipsis, or of an abbreviation such as U.S., whose last period belongs to the title."""
@@ -47,14 +46,11 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('7', 'On fish', None)
     """
     del reading
-    for where, element in elements(stream, name, frozenset((_ARTICLE, _BOOK))):
-        try:
-            record = _article(element, where) if element.tag == _ARTICLE else _book(element, where)
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        if record is not None:
-            yield Entry(where, record)
+    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK))), _article_or_book)
+
+
+def _article_or_book(source: Element, where: str) -> dict[str, Any] | None:
+    return _article(source, where) if source.tag == _ARTICLE else _book(source, where)
 
 
 def _article(source: Element, where: str) -> dict[str, Any]:
@@ -180,12 +176,11 @@ def _date(element: Element) -> tuple[int | None, str]:
     found = _YEAR.search(text_of(element.find("Year")) or text_of(element.find("MedlineDate")))
     if not found:
         return None, ""
-    year, month, day = found[0], text_of(element.find("Month")), text_of(element.find("Day"))
-    if month[:3].lower() in _MONTHS:
-        month = str(_MONTHS.index(month[:3].lower()) + 1)
-    if not _is_number(month, 12):
+    year, named, day = found[0], text_of(element.find("Month")), text_of(element.find("Day"))
+    number = str(month(named) or named)
+    if not _is_number(number, 12):
         return int(year), ""
-    date = f"{year}-{int(month):02}"
+    date = f"{year}-{int(number):02}"
     return int(year), f"{date}-{int(day):02}" if _is_number(day, 31) else date
 
 

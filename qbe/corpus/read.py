@@ -13,14 +13,14 @@ from typing import Any
 from qbe.corpus import semantic_scholar
 from qbe.corpus.dedupe import Seen
 from qbe.corpus.entry import Entry
-from qbe.corpus.formats import Format, format_of, recognized
-from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.formats import OF_DATASETS, SEMANTIC_SCHOLAR, Format, format_of, recognized
+from qbe.corpus.head import head_of
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
 from qbe.corpus.record import NO_ABSTRACT, Splitter, parse_paper
-from qbe.corpus.streams import STDIN, display_name, is_address, is_folder, open_source
-from qbe.errors import CorpusError, RecordError
+from qbe.corpus.streams import display_name, is_address, is_folder, is_read_once, open_source
+from qbe.errors import CorpusError, InputError, RecordError
 from qbe.types import Paper
 
 HUGGING_FACE = "hf:"
@@ -89,29 +89,32 @@ def _streams(
     sources: Sequence[str], reading: Reading, bytes_read: BytesRead | None
 ) -> Iterator[Iterator[Entry]]:
     """The records of each source; those of papers whose abstracts are in other files together, as one."""
-    abstracts = [file for source in sources for file in _abstracts_in(source)]
+    chosen = _chosen(reading)
+    parts = [part for source in sources for part in _parts(source, chosen)]
+    abstracts = [part for part in parts if _has_only_abstracts(part, chosen)]
     if not abstracts:
         yield from (entries(source, reading, bytes_read) for source in sources)
         return
-    papers = [file for source in sources for file in files_of(source) if file not in abstracts]
+    papers = [part for part in parts if part not in abstracts]
     yield semantic_scholar.join_abstracts(
-        chain.from_iterable(entries(file, reading, bytes_read) for file in papers),
+        chain.from_iterable(entries(part, reading, bytes_read) for part in papers),
         chain.from_iterable(entries(file, reading, bytes_read) for file in abstracts),
         Path(tempfile.gettempdir()),
     )
 
 
-def _abstracts_in(source: str) -> list[str]:
-    """The files of a source that have abstracts alone, to be joined with papers of other files."""
-    if source.startswith(HUGGING_FACE) or source == STDIN or is_address(source):
-        return []
-    found = []
-    for file in files_of(source):
-        with open_source(file) as stream:
-            head = Head(file, stream.peek(HEAD_BYTES)[:HEAD_BYTES])
-        if semantic_scholar.has_only_abstracts(head):
-            found.append(file)
-    return found
+def _has_only_abstracts(part: str, chosen: Format | None) -> bool:
+    """Whether this is a file of abstracts alone, to be joined with papers of other files.
+
+    What is far away, or could not be read again, is not looked at.
+    """
+    if chosen not in (None, SEMANTIC_SCHOLAR) or _is_dataset(part, chosen):
+        return False
+    if is_address(part) or is_read_once(part):
+        return False
+    with open_source(part) as stream:
+        head = head_of(stream, part)
+    return semantic_scholar.has_only_abstracts(head)
 
 
 def _default_policy(sources: Sequence[str]) -> str:
@@ -186,8 +189,8 @@ def entries(
     >>> [entry.where for entry in entries("a.jsonl")]
     ['a.jsonl, line 1']
     """
-    chosen = format_of(reading.format) if reading.format else None
-    if source.startswith(HUGGING_FACE) or (is_folder(source) and not _is_folder_of_files(source, chosen)):
+    chosen = _chosen(reading)
+    if _is_dataset(source, chosen):
         from qbe.corpus.huggingface import read_dataset
 
         yield from read_dataset(source.removeprefix(HUGGING_FACE))
@@ -198,9 +201,34 @@ def entries(
             yield from (chosen or recognized(stream, name)).read(stream, name, reading)
 
 
-def _is_folder_of_files(folder: str, chosen: Format | None) -> bool:
-    """Whether a folder holds files to be read one by one, and not a dataset of Hugging Face."""
-    return chosen is not None or any(path.endswith(".xml") for path in files_of(folder))
+def _chosen(reading: Reading) -> Format | None:
+    """The format that all files are to have; None where each file's own is recognized."""
+    return format_of(reading.format) if reading.format else None
+
+
+def _parts(source: str, chosen: Format | None) -> list[str]:
+    """The files of a source that are read one by one; a dataset as a whole."""
+    return [source] if _is_dataset(source, chosen) else files_of(source)
+
+
+def _is_dataset(source: str, chosen: Format | None) -> bool:
+    """Whether a source is a dataset of Hugging Face, and not files to be read one by one.
+
+    A folder is one unless the content of a file in it is that of a format which such datasets do not have.
+    """
+    if source.startswith(HUGGING_FACE):
+        return True
+    if chosen is not None or not is_folder(source):
+        return False
+    return all(_may_be_of_a_dataset(file) for file in files_of(source))
+
+
+def _may_be_of_a_dataset(file: str) -> bool:
+    try:
+        with open_source(file) as stream:
+            return recognized(stream, file).name in OF_DATASETS
+    except (InputError, CorpusError):
+        return True
 
 
 def files_of(source: str) -> list[str]:

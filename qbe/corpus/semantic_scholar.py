@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus import fields
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import Head
-from qbe.corpus.jsonarray import head_of, json_objects, objects, strings
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.head import Head, head_of
+from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.errors import OutputError, RecordError, output_error
@@ -73,17 +73,14 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('ab12', {'categories': ['Biology']})
     """
     is_answer = _DATA.match(head_of(stream, name).text) is not None
-    for where, paper in json_objects(stream, name, ("data",) if is_answer else None):
-        if isinstance(paper, RecordError):
-            yield Entry(where, paper)
-            continue
-        try:
-            record = to_record(paper, where)
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        if "title" not in paper or reading.keeps(record["metadata"]):
-            yield Entry(where, record)
+    papers = json_objects(stream, name, ("data",) if is_answer else None)
+
+    def wanted(paper: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+        """The record, None for a paper of another field; abstracts alone have no fields."""
+        record = to_record(paper, where)
+        return record if "title" not in paper or reading.keeps(record["metadata"]) else None
+
+    return converted(papers, wanted)
 
 
 def to_record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -177,11 +174,11 @@ def _metadata(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
     external = {
         name.lower(): value for name, value in fields.mapping(paper, "externalids", where).items() if value
     }
-    cited = (each.get("paperId") for each in objects(paper, "references", where))
+    cited = (each.get("paperId") for each in fields.objects(paper, "references", where))
     return {
         "authors": [
             name
-            for each in objects(paper, "authors", where)
+            for each in fields.objects(paper, "authors", where)
             if (name := plain(fields.text(each, "name", where)))
         ],
         "year": fields.year(paper.get("year")),
@@ -202,27 +199,27 @@ def _s2orc_metadata(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Metadata of S2ORC."""
     return {
         "authors": [
-            name for each in objects(paper, "authors", where) if (name := _s2orc_author(each, where))
+            name for each in fields.objects(paper, "authors", where) if (name := _s2orc_author(each, where))
         ],
         "year": fields.year(paper.get("year")),
         "venue": plain(fields.text(paper, "venue", where) or fields.text(paper, "journal", where)),
-        "categories": strings(paper, "mag_field_of_study", where),
+        "categories": fields.strings(paper, "mag_field_of_study", where),
         "doi": fields.doi(fields.text(paper, "doi", where)),
         "url": fields.text(paper, "s2_url", where),
-        "cites": strings(paper, "outbound_citations", where),
+        "cites": fields.strings(paper, "outbound_citations", where),
         "ids": _ids(paper, _S2ORC_IDS),
     }
 
 
 def _s2orc_author(author: Mapping[str, Any], where: str) -> str:
     first, last, suffix = (fields.text(author, part, where) for part in ("first", "last", "suffix"))
-    return plain(" ".join((first, *strings(author, "middle", where), last, suffix)))
+    return plain(" ".join((first, *fields.strings(author, "middle", where), last, suffix)))
 
 
 def _categories(paper: Mapping[str, Any], where: str) -> list[str]:
     """Fields of study: those of Semantic Scholar's own classification, else those of its predecessor."""
-    found = [fields.text(each, "category", where) for each in objects(paper, "s2fieldsofstudy", where)]
-    found = found or strings(paper, "fieldsofstudy", where)
+    found = [fields.text(each, "category", where) for each in fields.objects(paper, "s2fieldsofstudy", where)]
+    found = found or fields.strings(paper, "fieldsofstudy", where)
     return [name for name in dict.fromkeys(found) if name]
 
 

@@ -106,6 +106,16 @@ def is_address(source: str | Path) -> bool:
     return _PROTOCOL.match(str(source)) is not None
 
 
+def is_read_once(source: str) -> bool:
+    """Whether what is read of a source cannot be read again: of standard input, a pipe or a device.
+
+    >>> is_read_once("-"), is_read_once("papers.jsonl")
+    (True, False)
+    """
+    exists = os.path.exists(source)  # noqa: PTH110 (`Path.exists` raises in folders without permission)
+    return source == STDIN or (exists and not is_folder(source) and not os.path.isfile(source))  # noqa: PTH113
+
+
 def _open_address(address: str) -> io.BufferedReader:
     """The bytes at an address, by fsspec and the package that it needs for the protocol."""
     try:
