@@ -1,25 +1,23 @@
 """arXiv's metadata snapshot: records as papers, filtered before they are parsed, garbage refused."""
 
-import io
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import arxiv, parse_paper
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
-from qbe.errors import CorpusError, RecordError
+from qbe.errors import RecordError
 from qbe.types import Paper, Sentence
 
-SAMPLE = Path(__file__).parent / "data" / "formats" / "arxiv.json"
+SAMPLE = FORMATS / "arxiv.json"
 LINES = SAMPLE.read_bytes().splitlines(keepends=True)
 
 
 def read(data: bytes, reading: Reading | None = None) -> list:
-    return list(arxiv.read(io.BufferedReader(io.BytesIO(data)), "snapshot.json", reading or Reading()))
+    return list(arxiv.read(buffered(data), "snapshot.json", reading or Reading()))
 
 
 def test_a_record_as_a_paper():
@@ -80,36 +78,19 @@ def test_a_record_without_a_title():
     )
 
 
-def check(data: bytes) -> None:
-    try:
-        found = read(data)
-    except CorpusError as error:
-        assert str(error).startswith("snapshot.json")
-        assert "\n" not in str(error)
-        return
-    for where, record in found:
-        assert where.startswith("snapshot.json, line ")
-        if isinstance(record, RecordError):
-            assert str(record).startswith(where)
-            assert "\n" not in str(record)
-
-
 @settings(max_examples=1000, deadline=None)
-@given(st.binary(max_size=400))
+@given(random_bytes())
 def test_garbage(data):
-    check(data)
-
-
-VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.text(max_size=3))
+    check_reading(arxiv.read, data, "snapshot.json, line ")
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.dictionaries(st.sampled_from(sorted(json.loads(LINES[0]))), VALUES | st.lists(VALUES)))
-def test_values_of_other_types(changes):
-    check(json.dumps({**json.loads(LINES[0]), **changes}).encode())
+@given(mistyped(*LINES))
+def test_values_of_other_types(data):
+    check_reading(arxiv.read, data, "snapshot.json, line ")
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.integers(0, len(LINES[0]) - 1), st.binary(max_size=3))
-def test_damaged_bytes(place, damage):
-    check(LINES[0][:place] + damage + LINES[0][place + len(damage) :])
+@given(damaged(*LINES))
+def test_damaged_bytes(data):
+    check_reading(arxiv.read, data, "snapshot.json, line ")

@@ -1,33 +1,30 @@
 """Works of Crossref."""
 
-import contextlib
-import io
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import crossref
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import parse_paper
-from qbe.errors import CorpusError, RecordError
+from qbe.errors import RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
-FORMATS = Path(__file__).parent / "data" / "formats"
 SAMPLES = ["crossref.jsonl", "crossref-items.json", "crossref-answer.json"]
+CONTENTS = [(FORMATS / name).read_bytes() for name in SAMPLES]
 WORK = {"DOI": "10.5555/7", "title": ["On fish"]}
 ODD_DOI = "10.5555/(sici)1097-0258(2021)40:1<16::aid-net9>3.0.co;2-2"
 
 
 def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
-    return list(crossref.read(io.BufferedReader(io.BytesIO(data)), "garbage", reading or Reading()))
+    return list(crossref.read(buffered(data), "garbage", reading or Reading()))
 
 
 def only(work: dict[str, Any]) -> Any:
@@ -215,55 +212,7 @@ def test_long_abstracts_without_sense_take_little_time(part: str) -> None:
     assert time.process_time() - begin < 5
 
 
-WRONG = st.sampled_from(
-    [None, True, 7, -1, 1.5, "", "x y\n", [], ["x"], [[7]], [None], {}, {"x": 1}, [{"x": 1}], 10**30]
-)
-
-
-@st.composite
-def _damaged(draw: st.DrawFn) -> bytes:
-    """A sample with a value of another type somewhere, or with other bytes somewhere, or cut."""
-    data = (FORMATS / draw(st.sampled_from(SAMPLES))).read_bytes()
-    for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, len(data)))
-        data = data[:place] + draw(st.binary(max_size=3)) + data[place + draw(st.integers(0, 3)) :]
-    if draw(st.booleans()):
-        return data[: draw(st.integers(0, len(data)))]
-    try:
-        values = [json.loads(data)]
-    except ValueError:
-        try:
-            values = [json.loads(line) for line in data.splitlines()]
-        except ValueError:
-            return data
-    value = draw(st.sampled_from(values))
-    while True:
-        keys = list(value) if isinstance(value, dict) else range(len(value))
-        if not keys:
-            break
-        key = draw(st.sampled_from(keys))
-        if not isinstance(value[key], dict | list) or draw(st.integers(0, 3)) == 0:
-            value[key] = draw(WRONG)
-            break
-        value = value[key]
-    return "\n".join(map(json.dumps, values)).encode()
-
-
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
-@given(st.binary(max_size=100) | _damaged())
+@settings(max_examples=1000, deadline=None)
+@given(random_bytes() | damaged(*CONTENTS) | mistyped(*CONTENTS))
 def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
-    try:
-        entries = read(data)
-    except CorpusError as error:
-        assert str(error).startswith("garbage")
-        assert "\n" not in str(error)
-        return
-    for where, record in entries:
-        if isinstance(record, RecordError):
-            assert str(record).startswith("garbage")
-            assert "\n" not in str(record)
-            continue
-        assert isinstance(record["title"], str)
-        assert record["abstract"] is None or isinstance(record["abstract"], str)
-        with contextlib.suppress(RecordError):
-            parse_paper(record, where, split_sentences)
+    check_reading(crossref.read, data, "garbage, ")

@@ -1,14 +1,11 @@
 """Items of CSL-JSON."""
 
-import contextlib
-import io
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import csl_json
 from qbe.corpus.entry import Entry
@@ -19,18 +16,12 @@ from qbe.errors import CorpusError, RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
-DATA = (Path(__file__).parent / "data" / "formats" / "zotero.json").read_bytes()
+DATA = (FORMATS / "zotero.json").read_bytes()
 ITEM = {"id": "a", "type": "article", "title": "On fish"}
-VALUES = st.sampled_from(
-    [None, True, 7, 1.5, "", " ", "\ud800", "\0", [], {}, [[]], [None], ["x"], [{}], {"a": 1}]
-)
-EDITS = st.lists(
-    st.tuples(st.integers(0, len(DATA)), st.integers(0, 40), st.binary(max_size=3)), min_size=1, max_size=4
-)
 
 
 def read(data: bytes) -> list[Entry]:
-    return list(csl_json.read(io.BufferedReader(io.BytesIO(data)), "library.json", Reading()))
+    return list(csl_json.read(buffered(data), "library.json", Reading()))
 
 
 def only(**fields: Any) -> Any:
@@ -184,53 +175,30 @@ def test_an_item_that_is_no_object() -> None:
 
 
 def test_a_file_that_is_cut_ends_the_reading() -> None:
-    entries = csl_json.read(io.BufferedReader(io.BytesIO(DATA[:-20])), "library.json", Reading())
+    entries = csl_json.read(buffered(DATA[:-20]), "library.json", Reading())
     assert [next(entries).where, next(entries).where] == ["library.json, item 1", "library.json, item 2"]
     with pytest.raises(CorpusError, match=r"^library\.json, item 3: expected .*malformed JSON"):
         next(entries)
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.binary(max_size=100) | st.binary(max_size=60).map(lambda data: b'[{"id": 1, "title": "A' + data))
+@given(random_bytes(b'[{"id": 1, "title": "A'))
 def test_random_bytes_are_items_or_errors(data: bytes) -> None:
     check(data)
 
 
 @settings(max_examples=1000, deadline=None)
-@given(EDITS)
-def test_a_damaged_file_is_items_and_errors(edits: list[tuple[int, int, bytes]]) -> None:
-    data = bytearray(DATA)
-    for begin, length, piece in edits:
-        data[begin : begin + length] = piece
-    check(bytes(data))
+@given(damaged(DATA))
+def test_a_damaged_file_is_items_and_errors(data: bytes) -> None:
+    check(data)
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.integers(0, 2), st.data())
-def test_values_of_other_types_are_items_or_errors(number: int, data: st.DataObject) -> None:
-    item: Any = json.loads(DATA)[number]
-    whole = item
-    key = data.draw(st.sampled_from(sorted(item)))
-    while isinstance(item[key], dict | list) and item[key] and data.draw(st.booleans()):
-        item = item[key]
-        keys = range(len(item)) if isinstance(item, list) else sorted(item)
-        key = data.draw(st.sampled_from(keys))
-    item[key] = data.draw(VALUES)
-    check(json.dumps([whole]).encode())
+@given(mistyped(DATA))
+def test_values_of_other_types_are_items_or_errors(data: bytes) -> None:
+    check(data)
 
 
 def check(data: bytes) -> None:
-    try:
-        entries = read(data)
-    except CorpusError as error:
-        assert str(error).startswith("library.json")
-        assert "\n" not in str(error)
-        return
-    for where, record in entries:
-        if isinstance(record, RecordError):
-            assert str(record).startswith("library.json, item ")
-            assert "\n" not in str(record)
-        else:
-            assert isinstance(record["paper_id"], str)
-            with contextlib.suppress(RecordError):
-                parse_paper(record, where, split_sentences)
+    for record in check_reading(csl_json.read, data, "library.json, item "):
+        assert isinstance(record["paper_id"], str)

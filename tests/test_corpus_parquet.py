@@ -1,6 +1,5 @@
 """Papers in Parquet files."""
 
-import contextlib
 import datetime
 import gzip
 import io
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from support.formats import buffered, check_reading, damaged, random_bytes
 
 from qbe.corpus import parquet
 from qbe.corpus.entry import Entry
@@ -48,7 +47,7 @@ def file(columns: dict[str, Any], **options: Any) -> bytes:
 
 
 def read(data: bytes, **columns: str) -> list[Entry]:
-    stream = io.BufferedReader(io.BytesIO(data))
+    stream = buffered(data)
     return list(parquet.read(stream, "papers.parquet", Reading(columns=columns)))
 
 
@@ -62,9 +61,6 @@ DATA = [
     file(PAPERS, compression="gzip", data_page_version="2.0", write_page_checksum=True),
     file(PAPERS, compression="none", use_dictionary=False),
 ]
-EDITS = st.lists(
-    st.tuples(st.integers(0, len(DATA[0])), st.integers(0, 30), st.binary(max_size=3)), min_size=1, max_size=6
-)
 
 
 def test_a_row_becomes_a_paper() -> None:
@@ -224,28 +220,13 @@ def test_without_pyarrow_the_message_says_how_to_install_it(monkeypatch: pytest.
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.binary(max_size=100) | st.binary(max_size=60).map(lambda data: b"PAR1" + data + b"PAR1"))
+@given(random_bytes(b"PAR1", b"PAR1"))
 def test_random_bytes_are_an_error(data: bytes) -> None:
     with pytest.raises(CorpusError, match=r"^papers\.parquet: expected a whole Parquet file"):
         read(data)
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.sampled_from(DATA), EDITS)
-def test_a_file_with_other_bytes_is_rows_and_errors(data: bytes, edits: list[tuple[int, int, bytes]]) -> None:
-    damaged = bytearray(data)
-    for begin, length, piece in edits:
-        damaged[begin : begin + length] = piece
-    try:
-        entries = read(bytes(damaged))
-    except CorpusError as error:
-        assert str(error).startswith("papers.parquet")
-        assert "\n" not in str(error)
-        return
-    for where, record in entries:
-        if isinstance(record, RecordError):
-            assert str(record).startswith("papers.parquet, row ")
-            assert "\n" not in str(record)
-        else:
-            with contextlib.suppress(RecordError):
-                parse_paper(record, where, split_sentences)
+@given(damaged(*DATA))
+def test_a_file_with_other_bytes_is_rows_and_errors(data: bytes) -> None:
+    check_reading(parquet.read, data, "papers.parquet, row ")

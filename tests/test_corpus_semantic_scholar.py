@@ -1,7 +1,5 @@
 """Papers of Semantic Scholar."""
 
-import contextlib
-import io
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -9,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import semantic_scholar
 from qbe.corpus.entry import Entry
@@ -22,15 +20,15 @@ from qbe.errors import CorpusError, OutputError, RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
-FORMATS = Path(__file__).parent / "data" / "formats"
 PAPERS, ABSTRACTS = "semantic-scholar-papers.jsonl", "semantic-scholar-abstracts.jsonl"
 SAMPLES = [PAPERS, ABSTRACTS, "semantic-scholar-answer.json", "s2orc.jsonl"]
+CONTENTS = [(FORMATS / name).read_bytes() for name in SAMPLES]
 PAGE = "https://www.semanticscholar.org/paper/00000000000000000000000000000000000000"
 IDS = {"arxiv": "2103.00001", "pmid": "33000001"}
 
 
 def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
-    return list(semantic_scholar.read(io.BufferedReader(io.BytesIO(data)), "garbage", reading or Reading()))
+    return list(semantic_scholar.read(buffered(data), "garbage", reading or Reading()))
 
 
 def sample(name: str, reading: Reading | None = None) -> list[Entry]:
@@ -281,55 +279,7 @@ def test_a_full_disk_is_an_error_of_output(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-WRONG = st.sampled_from(
-    [None, True, 7, -1, 1.5, "", "x y\n", [], ["x"], [[7]], [None], {}, {"x": 1}, [{"x": 1}], 10**30]
-)
-
-
-@st.composite
-def _damaged(draw: st.DrawFn) -> bytes:
-    """A sample with a value of another type somewhere, or with other bytes somewhere, or cut."""
-    data = (FORMATS / draw(st.sampled_from(SAMPLES))).read_bytes()
-    for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, len(data)))
-        data = data[:place] + draw(st.binary(max_size=3)) + data[place + draw(st.integers(0, 3)) :]
-    if draw(st.booleans()):
-        return data[: draw(st.integers(0, len(data)))]
-    try:
-        values = [json.loads(data)]
-    except ValueError:
-        try:
-            values = [json.loads(line) for line in data.splitlines()]
-        except ValueError:
-            return data
-    value = draw(st.sampled_from(values))
-    while True:
-        keys = list(value) if isinstance(value, dict) else range(len(value))
-        if not keys:
-            break
-        key = draw(st.sampled_from(keys))
-        if not isinstance(value[key], dict | list) or draw(st.integers(0, 3)) == 0:
-            value[key] = draw(WRONG)
-            break
-        value = value[key]
-    return "\n".join(map(json.dumps, values)).encode()
-
-
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
-@given(st.binary(max_size=100) | _damaged())
+@settings(max_examples=1000, deadline=None)
+@given(random_bytes() | damaged(*CONTENTS) | mistyped(*CONTENTS))
 def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
-    try:
-        entries = read(data)
-    except CorpusError as error:
-        assert str(error).startswith("garbage")
-        assert "\n" not in str(error)
-        return
-    for where, record in entries:
-        if isinstance(record, RecordError):
-            assert str(record).startswith("garbage")
-            assert "\n" not in str(record)
-            continue
-        assert isinstance(record["title"], str)
-        assert record["abstract"] is None or isinstance(record["abstract"], str)
-        with contextlib.suppress(RecordError):
-            parse_paper(record, where, split_sentences)
+    check_reading(semantic_scholar.read, data, "garbage, ")

@@ -1,15 +1,12 @@
 """Tables of papers in CSV and TSV."""
 
-import contextlib
 import csv
-import io
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from support.formats import FORMATS, buffered, check_reading, damaged, random_bytes
 
 from qbe.corpus import table
 from qbe.corpus.entry import Entry
@@ -20,20 +17,13 @@ from qbe.errors import CorpusError, RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
-FORMATS = Path(__file__).parent / "data" / "formats"
 SAMPLES = {name: (FORMATS / name).read_bytes() for name in ("zotero.csv", "papers.tsv")}
 MALFORMED = "expected quotation marks in pairs around fields, and doubled within them, found malformed text"
 PIECES = [b'"', b'""', b",", b";", b"\t", b"\n", b"\r", b"\0", b"\xff", b"[", b"['", b" and ", b"9999-99-99"]
-EDITS = st.lists(
-    st.tuples(st.integers(0, 700), st.integers(0, 40), st.sampled_from(PIECES) | st.binary(max_size=3)),
-    min_size=1,
-    max_size=6,
-)
 
 
 def read(data: bytes | str, name: str = "papers.csv", **columns: str) -> list[Entry]:
-    data = data.encode() if isinstance(data, str) else data
-    return list(table.read(io.BufferedReader(io.BytesIO(data)), name, Reading(columns=columns)))
+    return list(table.read(buffered(data), name, Reading(columns=columns)))
 
 
 def only(columns: str, cells: str) -> Any:
@@ -336,9 +326,7 @@ def test_a_quotation_mark_that_is_never_closed() -> None:
 
 def test_long_fields_are_read_and_the_limit_of_the_process_stays() -> None:
     before = csv.field_size_limit()
-    entries = table.read(
-        io.BufferedReader(io.BytesIO(f"title,abstract,text\nA,B,{'x' * 200_000}\n".encode())), "a", Reading()
-    )
+    entries = table.read(buffered(f"title,abstract,text\nA,B,{'x' * 200_000}\n".encode()), "a", Reading())
     assert next(entries).record["title"] == "A"
     assert csv.field_size_limit() == before == 131072
 
@@ -360,32 +348,12 @@ def test_hostile_cells_take_a_moment(cell: str) -> None:
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.binary(max_size=100) | st.binary(max_size=60).map(lambda data: b"title,abstract\n" + data))
+@given(random_bytes(b"title,abstract\n"))
 def test_random_bytes_are_rows_or_errors(data: bytes) -> None:
-    check(data)
+    check_reading(table.read, data, "papers.csv, line ", same_line=False)
 
 
 @settings(max_examples=1000, deadline=None)
-@given(st.sampled_from(sorted(SAMPLES)), EDITS)
-def test_a_damaged_file_is_rows_and_errors(sample: str, edits: list[tuple[int, int, bytes]]) -> None:
-    data = bytearray(SAMPLES[sample])
-    for begin, length, piece in edits:
-        data[begin : begin + length] = piece
-    check(bytes(data))
-
-
-def check(data: bytes) -> None:
-    try:
-        entries = read(data)
-    except CorpusError as error:
-        assert str(error).startswith("papers.csv")
-        assert "\n" not in str(error)
-        return
-    for where, record in entries:
-        assert where.startswith("papers.csv, line ")
-        if isinstance(record, RecordError):
-            assert str(record).startswith("papers.csv, line ")
-            assert "\n" not in str(record)
-        else:
-            with contextlib.suppress(RecordError):
-                parse_paper(record, where, split_sentences)
+@given(damaged(*SAMPLES.values(), pieces=PIECES))
+def test_a_damaged_file_is_rows_and_errors(data: bytes) -> None:
+    check_reading(table.read, data, "papers.csv, line ", same_line=False)

@@ -14,8 +14,11 @@ from qbe.errors import CorpusError, MissingDependencyError, RecordError
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 1000
+_LARGE_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
-"""So much of a column is read at once; without this, all of it in a group of rows, of any size."""
+"""Of a column that has more than _LARGE_BYTES in a group of rows so much is read at once. A small column is
+read whole: its reader believes no sizes that a damaged file states.
+"""
 
 _UNREADABLE = object()
 
@@ -34,14 +37,19 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     if not stream.seekable():
         raise _not_seekable(name)
     try:
-        from pyarrow.parquet import ParquetFile
+        from pyarrow.parquet import ParquetFile, read_metadata
     except ImportError as error:
         raise MissingDependencyError(
             f"{name}: reading Parquet needs the package pyarrow; run: pip install 'qbe[huggingface]'"
         ) from error
     try:
+        metadata = read_metadata(stream)
         file = ParquetFile(
-            stream, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+            stream,
+            metadata=metadata,
+            buffer_size=_BUFFER_BYTES if _largest_column(metadata) > _LARGE_BYTES else 0,
+            pre_buffer=False,
+            page_checksum_verification=True,
         )
         names = [str(each) for each in file.schema_arrow.names]
     except io.UnsupportedOperation:
@@ -56,6 +64,15 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             yield Entry(where, to_record(columns, _readable(values, where), number, where))
         except RecordError as error:
             yield Entry(where, error)
+
+
+def _largest_column(metadata: Any) -> int:
+    """The bytes of the largest column of a group of rows, as they are in the file."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    sizes = (
+        group.column(number).total_compressed_size for group in groups for number in range(group.num_columns)
+    )
+    return max(sizes, default=0)
 
 
 def _rows(file: Any, needed: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
@@ -116,7 +133,8 @@ def _not_seekable(name: str) -> CorpusError:
 
 
 def _damaged(place: str, error: Exception) -> CorpusError:
-    reason = " ".join(str(error).replace("`", "'").split())[:200] or type(error).__name__
+    text = "".join(each if each.isprintable() else " " for each in str(error).replace("`", "'"))
+    reason = " ".join(text.split())[:200] or type(error).__name__
     return CorpusError(
         f"{place}: expected a whole Parquet file, found it damaged ({reason}); fetch the file again"
     )

@@ -1,0 +1,153 @@
+"""Samples of the formats of papers, damage to them, and what may come of reading them.
+
+The damage is done by a `Random`, not by strategies inside of each other, which take several times as long as
+the reading. Hypothesis chooses its seed, and how often to damage a sample: this is what it makes smaller when
+a test fails.
+"""
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from qbe.corpus.entry import Entry
+from qbe.corpus.formats import Reader
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import CorpusError, RecordError
+from qbe.text.split import split_sentences
+
+FORMATS = Path(__file__).parents[1] / "data" / "formats"
+SEEDS = st.integers(0, 2**32 - 1)
+TIMES = st.integers(1, 6)
+TAG = re.compile(r"(</?)([\w-]+)")
+
+WRONG: list[Any] = [None, True, 7, -1, 1.5, 10**30, "", " ", "x y\n", "\0", "\ud800"]
+WRONG += [[], ["x"], [7], [[]], [[7]], [None], [{}], [{"x": 1}], {}, {"x": 1}]
+"""Values that a member of an object should not have, or rarely has."""
+
+
+def buffered(data: bytes | str) -> io.BufferedReader:
+    """The stream that a reader is given for a source with this content."""
+    return io.BufferedReader(io.BytesIO(data.encode() if isinstance(data, str) else data))
+
+
+def random_bytes(begin: bytes = b"", end: bytes = b"") -> st.SearchStrategy[bytes]:
+    """Any bytes, half of them behind ``begin`` and before ``end`` if given."""
+    data = st.binary(max_size=400)
+    return data | data.map(lambda middle: begin + middle + end) if begin or end else data
+
+
+@st.composite
+def damaged(draw: st.DrawFn, *samples: bytes, pieces: Sequence[bytes] = ()) -> bytes:
+    """A sample with up to six stretches of bytes replaced by others or by ``pieces``, and maybe cut."""
+    random = Random(draw(SEEDS))
+    data = bytearray(random.choice(samples))
+    end = random.randint(0, len(data)) if random.random() < 0.2 else None
+    for _ in range(draw(TIMES)):
+        begin = random.randint(0, len(data))
+        piece = random.choice(pieces) if pieces and random.random() < 0.5 else _bytes(random)
+        length = random.choice([0, len(piece), random.randint(0, 40)]) if piece else random.randint(1, 40)
+        data[begin : begin + length] = piece
+    return bytes(data[:end])
+
+
+@st.composite
+def mistyped(draw: st.DrawFn, *samples: bytes) -> bytes:
+    """A sample of JSON, or of lines of JSON, with up to six of its values replaced by wrong ones."""
+    random = Random(draw(SEEDS))
+    values = _json(random.choice(samples))
+    for _ in range(draw(TIMES)):
+        _mistype(random.choice(values), random)
+    return "\n".join(map(json.dumps, values)).encode()
+
+
+@st.composite
+def misplaced(draw: st.DrawFn, sample: bytes) -> bytes:
+    """A sample of XML, in which up to six tags are replaced by others of it wherever they stand."""
+    random = Random(draw(SEEDS))
+    tags = sorted({name for _, name in TAG.findall(sample.decode())})
+    others = {random.choice(tags): random.choice(tags) for _ in range(draw(TIMES))}
+    return TAG.sub(lambda tag: tag[1] + others.get(tag[2], tag[2]), sample.decode()).encode()
+
+
+def check_reading(
+    read: Reader, data: bytes, places: str, *, same_line: bool = True
+) -> list[Mapping[str, Any]]:
+    """As `check_entries`, for ``data``; only a CorpusError in one line may end the reading."""
+    name = places.partition(",")[0]
+    reading = read(buffered(data), name, Reading())
+    return check_entries(_until_error(reading, name), places, same_line=same_line)
+
+
+def check_entries(
+    entries: Iterable[Entry], places: str, *, same_line: bool = True
+) -> list[Mapping[str, Any]]:
+    """The records of ``entries``. The others are errors in one line with their places in the source.
+
+    Places begin with ``places``: the name of the source, and the unit in which it counts if that is always
+    the same. Without ``same_line`` an error may name another line of its record than the first.
+    """
+    records = []
+    for where, record in entries:
+        assert where.startswith(places)
+        if isinstance(record, RecordError):
+            assert str(record).startswith(f"{where}: " if same_line else places)
+            assert str(record).isprintable()
+            continue
+        assert isinstance(record["title"], str)
+        assert isinstance(record["abstract"], str | None)
+        with contextlib.suppress(RecordError):
+            parse_paper(record, where, split_sentences)
+        records.append(record)
+    return records
+
+
+def _until_error(entries: Iterable[Entry], name: str) -> Iterator[Entry]:
+    try:
+        yield from entries
+    except CorpusError as error:
+        assert not isinstance(error, RecordError)
+        assert str(error).startswith(name)
+        assert str(error).isprintable()
+
+
+def _bytes(random: Random) -> bytes:
+    return random.randbytes(random.choice([0, 1, 1, 2, 3, 8]))
+
+
+def _json(data: bytes) -> list[Any]:
+    try:
+        return [json.loads(data)]
+    except ValueError:
+        return [json.loads(line) for line in data.splitlines()]
+
+
+def _mistype(value: Any, random: Random) -> None:
+    """Replace a value somewhere within a value, as deep as chance will have it."""
+    while value:
+        key = random.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if not isinstance(value[key], dict | list) or random.random() < 0.25:
+            value[key] = _wrong(value[key], random)
+            return
+        value = value[key]
+
+
+def _wrong(value: Any, random: Random) -> Any:
+    """A value of WRONG, a list of several, or a text with any characters."""
+    kind = random.random()
+    if kind < 0.6:
+        return deepcopy(random.choice(WRONG))
+    if kind < 0.7:
+        return deepcopy(random.choices(WRONG, k=random.randint(1, 4)))
+    text = value if isinstance(value, str) else ""
+    place = random.randint(0, len(text))
+    characters = (chr(random.randrange(random.choice([0x80, 0x300, 0x110000]))) for _ in range(3))
+    return text[:place] + "".join(characters) + text[place + random.randint(0, 3) :]
