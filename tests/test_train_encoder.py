@@ -29,6 +29,7 @@ from support.searching import first_stage
 from torch import Tensor
 
 from qbe.corpus import write_jsonl
+from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, ModelError, UsageError
@@ -55,7 +56,6 @@ from qbe.train.encoder.recipe import Recipe, Schedule, Settings
 from qbe.train.encoder.transport import transport
 from qbe.train.fitting import Checkpoints
 from qbe.train.options import parser
-from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import copied
 from qbe.types import Paper, Sentence
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tiny import layer_states
 
+from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.export.tagger import HeadInputs, export_head
@@ -34,7 +35,7 @@ from qbe.train.tagger.scores import score
 from qbe.train.tagger.states import Tokens, record_states
 from qbe.train.tagger.teacher import Teacher
 from qbe.train.tagger.training import Data, Recipe, train_students
-from qbe.train.unlabelled import MAX_JACCARD, TitleIndex, sample_papers, title_words
+from qbe.train.unlabelled import sample_papers
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 from qbe.types import Paper, Sentence
 
@@ -88,34 +89,6 @@ def test_absent_and_empty_files_of_csabstruct(tmp_path):
 
 
 # Papers that are left out, and the others.
-
-
-@pytest.mark.parametrize(
-    ("title", "held"),
-    [
-        ("One, TWO: three-four five six; seven (eight)!", True),  # all of 8 words
-        ("one two three four five six", True),  # 6 of 8
-        ("one two three four five", False),  # 5 of 8
-        ("one two three four five six seven nine ten", False),  # 7 of 10: as much as MAX_JACCARD, not more
-        ("one two three four five six seven eight nine ten eleven", True),  # 8 of 11
-        ("one one one", False),
-        ("", False),
-        ("?!", False),
-    ],
-)
-def test_titles_that_are_nearly_the_same(title, held):
-    index = TitleIndex(["Another title", "", "One two three four five six seven eight", "--"])
-    assert index.holds(title) is held
-
-
-TITLES = st.lists(st.sampled_from(["a", "b", "C", "c", "d", "e-f", "(g)", "."]), max_size=9).map(" ".join)
-
-
-@given(st.lists(TITLES, max_size=6), TITLES)
-def test_titles_against_a_plain_comparison(titles, title):
-    words = title_words(title)
-    jaccards = [len(words & other) / max(1, len(words | other)) for other in map(title_words, titles)]
-    assert TitleIndex(titles).holds(title) is any(jaccard > MAX_JACCARD for jaccard in jaccards)
 
 
 @pytest.fixture(scope="module")

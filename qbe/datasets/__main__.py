@@ -7,7 +7,7 @@ import sys
 from qbe import _cli
 from qbe.datasets.options import PROGRAM, parser
 
-OPTIONS: dict[str, str] = {}
+OPTIONS = {"split_years": "--split-year"}
 
 
 def main(arguments: list[str]) -> None:
@@ -21,6 +21,9 @@ def main(arguments: list[str]) -> None:
         source=options.source,
         raw=options.raw,
         limit=options.limit,
+        corpus=options.corpus,
+        split_years=options.split_year,
+        leave_out=options.leave_out,
         overwrite=options.overwrite,
         report=lambda line: print(line, file=sys.stderr),
     )

@@ -7,6 +7,8 @@ NAMES = {
     "relish": "RELISH (Brown et al., 2019), whole abstracts",
     "treccovid": "TRECCOVID-RF (Voorhees et al., 2020; Mysore et al., 2022), whole abstracts",
     "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
+    "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
+    "citeomatic": "who cites whom in DBLP, PubMed or Open Research (Bhagavatula et al., 2018)",
     "arxiv-cs": "arXiv's computer science, out of arXiv's metadata snapshot (a corpus without queries)",
     "acl-anthology": "the ACL Anthology, out of its XML files (a corpus without queries)",
     "sample": "the small collection that is part of the package",
@@ -19,5 +21,11 @@ WITHOUT_SOURCE = ("sample",)
 CORPORA = ("arxiv-cs", "acl-anthology")
 """Data sets that are a corpus alone, without topics and judgements."""
 
-WITHOUT_RAW = ("scidocs", *CORPORA)
+OF_CITATIONS = ("citations", "citeomatic")
+"""Data sets of citation recommendation."""
+
+CITEOMATIC = ("dblp", "pubmed", "open-research")
+"""The collections of citeomatic, which ``corpus`` names."""
+
+WITHOUT_RAW = ("scidocs", *OF_CITATIONS, *CORPORA)
 """Data sets whose abstracts are no lists of sentences, so that ``raw`` would change nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.datasets.names import CORPORA, NAMES, WITHOUT_RAW, WITHOUT_SOURCE
+from qbe.datasets.names import CITEOMATIC, CORPORA, NAMES, OF_CITATIONS, WITHOUT_RAW, WITHOUT_SOURCE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,14 @@ $QBE_DATA/NAME: RELISH and TRECCOVID-RF as released by ASPIRE's authors (figshar
 repository. Topics, pools and qrels are written for each split (dev and test; SciDocs: val and test of cite,
 cocite, coview and coread). A paper without an abstract gets its title as its only sentence.
 
+citations and citeomatic are for citation recommendation: a paper that cites others is a query, what it cites
+is relevant. They have papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.tsv and
+SPLIT.qrels. What papers of train cite is in papers.jsonl, too. citations --corpus FILE makes such a
+collection of papers of your own, in a format of qbe index that says what they cite, by their ids: JSON lines
+(metadata.cites), OpenAlex, Semantic Scholar, Crossref, PubMed, tables with a column cites. Both are read from
+--source, else from $QBE_DATA/NAME; citeomatic is what get-data.sh of github.com/allenai/citeomatic fetches,
+and Semantic Scholar's Open Corpus of 2017-02-21.
+
 arxiv-cs and acl-anthology are corpora alone. arxiv-cs is made of arXiv's metadata snapshot
 (arxiv-metadata-oai-snapshot.json, CC0), acl-anthology of the folder data/xml of the Anthology's repository;
 --source names that file or folder. What to expect of time and space is said first; --limit is for a trial.
@@ -32,6 +40,9 @@ examples:
   qbe datasets csfcube --output data/csfcube
   qbe datasets csfcube --raw --output data/csfcube-raw
   qbe datasets relish --source downloads/RELISH-Aspire --output data/relish
+  qbe datasets citations --output data/citations
+  qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
+  qbe datasets citeomatic --corpus dblp --source citeomatic-2018-02-12 --output data/dblp
   qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output data/arxiv-cs
   qbe datasets sample --output data/sample
 """
@@ -49,12 +60,14 @@ def parser() -> argparse.ArgumentParser:
     names = parser.add_subparsers(dest="name", required=True, metavar=f"{{{','.join(NAMES)}}}")
     for name, description in NAMES.items():
         command = names.add_parser(name, help=description)
-        command.set_defaults(source=None, raw=False, limit=None)
+        command.set_defaults(source=None, raw=False, limit=None, corpus=None, split_year=(), leave_out=())
         if name in CORPORA:
             command.add_argument("--source", metavar="PATH", help="the downloaded file or folder")
             command.add_argument("--limit", type=int, metavar="N", help="the first N papers alone")
         elif name not in WITHOUT_SOURCE:
             command.add_argument("--source", metavar="DIR", help="the folder of the release's files")
+        if name in OF_CITATIONS:
+            _add_citations(command, name)
         command.add_argument("--output", metavar="DIR", required=True, help="the folder to write to")
         command.add_argument(
             "--overwrite", action="store_true", help="replace files at --output that have another content"
@@ -66,3 +79,29 @@ def parser() -> argparse.ArgumentParser:
                 help="join the sentences of each abstract with spaces, and leave out their labels",
             )
     return parser
+
+
+def _add_citations(command: argparse.ArgumentParser, name: str) -> None:
+    """The options of collections of citation recommendation."""
+    if name == "citeomatic":
+        command.add_argument("--corpus", choices=CITEOMATIC, help="which collection; required")
+    else:
+        command.add_argument(
+            "--corpus",
+            metavar="FILE",
+            help="a corpus of your own that says what its papers cite, in place of the release",
+        )
+        command.add_argument(
+            "--split-year",
+            type=int,
+            nargs="+",
+            metavar="YEAR",
+            help="the last year of train, and of dev; with one YEAR there is no test (default: 80, 10 and 10 "
+            "of a hundred papers that cite others, in the order of their years)",
+        )
+    command.add_argument(
+        "--leave-out",
+        nargs="+",
+        metavar="FILE",
+        help="papers of other collections: no paper with such a title (Jaccard above 0.7) is a query",
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.datasets import corpora, csfcube, embedded, whole
+from qbe.datasets import citations, citeomatic, corpora, csfcube, embedded, whole
 from qbe.datasets.aspire import RELISH, TRECCOVID
-from qbe.datasets.names import CORPORA, NAMES, WITHOUT_RAW, WITHOUT_SOURCE
+from qbe.datasets.citing import titles_of
+from qbe.datasets.names import CITEOMATIC, CORPORA, NAMES, OF_CITATIONS, WITHOUT_RAW, WITHOUT_SOURCE
 from qbe.datasets.placing import placed
 from qbe.datasets.release import find_release
 from qbe.datasets.scidocs import SCIDOCS
@@ -18,8 +19,22 @@ from qbe.files import StrPath
 
 Report = Callable[[str], None]
 
-Writer = Callable[[Path, Path | None, bool, int | None, Report], list[str]]
-"""Takes ``output``, ``source``, ``raw``, ``limit``, ``report``; returns what `write_dataset` does."""
+
+class Request(NamedTuple):
+    """What is asked for: the arguments of `write_dataset`, checked; ``output`` is a temporary folder."""
+
+    output: Path
+    source: Path | None
+    raw: bool
+    limit: int | None
+    corpus: str | None
+    split_years: tuple[int, ...]
+    leave_out: tuple[Path, ...]
+    report: Report
+
+
+Writer = Callable[[Request], list[str]]
+"""Writes a data set; returns what `write_dataset` does."""
 
 
 class Dataset(NamedTuple):
@@ -45,6 +60,9 @@ def write_dataset(
     source: StrPath | None = None,
     raw: bool = False,
     limit: int | None = None,
+    corpus: str | None = None,
+    split_years: Sequence[int] = (),
+    leave_out: Sequence[StrPath] = (),
     overwrite: bool = False,
     report: Report = lambda _: None,
 ) -> list[str]:
@@ -57,6 +75,10 @@ def write_dataset(
             CSFCube is downloaded where that is absent.
         raw: whether the corpus has each abstract as one string, without labels.
         limit: of a corpus without queries, how many papers are written; None: all.
+        corpus: of citeomatic, which collection; of citations, a corpus of one's own in place of the release.
+        split_years: of a corpus of one's own the last year of train, and of dev; none: see
+            `qbe.datasets.citations.write_own`.
+        leave_out: of citations and citeomatic, files of papers: no paper with such a title is a query.
         overwrite: whether files of another content are replaced.
         report: called with one line for each downloaded file, or with what is to be expected.
 
@@ -80,53 +102,78 @@ def write_dataset(
         raise UsageError(f"{name} is a test collection, which is written whole; leave out `limit`")
     if raw and not dataset.has_sentences:
         raise UsageError(f"the abstracts of {name} are not split into sentences; leave out `raw`")
-    path = None if source is None else Path(source)
+    _check_citations(name, source, corpus, split_years, leave_out)
     folder = Path(output)
     with placed(folder, overwrite=overwrite) as written:
-        lines = dataset.write(written, path, raw, limit, report)
+        request = Request(
+            written,
+            None if source is None else Path(source),
+            raw,
+            limit,
+            corpus,
+            tuple(split_years),
+            tuple(map(Path, leave_out)),
+            report,
+        )
+        lines = dataset.write(request)
     return [line.replace(str(written), str(folder)) for line in lines]
 
 
-def _write_csfcube(
-    output: Path, source: Path | None, raw: bool, limit: int | None, report: Report
-) -> list[str]:
-    del limit  # a test collection is written whole
-    release = find_release(source, report=report)
-    return csfcube.describe(csfcube.convert(release, output, raw=raw), release)
+def _check_citations(
+    name: str,
+    source: StrPath | None,
+    corpus: str | None,
+    split_years: Sequence[int],
+    leave_out: Sequence[StrPath],
+) -> None:
+    """Raise UsageError for arguments of citations and citeomatic that do not fit, or are for others."""
+    if name not in OF_CITATIONS:
+        for parameter, value in (("corpus", corpus), ("split_years", split_years), ("leave_out", leave_out)):
+            if value:
+                raise UsageError(f"{name} is no collection of citations; leave out `{parameter}`")
+    if name == "citeomatic" and corpus not in CITEOMATIC:
+        raise UsageError(f"expected `corpus` of {', '.join(CITEOMATIC)}, found {corpus or 'none'}")
+    if name == "citations" and corpus is not None and source is not None:
+        raise UsageError("expected the release as `source` or a corpus of your own as `corpus`, found both")
+    if split_years and (name == "citeomatic" or corpus is None):
+        raise UsageError("the splits of a release are given; leave out `split_years`")
+    if len(split_years) > 2 or list(split_years) != sorted(set(split_years)):
+        raise UsageError(
+            "expected as `split_years` the last year of train, and of dev, the later one second, found "
+            f"{' '.join(map(str, split_years))}"
+        )
 
 
-def _write_whole(
-    collection: whole.Collection,
-    output: Path,
-    source: Path | None,
-    raw: bool,
-    limit: int | None,
-    report: Report,
-) -> list[str]:
-    del limit, report  # written whole, and nothing is downloaded
-    release = whole.find_source(collection, source)
+def _write_csfcube(request: Request) -> list[str]:
+    release = find_release(request.source, report=request.report)
+    return csfcube.describe(csfcube.convert(release, request.output, raw=request.raw), release)
+
+
+def _write_whole(collection: whole.Collection, request: Request) -> list[str]:
+    release = whole.find_source(collection, request.source)
     papers, splits = collection.read(release)
-    counts = whole.convert(collection.name, papers, splits, output, raw=raw)
+    counts = whole.convert(collection.name, papers, splits, request.output, raw=request.raw)
     return whole.describe(collection.name, papers, counts)
 
 
-def _write_corpus(
-    corpus: corpora.Source,
-    output: Path,
-    source: Path | None,
-    raw: bool,
-    limit: int | None,
-    report: Report,
-) -> list[str]:
-    del raw  # abstracts are written as they are
-    return corpora.write_corpus(corpus, source, output, limit, report)
+def _write_citations(request: Request) -> list[str]:
+    titles = titles_of(request.leave_out)
+    if request.corpus is None:
+        return citations.write_release(request.source, request.output, titles)
+    return citations.write_own(request.corpus, request.split_years, request.output, titles)
 
 
-def _write_sample(
-    output: Path, source: Path | None, raw: bool, limit: int | None, report: Report
-) -> list[str]:
-    del source, limit, report
-    return [f"sample: {', '.join(embedded.copy_sample(output, raw=raw))}"]
+def _write_citeomatic(request: Request) -> list[str]:
+    titles = titles_of(request.leave_out)
+    return citeomatic.write(request.corpus or "", request.source, request.output, titles, request.report)
+
+
+def _write_corpus(corpus: corpora.Source, request: Request) -> list[str]:
+    return corpora.write_corpus(corpus, request.source, request.output, request.limit, request.report)
+
+
+def _write_sample(request: Request) -> list[str]:
+    return [f"sample: {', '.join(embedded.copy_sample(request.output, raw=request.raw))}"]
 
 
 _WRITERS: Mapping[str, Writer] = {
@@ -134,6 +181,8 @@ _WRITERS: Mapping[str, Writer] = {
     "relish": functools.partial(_write_whole, RELISH),
     "treccovid": functools.partial(_write_whole, TRECCOVID),
     "scidocs": functools.partial(_write_whole, SCIDOCS),
+    "citations": _write_citations,
+    "citeomatic": _write_citeomatic,
     "arxiv-cs": functools.partial(_write_corpus, corpora.ARXIV_CS),
     "acl-anthology": functools.partial(_write_corpus, corpora.ACL_ANTHOLOGY),
     "sample": _write_sample,

@@ -1,20 +1,16 @@
-"""Papers that models are evaluated on, by title, and a sample of other abstracts without labels."""
+"""A sample of abstracts without labels, apart from papers that models are evaluated on."""
 
 from __future__ import annotations
 
 import random
-import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from qbe.corpus import read_jsonl
+from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
-
-MAX_JACCARD = 0.7
-"""Titles of a higher Jaccard similarity (words in both / words in either) count as the same paper's."""
 
 MIN_SENTENCES, MAX_SENTENCES = 3, 20
 """Shorter abstracts have no structure to learn; longer texts are mostly not abstracts."""
@@ -52,40 +48,3 @@ def _suitable(papers: Iterable[Paper], evaluated: TitleIndex, count: int) -> Ite
         if MIN_SENTENCES <= len(sentences) <= MAX_SENTENCES and not evaluated.holds(paper.title):
             yield Paper(paper.paper_id, paper.title, sentences)
             count -= 1
-
-
-def title_words(title: str) -> frozenset[str]:
-    """The words of a title, lower case, without punctuation.
-
-    >>> sorted(title_words("On Stone: a Study of Stone"))
-    ['a', 'of', 'on', 'stone', 'study']
-    """
-    return frozenset(re.findall(r"\w+", title.lower()))
-
-
-class TitleIndex:
-    """A set of titles that also finds near duplicates (Jaccard similarity of the words above MAX_JACCARD).
-
-    >>> TitleIndex(["A Model of the Heart."]).holds("THE HEART: a model of it")
-    True
-    """
-
-    def __init__(self, titles: Iterable[str]) -> None:
-        self._titles = list({words for title in titles if (words := title_words(title))})
-        self._titles_by_word: dict[str, list[int]] = defaultdict(list)
-        for number, words in enumerate(self._titles):
-            for word in words:
-                self._titles_by_word[word].append(number)
-
-    @classmethod
-    def of_corpus(cls, source: Path) -> TitleIndex:
-        """The titles of a corpus in JSON lines; raises CorpusError where it cannot be read."""
-        return cls(paper.title for paper in read_jsonl(source, lambda text: [text]))
-
-    def holds(self, title: str) -> bool:
-        """Whether the set has this title or a near duplicate of it."""
-        words = title_words(title)
-        shared = Counter(number for word in words for number in self._titles_by_word.get(word, ()))
-        return any(
-            common / len(words | self._titles[number]) > MAX_JACCARD for number, common in shared.items()
-        )

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from qbe.corpus import parse_paper
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.streams import display_name, numbered_lines, open_source
+from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError
-from qbe.train.unlabelled import TitleIndex
 from qbe.types import Paper, Sentence
 
 Alignment = tuple[int, int]

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError
 from qbe.train.encoder.alignment import align
 from qbe.train.encoder.batches import Pair, WindowTokenizer
 from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
 from qbe.train.encoder.recipe import Objective
-from qbe.train.unlabelled import TitleIndex
 
 log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import UsageError
@@ -49,7 +50,6 @@ from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import collect_papers
 from qbe.train.reranker.recipe import Recipe
 from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
-from qbe.train.unlabelled import TitleIndex
 from qbe.train.weights import Weights, best_weights, copied, interpolated, mean, with_weights
 from qbe.train.work_folder import (
     Folders,

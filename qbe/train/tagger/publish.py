@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.export.staging import staged_folder
 from qbe.export.tagger import HeadInputs, export_head
@@ -26,7 +27,7 @@ from qbe.train.tagger.network import Head
 from qbe.train.tagger.scores import Scores
 from qbe.train.tagger.states import Tokens
 from qbe.train.tagger.training import Data, Recipe, train_students
-from qbe.train.unlabelled import TitleIndex, sample_papers
+from qbe.train.unlabelled import sample_papers
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 
 DEFAULT_RECIPE = Recipe()

@@ -1,0 +1,164 @@
+"""Who cites whom among papers on visualization, or in a corpus of one's own.
+
+The first are the papers of vispubdata (Isenberg et al., 2017) of 1990 to 2020: ``papers.jsonl`` (qbe's JSON
+lines, without cites), and for the splits ``train.qrels`` and ``dev.qrels``: citing paper, 0, cited paper, 1.
+
+A corpus of one's own has any of the formats of `qbe.corpus` that say what a paper cites, by the ids of the
+corpus (``metadata.cites``). Its papers that cite others of them are the queries.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from qbe.corpus import read_corpus, read_jsonl
+from qbe.corpus.jsonl import write_jsonl
+from qbe.corpus.streams import display_name
+from qbe.corpus.titles import TitleIndex
+from qbe.datasets.citation_statistics import summary
+from qbe.datasets.citing import (
+    PAPERS,
+    WHATEVER_HAS_TEXT,
+    cited_before,
+    listing,
+    note,
+    unsplit,
+    write_collection,
+    years_of,
+)
+from qbe.datasets.judgments import Pools
+from qbe.datasets.records import Papers, read_papers
+from qbe.datasets.timesplit import DEV, SPLITS, TRAIN, by_last_years, by_share
+from qbe.datasets.whole import Collection, Split, find_source
+from qbe.errors import DatasetError
+from qbe.files import atomic_file
+from qbe.trec import read_qrels
+from qbe.types import Paper
+
+NAME = "citations"
+
+
+def read(source: Path) -> tuple[Papers, list[Split]]:
+    r"""Read the papers, and the splits ``train`` and ``dev``, of a release.
+
+    Raises CorpusError for a record that is no paper, FileFormatError for a file of judgements that is no
+    qrels file, DatasetError for other grades than 1, for papers that are absent or have no year, for
+    citations of younger papers and for a query in both splits.
+
+    >>> _ = Path("papers.jsonl").write_text(
+    ...     '{"paper_id": "a", "title": "On stone", "abstract": "One.", "metadata": {"year": 2017}}\n'
+    ...     '{"paper_id": "b", "title": "On sand", "abstract": "Two.", "metadata": {"year": 2018}}\n'
+    ...     '{"paper_id": "c", "title": "On clay", "abstract": "Six.", "metadata": {"year": 2019}}'
+    ... )
+    >>> _ = Path("train.qrels").write_text("b 0 a 1")
+    >>> _ = Path("dev.qrels").write_text("c 0 a 1")
+    >>> read(Path())[1]
+    [Split(name='train', pools={'b': {'a': 1}}), Split(name='dev', pools={'c': {'a': 1}})]
+    """
+    papers = read_papers(source / PAPERS)
+    years, _ = years_of(read_jsonl(papers.path, unsplit))
+    splits = [Split(name, _read_citations(source / f"{name}.qrels", years)) for name in (TRAIN, DEV)]
+    twice = splits[0].pools.keys() & splits[1].pools.keys()
+    if twice:
+        raise DatasetError(
+            f"{source / 'dev.qrels'}: expected other queries than in train.qrels, found {min(twice)} in "
+            "both; take all files from one release"
+        )
+    return papers, splits
+
+
+RELEASE = Collection(
+    NAME,
+    (PAPERS, "train.qrels", "dev.qrels"),
+    f"https://github.com/pisenberg/vispubdata and make {PAPERS}, train.qrels and dev.qrels of it",
+    read,
+)
+
+
+def _read_citations(path: Path, years: Mapping[str, int]) -> Pools:
+    pools = read_qrels(path)
+    for query, pool in pools.items():
+        for paper_id, grade in pool.items():
+            absent = next((each for each in (query, paper_id) if each not in years), None)
+            if absent is not None:
+                problem = f"{absent}, which {PAPERS} lacks or has without a year"
+            elif grade != 1:
+                problem = f"the grade {grade} of {paper_id}"
+            elif years[paper_id] > years[query]:
+                problem = f"{paper_id}, which is younger"
+            else:
+                continue
+            raise DatasetError(
+                f"{path}: expected papers that {query} cites, none of them younger, each with the grade 1, "
+                f"found {problem}; take all files from one release"
+            )
+    return pools
+
+
+def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> list[str]:
+    """Write the papers on visualization to a folder; return lines that summarize what was written.
+
+    Raises what `read`, `qbe.datasets.whole.find_source` and `qbe.datasets.citing.write_collection` do.
+    """
+    folder = find_source(RELEASE, source)
+    papers, splits = read(folder)
+    cited = {query: pool for split in splits for query, pool in split.pools.items()}
+
+    def citing_papers() -> Iterator[Paper]:
+        for paper in read_jsonl(papers.path, unsplit):
+            cites = list(cited.get(paper.paper_id, ()))
+            yield replace(paper, metadata={**paper.metadata, "cites": cites})
+
+    years, without_year = years_of(citing_papers())
+    split_of = {query: split.name for split in splits for query in split.pools}
+    dropped = write_collection(
+        output, citing_papers, years, split_of, names=(TRAIN, DEV), leave_out=leave_out
+    )
+    return summary(NAME, output, str(folder), without_year, dropped)
+
+
+def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: TitleIndex) -> list[str]:
+    """Write a corpus with ``metadata.cites`` to a folder as a collection; return lines that summarize it.
+
+    Its queries are the papers that cite others of it. Train are those to the first of ``split_years``, dev
+    those to the second, test the younger ones; with one of them there is no test. Without any, train are the
+    oldest 80 of a hundred, dev and test 10 each. Records that cannot be used are listed beside the papers.
+
+    Raises CorpusError where the corpus cannot be read, DatasetError for a split without a query, OutputError.
+
+    >>> _ = Path("mine.csv").write_text('''id,title,abstract,year,cites
+    ... a,On stone,We cut it.,2017,
+    ... b,On sand,We pour it.,2018,a
+    ... c,On clay,We burn it.,2019,a;b
+    ... ''')
+    >>> for line in write_own("mine.csv", [2018], Path("mine"), TitleIndex([])):
+    ...     print(line)
+    citations: 3 candidates from mine.csv, 5.0 words on average
+      train: 1 queries (2018), 1.0 citations on average
+      dev: 1 queries (2019), 2.0 citations on average
+    next: qbe index --corpus mine/papers.jsonl --output indexes/citations
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".read-", dir=output) as folder:
+        # Years come before citations, these before splits: the papers are read again, but not their formats.
+        once = Path(folder, PAPERS)
+        with listing(output) as left_out, atomic_file(once) as stream:
+            write_jsonl(read_corpus([corpus], unsplit, WHATEVER_HAS_TEXT, left_out), stream)
+
+        def papers() -> Iterator[Paper]:
+            return read_jsonl(once)
+
+        years, without_year = years_of(papers())
+        queries = {
+            paper.paper_id: years[paper.paper_id]
+            for paper in papers()
+            if paper.paper_id in years and cited_before(paper, years)
+        }
+        split_of = by_last_years(queries, [*split_years, math.inf]) if split_years else by_share(queries)
+        names = SPLITS[: len(split_years) + 1] if split_years else SPLITS
+        dropped = write_collection(output, papers, years, split_of, names=names, leave_out=leave_out)
+    return summary(NAME, output, display_name(corpus), without_year, dropped, note(output, left_out))

@@ -1,0 +1,260 @@
+"""Collections of citation recommendation: a paper that cites others is a query, what it cites is relevant.
+
+Their files are ``papers.jsonl``, and for each split ``topics.{split}.tsv`` (whole abstracts; the id of a
+query is the id of its paper) and ``{split}.qrels``. What a paper of train cites is in its ``metadata.cites``;
+papers of dev and test have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qbe.corpus import read_corpus
+from qbe.corpus.fields import year
+from qbe.corpus.jsonl import dump_record
+from qbe.corpus.leftout import SUFFIX, LeftOut
+from qbe.corpus.offsets import FIELD
+from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.record import paper_to_record
+from qbe.corpus.titles import TitleIndex
+from qbe.datasets.timesplit import TRAIN
+from qbe.errors import CorpusError, DatasetError
+from qbe.files import atomic_file
+from qbe.query import Topic
+from qbe.topics import write_topics
+from qbe.trec import Judgment, write_qrels
+from qbe.types import Paper
+
+PAPERS = "papers.jsonl"
+LISTED = f"{PAPERS}{SUFFIX}"
+
+Read = Callable[[], Iterable[Paper]]
+"""Reads the papers of a collection from the beginning, with all that they cite in ``metadata.cites``."""
+
+WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
+"""A bibliography is read for what it has: other records are counted, titles stand for absent abstracts."""
+
+
+class Rules(NamedTuple):
+    """Which papers are queries, and what is relevant to them.
+
+    Attributes:
+        min_citations: a query has at least so many citations.
+        of_train: whether only papers of train are candidates, so that no citation of others counts.
+        most_queries: of a split other than train at most so many queries are kept, chosen by the digests of
+            their ids.
+    """
+
+    min_citations: int = 1
+    of_train: bool = False
+    most_queries: int | None = None
+
+
+EVERY_CITATION = Rules()
+
+
+def unsplit(abstract: str) -> list[str]:
+    """The whole abstract: the index splits it into sentences.
+
+    >>> unsplit("We route. It helps.")
+    ['We route. It helps.']
+    """
+    return [abstract]
+
+
+def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
+    """The years of papers by their ids, and the number of those without one, which have no place in time.
+
+    >>> from qbe.types import Sentence
+    >>> metadata = {"a": {"year": 2018}, "b": {"date": "2019-05"}, "c": {}}
+    >>> years_of(Paper(name, "On stone", (Sentence("One."),), metadata=metadata[name]) for name in "abc")
+    ({'a': 2018, 'b': 2019}, 1)
+    """
+    years, without = {}, 0
+    for paper in papers:
+        found = year(paper.year)
+        if found is None:
+            without += 1
+        else:
+            years[sys.intern(paper.paper_id)] = found
+    return years, without
+
+
+def cited_before(paper: Paper, years: Mapping[str, int]) -> tuple[str, ...]:
+    """What a paper cites of the papers that have ``years``: not itself, nothing younger, everything once.
+
+    Raises CorpusError for cites that are no list of ids.
+
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("a", "On stone", (Sentence("One."),), metadata={"cites": ["b", "b", "a", "c", "far"]})
+    >>> cited_before(paper, {"a": 2018, "b": 2018, "c": 2019})
+    ('b',)
+    """
+    cites = paper.metadata.get("cites") or ()
+    if not isinstance(cites, list | tuple) or not all(isinstance(each, str | int) for each in cites):
+        raise CorpusError(
+            f"paper {paper.paper_id!r}: expected a list of paper ids as metadata.cites, found "
+            f"{ascii(cites)[:60]}; mend the record"
+        )
+    return tuple(
+        sys.intern(each)
+        for each in dict.fromkeys(map(str, cites))
+        if each != paper.paper_id and each in years and years[each] <= years[paper.paper_id]
+    )
+
+
+def titles_of(files: Iterable[Path]) -> TitleIndex:
+    """The titles of the papers of some files, each in one of the formats of `qbe.corpus`.
+
+    Raises CorpusError for a file that cannot be read or has no papers.
+
+    >>> _ = Path("others.jsonl").write_text('{"paper_id": 1, "title": "On stone", "abstract": "One."}')
+    >>> titles_of([Path("others.jsonl")]).holds("ON STONE.")
+    True
+    """
+    return TitleIndex(
+        paper.title for file in files for paper in read_corpus([str(file)], unsplit, WHATEVER_HAS_TEXT)
+    )
+
+
+@contextlib.contextmanager
+def listing(output: Path) -> Iterator[LeftOut]:
+    """Counts of records that are left out, each of which is listed in a file beside the papers in ``output``.
+
+    Where nothing is left out there is no file. Raises OutputError.
+
+    >>> from qbe.errors import RecordError
+    >>> with listing(Path()) as left_out:
+    ...     left_out.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title", "no title"))
+    >>> note(Path(), left_out)
+    ['  1 record skipped (no title: 1), listed in papers.jsonl.rejected.jsonl']
+    """
+    listed = output / LISTED
+    with atomic_file(listed) as lines:
+        left_out = LeftOut(lines)
+        yield left_out
+    if not left_out:
+        listed.unlink()
+
+
+def note(output: Path, left_out: LeftOut) -> list[str]:
+    """What was left out and where it is listed, as a line of text; none where nothing was."""
+    return [f"  {left_out.summary()}, listed in {output / LISTED}"] if left_out else []
+
+
+def write_collection(
+    output: Path,
+    read: Read,
+    years: Mapping[str, int],
+    splits: Mapping[str, str],
+    *,
+    names: Sequence[str],
+    leave_out: TitleIndex,
+    rules: Rules = EVERY_CITATION,
+) -> int:
+    r"""Write a collection to a folder, each file atomically.
+
+    Args:
+        output: the folder.
+        read: reads the papers; those without a year are left out.
+        years: their years by id.
+        splits: of papers that may be queries, the split by id.
+        names: the names of all splits.
+        leave_out: papers with these titles are no queries, and their cites are left out.
+        rules: which papers are queries, and what is relevant to them.
+
+    Returns how many papers would be queries but for ``leave_out``. Raises DatasetError for a split without
+    a query, CorpusError for cites that are no list of ids, and OutputError.
+
+    >>> from qbe.types import Sentence
+    >>> text = (Sentence("One."),)
+    >>> papers = [
+    ...     Paper("a", "On stone", text, metadata={"year": 2017}),
+    ...     Paper("b", "On sand", text, metadata={"year": 2018, "cites": ["a"]}),
+    ...     Paper("c", "On clay", text, metadata={"year": 2019, "cites": ["b", "a"]}),
+    ... ]
+    >>> splits = {"b": "train", "c": "dev"}
+    >>> years, names = years_of(papers)[0], ("train", "dev")
+    >>> write_collection(Path(), lambda: papers, years, splits, names=names, leave_out=TitleIndex([]))
+    0
+    >>> from qbe.corpus import read_jsonl
+    >>> [paper.metadata for paper in read_jsonl("papers.jsonl", unsplit)]
+    [{'year': 2017}, {'year': 2018, 'cites': ['a']}, {'year': 2019}]
+    >>> Path("dev.qrels").read_text()
+    'c 0 b 1\nc 0 a 1\n'
+    """
+    queries: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in names}
+    candidates = (
+        {each: years[each] for each in years if splits.get(each) == TRAIN} if rules.of_train else years
+    )
+    dropped = 0
+    with atomic_file(output / PAPERS) as stream:
+        for paper in read():
+            if paper.paper_id not in years:
+                continue
+            split = splits.get(paper.paper_id)
+            cited = cited_before(paper, years) if split else ()
+            cited = tuple(each for each in cited if each in candidates)
+            if cited and leave_out.holds(paper.title):
+                dropped += len(cited) >= rules.min_citations
+                cited = ()
+            known = cited if split == TRAIN else ()
+            stream.write(dump_record(_record(paper, years[paper.paper_id], known)))
+            if split and len(cited) >= max(1, rules.min_citations):
+                queries[split][paper.paper_id] = cited
+    _check(queries, dropped)
+    for name, of_split in queries.items():
+        _write_split(output, name, of_split, None if name == TRAIN else rules.most_queries)
+    return dropped
+
+
+def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any]:
+    """The record of a paper; an abstract that came as one string, or as one sentence, is a string."""
+    metadata: dict[str, Any] = {name: value for name, value in paper.metadata.items() if name != "cites"}
+    metadata["year"] = of_year
+    if cites:
+        metadata["cites"] = list(cites)
+    record = paper_to_record(paper)
+    if len(paper.sentences) == 1 and not paper.labelled:
+        record["abstract"] = paper.abstract
+        record.pop(FIELD, None)
+    return {**record, "metadata": metadata}
+
+
+def _check(queries: Mapping[str, Mapping[str, object]], dropped: int) -> None:
+    """Raise DatasetError where there is no query, or none in one of the splits."""
+    total = sum(map(len, queries.values()))
+    if dropped and not total:
+        raise DatasetError(
+            f"expected queries, found that `leave_out` has the titles of all {dropped:,}; give another file"
+        )
+    if not total:
+        raise DatasetError(
+            "expected papers that cite other papers of the collection, none of them younger, found none; "
+            "check the ids in metadata.cites"
+        )
+    empty = next((name for name, of_split in queries.items() if not of_split), None)
+    if empty is not None:
+        raise DatasetError(
+            f"expected queries in each split, found none in {empty} (of {total:,} papers that cite others); "
+            "take more papers, or other years"
+        )
+
+
+def _write_split(output: Path, name: str, queries: Mapping[str, tuple[str, ...]], most: int | None) -> None:
+    if most is not None and len(queries) > most:
+        chosen = frozenset(heapq.nsmallest(most, queries, key=_digest))
+        queries = {query: cited for query, cited in queries.items() if query in chosen}
+    write_topics(output / f"topics.{name}.tsv", (Topic(query, query) for query in queries))
+    judgments = (Judgment(query, each, 1) for query, cited in queries.items() for each in cited)
+    write_qrels(output / f"{name}.qrels", judgments)
+
+
+def _digest(paper_id: str) -> bytes:
+    return hashlib.sha256(paper_id.encode()).digest()
