@@ -1,6 +1,6 @@
 """Evaluation: measures, the protocols of test collections, significance, published figures, reports.
 
-- `evaluate`, `csfcube_protocol` and `pool_protocol` score a run against qrels.
+- `evaluate`, `csfcube_protocol`, `pool_protocol` and `citations_protocol` score a run against qrels.
 - `compare` tests systems against baselines; `randomization_test`, `t_test` and `holm` are its parts.
 - `published_rows` gives figures of the literature.
 - `build_report` does all of this from files. `compare_runs` picks a run and its baseline out of a report,
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from qbe.evaluate.citations import citations_protocol
     from qbe.evaluate.evaluation import evaluate
     from qbe.evaluate.folds import Folds, load_folds
     from qbe.evaluate.measures import parse_measures
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from qbe.evaluate.published import PublishedRow, published_rows
     from qbe.evaluate.queries import Outcome, RunComparison, compare_runs, outcomes
     from qbe.evaluate.report import Report, Scoring, build_report
-    from qbe.evaluate.results import Evaluation, ProtocolResult
+    from qbe.evaluate.results import CitationResult, Evaluation, ProtocolResult
     from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
 
 _MODULES = {
     "POOL_PROTOCOLS": "pools",
+    "CitationResult": "results",
     "Comparison": "significance",
     "Evaluation": "results",
     "Folds": "folds",
@@ -37,6 +39,7 @@ _MODULES = {
     "RunComparison": "queries",
     "Scoring": "report",
     "build_report": "report",
+    "citations_protocol": "citations",
     "compare": "significance",
     "compare_runs": "queries",
     "csfcube_protocol": "protocol",
@@ -54,6 +57,7 @@ _MODULES = {
 
 __all__ = [
     "POOL_PROTOCOLS",
+    "CitationResult",
     "Comparison",
     "Evaluation",
     "Folds",
@@ -64,6 +68,7 @@ __all__ = [
     "RunComparison",
     "Scoring",
     "build_report",
+    "citations_protocol",
     "compare",
     "compare_runs",
     "csfcube_protocol",

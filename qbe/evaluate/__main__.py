@@ -16,6 +16,7 @@ OPTIONS = {
     "run_files": "--run",
     "folds_file": "--folds",
     "baseline_files": "--baseline",
+    "corpus_file": "--corpus",
 }
 
 
@@ -34,7 +35,14 @@ def main(arguments: list[str]) -> None:
 
         check_plot(options.plot)
         check_output(options.plot, PLOT, "plot")
-    scoring = Scoring(options.protocol, tuple(options.measures), options.split or "test", options.folds)
+    scoring = Scoring(
+        options.protocol,
+        tuple(options.measures),
+        options.split or "test",
+        options.folds,
+        options.by,
+        options.corpus,
+    )
     report = build_report(
         options.qrels,
         options.run,

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from qbe.evaluate.results import split_query_id
 
+CSFCUBE = "csfcube"
+
 RELEVANT = 2
 """The lowest grade that counts as relevant for the binary measures."""
 

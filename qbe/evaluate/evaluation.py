@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from qbe.errors import FileFormatError
-from qbe.evaluate.measures import aggregate, parse_measures, per_query_values
+from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels, split_query_id
 from qbe.types import Facet, Run
+
+if TYPE_CHECKING:
+    from ir_measures import Measure
 
 
 def evaluate(qrels: Qrels, run: Run, measures: Iterable[str]) -> Evaluation:
@@ -38,14 +42,29 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str]) -> Evaluation:
         {query_id: grades for query_id, grades in qrels.items() if query_id in counted},
         scores_of(run),
     )
-    figures = {
+    return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)
+
+
+def scope_figures(
+    measures: Mapping[str, Measure],
+    values: Mapping[str, Mapping[str, float]],
+    scopes: Mapping[str, Collection[str]],
+    left_out: Collection[str] = (),
+) -> dict[str, dict[str, float | None]]:
+    """Return measure name -> scope -> figure of its queries; None for the scopes that are left out.
+
+    Measures of ``values`` that are not among the ``measures`` of ir-measures are averaged.
+
+    >>> scope_figures({}, {"F1@20": {"1": 0.5, "2": 0.25}}, {"2019": ["1"], "all": ["1", "2"]})
+    {'F1@20': {'2019': 0.5, 'all': 0.375}}
+    """
+    return {
         name: {
-            scope: None if scope in left_out else aggregate(measure, (values[name][q] for q in ids))
+            scope: None if scope in left_out else figure(measures, name, [by_query[q] for q in ids])
             for scope, ids in scopes.items()
         }
-        for name, measure in parsed.items()
+        for name, by_query in values.items()
     }
-    return Evaluation(scopes, values, figures, warnings)
 
 
 def facet_scopes(query_ids: Collection[str], all_queries: str) -> dict[str, tuple[str, ...]]:
@@ -100,6 +119,18 @@ def coverage(
     if unjudged:
         warnings.append(f"queries without judgements left out: {len(unjudged)} ({_some(unjudged)})")
     return left_out, tuple(warnings)
+
+
+def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
+    """Return judgements without those of query papers for themselves, where a query's id is its paper's.
+
+    >>> without_query_papers({"7": {"7": 1, "a": 1}})
+    {'7': {'a': 1}}
+    """
+    return {
+        query: {paper_id: grade for paper_id, grade in grades.items() if paper_id != query}
+        for query, grades in qrels.items()
+    }
 
 
 def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from qbe import trec
 from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.files import StrPath
-from qbe.types import Facet, Hit, Run
+from qbe.types import Facet, Hit, Paper, Run, Sentence
 
 _FACET_NAME = re.compile(rf"(?P<name>.+)\.(?:{'|'.join(facet.value for facet in Facet)})(?:\.[^.]+)?")
 
@@ -105,21 +106,56 @@ def read_titles(path: StrPath) -> dict[str, str]:
     >>> read_titles("corpus.jsonl")
     {'1': 'On stone'}
     """
-    path = Path(path)
-    titles: dict[str, str] = {}
+    return {paper.paper_id: paper.title for paper in _papers(path)}
+
+
+def read_papers(path: StrPath, queries: Collection[str], others: Collection[str] = ()) -> dict[str, Paper]:
+    """Read the papers with some ids from a corpus of JSON lines.
+
+    A record has ``paper_id`` and ``title``, and may have ``abstract`` (a string or a list of sentences) and
+    ``metadata``. ``queries`` are ids of papers that must be there, ``others`` of such that need not. Raises
+    what `read_titles` raises, and CorpusError where the paper of a query is missing.
+
+    >>> _ = Path("corpus.jsonl").write_text('{"paper_id": "1", "title": "On sand", "abstract": "It is old."}')
+    >>> read_papers("corpus.jsonl", {"1"})["1"].abstract
+    'It is old.'
+    """
+    wanted = {*queries, *others}
+    papers = {paper.paper_id: paper for paper in _papers(path) if paper.paper_id in wanted}
+    missing = [query for query in queries if query not in papers]
+    if missing:
+        raise CorpusError(
+            f"{path}: expected the papers of all {len(queries)} queries, found none for {len(missing)} "
+            f"({missing[0]}, ...); give the corpus that the qrels belong to"
+        )
+    return papers
+
+
+def _papers(path: StrPath) -> Iterator[Paper]:
+    """The papers of a corpus of JSON lines, each abstract as the sentences that it has, or as one."""
     try:
-        with path.open("rb") as stream:
+        with Path(path).open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if not line.strip():
                     continue
                 try:
-                    record = json.loads(line)
-                    titles[str(record["paper_id"])] = " ".join(str(record["title"]).split())
-                except (ValueError, LookupError, TypeError) as error:
+                    yield _paper(json.loads(line))
+                except (ValueError, LookupError, TypeError, RecursionError) as error:
                     raise CorpusError(
-                        f"{path}, line {number}: expected a JSON object with paper_id and title, found "
+                        f"{path}, line {number}: expected a JSON object with paper_id and title (and text "
+                        "as abstract and an object as metadata, where they are there), found "
                         f"{line[:60].decode(errors='replace')!r}; give the corpus as plain JSON lines"
                     ) from error
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror}; check the path") from error
-    return titles
+
+
+def _paper(record: Any) -> Paper:
+    """The paper of a record; raises ValueError, LookupError or TypeError where it is none."""
+    if not isinstance(record, dict):
+        raise TypeError(f"expected an object, found {type(record).__name__}")
+    abstract = record.get("abstract") or []
+    sentences = [abstract] if isinstance(abstract, str) else abstract
+    title = " ".join(str(record["title"]).split())
+    metadata = dict(record.get("metadata") or {})
+    return Paper(str(record["paper_id"]), title, tuple(map(Sentence, sentences)), metadata=metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from statistics import fmean
 from subprocess import CalledProcessError
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +144,15 @@ def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
     for value in values:
         aggregator.add(value)
     return float(aggregator.result())
+
+
+def figure(measures: Mapping[str, ir_measures.Measure], name: str, values: Iterable[float]) -> float:
+    """Return the figure of several queries: as `aggregate` for a measure of ir-measures, else their mean.
+
+    >>> figure(parse_measures(["NumRet"]), "NumRet", [3.0, 2.0]), figure({}, "NDCG%20", [0.5, 1.0])
+    (5.0, 0.75)
+    """
+    return aggregate(measures[name], values) if name in measures else fmean(values)
 
 
 def definition(name: str) -> str:

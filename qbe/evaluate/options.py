@@ -26,6 +26,12 @@ measures with which these collections are published. Give the qrels of one split
 the one is better for the first facet by a grade and the other for the second: the shares ranked right by
 the run of the first facet, of the second, and by both.
 
+--protocol citations scores the papers recommended for citation by F1@20, MRR, R@1000, P@20 and R@20: over
+the whole ranking, of which 1,000 papers count, and by what each query paper cites. F1@20 is a query's, and
+averaged; F1@20 of means, that of mean precision and mean recall, is what publications give. --by year adds
+the measures for each year of the query papers, --by overlap the shares of cited papers among the first 20
+by the words that they share with the query paper; both read --corpus.
+
 A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
 counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
 figure.
@@ -36,6 +42,8 @@ examples:
   qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --corpus qrels/corpus.jsonl \\
       --run runs/csfcube.fused+rerank.*.trec --baseline runs/csfcube.fused.*.trec \\
       --plot runs/gains.svg --worst 10
+  qbe evaluate --protocol citations --qrels citations/dev.qrels --corpus citations/papers.jsonl \\
+      --run runs/fused.trec --baseline runs/bm25.trec --by overlap --published
 """
 
 
@@ -54,9 +62,10 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "relish", "treccovid", "scidocs", "crossed"),
+        choices=("csfcube", "relish", "treccovid", "scidocs", "crossed", "citations"),
         help="score as that collection's own scorer does: over judged pools, for csfcube in two folds; "
-        "crossed: whether a ranking follows its facet where two facets disagree",
+        "crossed: whether a ranking follows its facet where two facets disagree; citations: recommended "
+        "citations, over the whole ranking",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")
     add("--split", choices=("test", "dev"), help="the test folds (default), or fold1_dev")
@@ -67,7 +76,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="runs that the others are compared with, by significance tests",
     )
-    add("--published", action="store_true", help="add published figures (with --protocol csfcube)")
+    add(
+        "--by",
+        choices=("overlap", "year"),
+        help="with --protocol citations: also the cited papers that are found by their overlap of words with "
+        "the query paper, or the measures by the query papers' year",
+    )
+    add("--published", action="store_true", help="add published figures (csfcube and citations)")
     add("--output", metavar="FILE", help="write the whole report as JSON")
     add(
         "--plot",
@@ -81,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
         help="print the N queries with the largest losses of the first run against the baseline, and the N "
         "with its lowest scores",
     )
-    add("--corpus", metavar="FILE", help="JSON lines with paper_id and title, for --worst")
+    add("--corpus", metavar="FILE", help="papers as JSON lines: titles for --worst, papers for --by")
     return parser
 
 
@@ -96,9 +111,11 @@ def check(options: argparse.Namespace) -> None:
     from qbe.errors import UsageError
 
     csfcube = options.protocol == "csfcube"
-    if not csfcube and (options.folds or options.split or options.published):
+    if not csfcube and (options.folds or options.split):
+        raise UsageError("--folds and --split go with CSFCube's protocol; add --protocol csfcube")
+    if options.published and not (csfcube or options.protocol == "citations"):
         raise UsageError(
-            "--folds, --split and --published go with CSFCube's protocol; add --protocol csfcube"
+            "there are published figures for two protocols; add --protocol csfcube or --protocol citations"
         )
     if options.published and options.split == "dev":
         raise UsageError(
@@ -109,5 +126,7 @@ def check(options: argparse.Namespace) -> None:
         raise UsageError("--plot and --worst need --protocol csfcube and a --baseline; give both")
     if options.worst is not None and options.worst < 1:
         raise UsageError(f"expected --worst of at least 1, found {options.worst}")
-    if options.corpus and options.worst is None:
-        raise UsageError("--corpus gives the titles that --worst prints; add --worst or leave out --corpus")
+    if options.corpus and options.worst is None and options.by is None:
+        raise UsageError(
+            "--corpus gives the papers of --worst and --by; add --worst or --by, or leave it out"
+        )

@@ -8,13 +8,12 @@ take rankings of the pools.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from statistics import fmean
 from typing import NamedTuple
 
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import MEASURES, NDCG_PERCENT, judged_ranking
-from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
-from qbe.evaluate.measures import aggregate, definition, parse_measures, per_query_values
+from qbe.evaluate.evaluation import coverage, incomplete, pool_scores, scope_figures, without_query_papers
+from qbe.evaluate.measures import definition, parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels
 from qbe.types import Run
 
@@ -64,10 +63,7 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
     """
     if protocol not in POOL_PROTOCOLS:
         raise UsageError(f"expected a `protocol` of {', '.join(POOL_PROTOCOLS)}, found {protocol!r}")
-    pools = {
-        q: {paper_id: grade for paper_id, grade in grades.items() if paper_id != q}
-        for q, grades in qrels.items()
-    }
+    pools = without_query_papers(qrels)
     scopes = {ALL: tuple(pools)}
     _, warnings = coverage(scopes, pools, run)
     scores = pool_scores(pools, run)
@@ -78,16 +74,9 @@ def pool_protocol(qrels: Qrels, run: Run, protocol: str, measures: Iterable[str]
         label: _percent(pools, scores) if label == NDCG_PERCENT else computed[name]
         for label, name in names.items()
     }
-    figures = {label: fmean(by_query.values()) for label, by_query in values.items()}
-    for name in parse_measures(measures):
-        values[name] = computed[name]
-        figures[name] = aggregate(parsed[name], computed[name].values())
-    return Evaluation(
-        scopes,
-        values,
-        {name: {ALL: figure} for name, figure in figures.items()},
-        (*warnings, *incomplete(pools, scores)),
-    )
+    values |= {name: computed[name] for name in parse_measures(measures)}
+    figures = scope_figures(parsed, values, scopes)
+    return Evaluation(scopes, values, figures, (*warnings, *incomplete(pools, scores)))
 
 
 def _percent(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

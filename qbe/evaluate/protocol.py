@@ -14,7 +14,7 @@ from qbe.errors import FileFormatError
 from qbe.evaluate.csfcube import MEASURES, judged_ranking, pool_of
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.folds import Folds
-from qbe.evaluate.measures import aggregate, parse_measures, per_query_values
+from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import AGGREGATED, ProtocolResult, Qrels
 from qbe.types import Run
 
@@ -59,10 +59,7 @@ def csfcube_protocol(qrels: Qrels, run: Run, folds: Folds, measures: Iterable[st
     values.update(per_query_values(parsed, pools, scores))
     fold_figures = {
         name: {
-            scope: tuple(
-                aggregate(parsed[name], fold_values) if name in parsed else fmean(fold_values)
-                for fold_values in ([by_query[q] for q in fold] for fold in scope_folds)
-            )
+            scope: tuple(figure(parsed, name, [by_query[q] for q in fold]) for fold in scope_folds)
             for scope, scope_folds in scopes.items()
             if scope not in left_out
         }

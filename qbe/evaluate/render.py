@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from qbe.evaluate.csfcube import MEASURES
+from qbe.evaluate.citations import CITATIONS, LABELS, citations_definition
+from qbe.evaluate.csfcube import CSFCUBE, MEASURES
 from qbe.evaluate.measures import definition
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_definition
 from qbe.evaluate.published import papers
 from qbe.evaluate.report import CROSSED, Report, Scoring
-from qbe.evaluate.results import ALL, Evaluation, ProtocolResult
+from qbe.evaluate.results import ALL, CitationResult, Evaluation, ProtocolResult
 
 _UNKNOWN = "-"
 _IN_PER_CENT = {*MEASURES, *(label for protocol in POOL_PROTOCOLS.values() for label in protocol.measures)}
@@ -42,6 +43,8 @@ def to_text(report: Report) -> str:
         parts.append(_one_table(report))
     else:
         parts += [_measure_table(report, measure) for measure in first.figures]
+    if overlap := _overlap_table(report):
+        parts.append(overlap)
     if report.comparisons:
         parts.append(_comparison_table(report))
     if report.published:
@@ -54,36 +57,70 @@ def _title(scoring: Scoring) -> str:
         return f"{POOL_PROTOCOLS[scoring.protocol].title}, means over judged pools"
     if scoring.protocol == CROSSED:
         return "crossed pairs, shares ranked right"
+    if scoring.protocol == CITATIONS:
+        return "citation recommendation, means over query papers"
     return f"CSFCube protocol, {scoring.split} folds" if scoring.protocol else "means over queries"
 
 
 def _one_table(report: Report) -> str:
     measures = list(next(iter(report.evaluations.values())).figures)
-    rows = [["run", *map(_heading, measures)]]
-    for name, evaluation in report.evaluations.items():
-        figures = ((evaluation.figures[measure][ALL], measure in _IN_PER_CENT) for measure in measures)
-        rows.append([name, *(_figure(figure, in_per_cent) for figure, in_per_cent in figures)])
-    return _align(rows, left=1)
+    return _table(report, ["run", *map(_heading, measures)], [(measure, ALL) for measure in measures])
+
+
+def _measure_table(report: Report, measure: str) -> str:
+    scopes = list(next(iter(report.evaluations.values())).queries)
+    return _table(report, [_heading(measure), *scopes], [(measure, scope) for scope in scopes])
 
 
 def _heading(measure: str) -> str:
     return f"{measure} (per cent)" if measure in _IN_PER_CENT else measure
 
 
-def _measure_table(report: Report, measure: str) -> str:
-    in_per_cent = measure in _IN_PER_CENT
-    scopes = list(next(iter(report.evaluations.values())).queries)
-    rows: list[list[str]] = [[_heading(measure), *scopes]]
+def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]) -> str:
+    """A table of figures: a row for each run and published system, a column for a measure and a scope.
+
+    The collections of published figures have a column of their own where they are not that of the runs.
+    """
+    rows = [[header[0], "collection", *header[1:]]]
     for name, evaluation in report.evaluations.items():
-        figures = evaluation.figures[measure]
-        rows.append([name, *(_figure(figures[scope], in_per_cent) for scope in scopes)])
-    publications = papers()
+        figures = [
+            (evaluation.figures[measure][scope], measure in _IN_PER_CENT) for measure, scope in columns
+        ]
+        rows.append([name, "these qrels", *(_figure(figure, in_per_cent) for figure, in_per_cent in figures)])
+    publications = papers(report.scoring.protocol) if report.published else {}
     for published in report.published:
-        published_figures = [published.figures.get(measure, {}).get(scope) for scope in scopes]
-        if any(figure is not None for figure in published_figures):
+        figures = [
+            (published.figures.get(measure, {}).get(scope), measure in _IN_PER_CENT)
+            for measure, scope in columns
+        ]
+        if any(figure is not None for figure, _ in figures):
             label = f"{published.system} [{publications[published.paper].short}]"
-            rows.append([label, *(_figure(figure, in_per_cent) for figure in published_figures)])
-    return _align(rows, left=1)
+            rows.append(
+                [label, published.collection, *(_figure(*figure, printed=True) for figure in figures)]
+            )
+    if any(published.collection for published in report.published):
+        return _align(rows, left=2)
+    return _align([[name, *cells] for name, _, *cells in rows], left=1)
+
+
+def _overlap_table(report: Report) -> str:
+    """The shares of cited papers among the first 20, a row for each bin of overlap; '' where nobody asked."""
+    systems = {
+        name: evaluation.overlap
+        for name, evaluation in report.evaluations.items()
+        if isinstance(evaluation, CitationResult) and evaluation.overlap
+    }
+    if not systems:
+        return ""
+    rows = [["overlap", "cited", *systems]]
+    for bins in zip(*systems.values(), strict=True):
+        shares = [_figure(of_bin.found / of_bin.cited if of_bin.cited else None, False) for of_bin in bins]
+        rows.append([bins[0].overlap, str(bins[0].cited), *shares])
+    note = (
+        "Shares of cited papers that are among the first 20, by the share of the query's distinct words "
+        "(title and abstract, without stop words) that occur in the cited paper."
+    )
+    return _align(rows, left=1) + _WRAP.fill(note) + "\n"
 
 
 def _comparison_table(report: Report) -> str:
@@ -105,19 +142,32 @@ def _comparison_table(report: Report) -> str:
 
 
 def _sources(report: Report) -> str:
-    publications = papers()
+    publications = papers(report.scoring.protocol)
     lines = ["Published figures:"]
-    lines += [f"{row.system} [{publications[row.paper].short}]: {row.source}" for row in report.published]
+    if any(row.collection for row in report.published):
+        lines = [
+            "Published figures, of other collections than these qrels: differences between systems can be "
+            "compared, levels cannot."
+        ]
+    collections: dict[tuple[str, str], list[str]] = {}
+    for row in report.published:
+        system = f"{row.system} [{publications[row.paper].short}]"
+        collections.setdefault((system, row.source), []).append(row.collection)
+    for (system, source), names in collections.items():
+        lines.append(f"{', '.join(filter(None, [system, *names]))}: {source}")
     for paper in publications.values():
         reason = f" (no rows: {paper.no_rows})" if paper.no_rows else ""
         lines.append(f"[{paper.short}] {paper.citation} {paper.url}{reason}")
     return "\n".join(_WRAP.fill(line) for line in lines) + "\n"
 
 
-def _figure(value: float | None, in_per_cent: bool) -> str:
+def _figure(value: float | None, in_per_cent: bool, printed: bool = False) -> str:
+    """A figure as text. One that was ``printed`` as a fraction has three digits, and is aligned with four."""
     if value is None:
         return _UNKNOWN
-    return f"{100 * value:.2f}" if in_per_cent else f"{value:.4f}"
+    if in_per_cent:
+        return f"{100 * value:.2f}"
+    return f"{value:.3f} " if printed else f"{value:.4f}"
 
 
 def _align(rows: Sequence[Sequence[str]], left: int) -> str:
@@ -137,8 +187,8 @@ def to_json(report: Report) -> dict[str, Any]:
     """Convert a report to plain values for ``json.dump``; figures are fractions, None where there is none.
 
     Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
-    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, per_query,
-    warnings), ``comparisons``, ``published`` (papers, rows).
+    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, overlap where it is
+    wanted, per_query, warnings), ``comparisons``, ``published`` (papers, rows).
 
     >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
     >>> to_json(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()}))["rows"]
@@ -148,7 +198,7 @@ def to_json(report: Report) -> dict[str, Any]:
     first = next(iter(report.evaluations.values()))
     return {
         "protocol": report.scoring.protocol,
-        "split": report.scoring.split if report.scoring.protocol == "csfcube" else None,
+        "split": report.scoring.split if report.scoring.protocol == CSFCUBE else None,
         "queries": first.queries,
         "measures": {measure: _definition(report.scoring.protocol, measure) for measure in first.figures},
         "rows": [
@@ -157,7 +207,9 @@ def to_json(report: Report) -> dict[str, Any]:
         ],
         "comparisons": _plain(report.comparisons),
         "published": {
-            "papers": {key: dataclasses.asdict(paper) for key, paper in papers().items()},
+            "papers": {
+                key: dataclasses.asdict(paper) for key, paper in papers(report.scoring.protocol).items()
+            },
             "rows": _plain(report.published),
         }
         if report.published
@@ -170,6 +222,8 @@ def _definition(protocol: str | None, measure: str) -> str:
         return pool_definition(protocol, measure)
     if protocol == CROSSED:
         return f"share of crossed pairs ranked {measure} facet{'s' if measure.endswith('both') else ''}"
+    if protocol == CITATIONS and measure in LABELS:
+        return citations_definition(measure)
     return definition(measure)
 
 
@@ -177,6 +231,8 @@ def _row(evaluation: Evaluation) -> dict[str, Any]:
     row: dict[str, Any] = {"figures": evaluation.figures}
     if isinstance(evaluation, ProtocolResult):
         row["fold_figures"] = evaluation.fold_figures
+    if isinstance(evaluation, CitationResult) and evaluation.overlap:
+        row["overlap"] = [of_bin._asdict() for of_bin in evaluation.overlap]
     return {**row, "per_query": evaluation.per_query, "warnings": evaluation.warnings}
 
 

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.citations import CITATIONS, citations_protocol
 from qbe.evaluate.crossed import crossed_protocol, read_facet_grades
+from qbe.evaluate.csfcube import CSFCUBE
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.folds import Folds, load_folds
-from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
+from qbe.evaluate.inputs import group_runs, read_papers, read_qrels, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, parse_measures
+from qbe.evaluate.overlap import pairs_by_overlap
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
 from qbe.evaluate.protocol import csfcube_protocol, judged_scopes
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation, Qrels
 from qbe.evaluate.significance import Comparison, compare
+from qbe.evaluate.years import year_scopes
 from qbe.files import StrPath
 from qbe.types import Run
 
 FOLDS_NAME = "folds.json"
 
 CROSSED = "crossed"
-PROTOCOLS = ("csfcube", *POOL_PROTOCOLS, CROSSED)
+PROTOCOLS = (CSFCUBE, *POOL_PROTOCOLS, CROSSED, CITATIONS)
+
+OVERLAP, YEAR = "overlap", "year"
+BY = (OVERLAP, YEAR)
+
+Evaluator = Callable[[Run], Evaluation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +46,17 @@ class Scoring:
             measures; without one, instead of the default ones.
         split: the folds that the protocol ``csfcube`` averages: ``test`` or ``dev``.
         folds_file: the folds of ``csfcube``; None for ``folds.json`` beside the first qrels file.
+        by: under the protocol ``citations`` one of BY: also the measures by the ``year`` of the query papers,
+            or the cited papers that are found by their ``overlap`` with the query paper.
+        corpus_file: the papers of ``by``, as JSON lines.
     """
 
     protocol: str | None = None
     measures: Sequence[str] = ()
     split: str = "test"
     folds_file: StrPath | None = None
+    by: str | None = None
+    corpus_file: StrPath | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +97,9 @@ def build_report(
         baseline_files: runs that every system is compared with; they are evaluated as well.
         published: whether the report contains published figures.
 
-    Raises UsageError for an unknown measure or a run file given twice, FileFormatError for a file that
-    cannot be read, that does not follow its format, or that does not match the others.
+    Raises UsageError for an unknown measure, a run file given twice, or a scoring that is not possible,
+    FileFormatError for a file that cannot be read, that does not follow its format, or that does not match
+    the others, CorpusError for such a corpus.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -95,26 +111,15 @@ def build_report(
     {'RR': {'all': 0.5}}
     """
     scoring = scoring or Scoring()
-    if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
-        raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
+    _check(scoring)
+    rows = published_rows(scoring.protocol) if published else ()
     run_paths, baseline_paths = [Path(path) for path in run_files], [Path(path) for path in baseline_files]
-    measures = scoring.measures or (() if scoring.protocol else DEFAULT_MEASURES)
-    if measures:
-        parse_measures(measures)  # a misspelt name is reported before any file is read
-    if scoring.protocol == CROSSED and measures:
-        raise UsageError("the `protocol` crossed has measures of its own; leave out `measures`")
-    qrels = {} if scoring.protocol == CROSSED else read_qrels(qrels_files)
-    grades = read_facet_grades(qrels_files) if scoring.protocol == CROSSED else None
-    folds = _folds(Path(qrels_files[0]), scoring) if scoring.protocol == "csfcube" else None
-    if folds:
-        judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
+    evaluator = _evaluator(qrels_files, scoring)
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
 
     def evaluation(name: str, run: Run) -> Evaluation:
         try:
-            if grades is not None:
-                return crossed_protocol(grades, run)
-            return _evaluate(run, qrels, scoring.protocol, folds, measures)
+            return evaluator(run)
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
 
@@ -126,16 +131,51 @@ def build_report(
         files,
         tuple(baselines),
         compare(evaluations, baselines) if baselines else (),
-        published_rows() if published else (),
+        rows,
     )
 
 
-def _evaluate(
-    run: Run, qrels: Qrels, protocol: str | None, folds: Folds | None, measures: Sequence[str]
-) -> Evaluation:
-    if folds:
-        return csfcube_protocol(qrels, run, folds, measures)
-    return pool_protocol(qrels, run, protocol, measures) if protocol else evaluate(qrels, run, measures)
+def _check(scoring: Scoring) -> None:
+    """Raise UsageError for what can be told before any file is read."""
+    if scoring.protocol is not None and scoring.protocol not in PROTOCOLS:
+        raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
+    if scoring.measures:
+        parse_measures(scoring.measures)  # a misspelt name
+    if scoring.protocol == CROSSED and scoring.measures:
+        raise UsageError("the `protocol` crossed has measures of its own; leave out `measures`")
+    if scoring.by is None:
+        return
+    if scoring.by not in BY:
+        raise UsageError(f"expected `by` of {', '.join(BY)}, found {scoring.by!r}")
+    if scoring.protocol != CITATIONS or scoring.corpus_file is None:
+        raise UsageError("`by` needs the `protocol` citations and a `corpus_file`; give both")
+
+
+def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
+    """Read the judgements and what belongs to them; return what evaluates a run."""
+    if scoring.protocol == CROSSED:
+        return partial(crossed_protocol, read_facet_grades(qrels_files))
+    qrels = read_qrels(qrels_files)
+    if scoring.protocol == CITATIONS:
+        return _citations(qrels, scoring)
+    if scoring.protocol == CSFCUBE:
+        folds = _folds(Path(qrels_files[0]), scoring)
+        judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
+        return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
+    if scoring.protocol is not None:
+        return partial(pool_protocol, qrels, protocol=scoring.protocol, measures=scoring.measures)
+    return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
+
+
+def _citations(qrels: Qrels, scoring: Scoring) -> Evaluator:
+    if scoring.by is None or scoring.corpus_file is None:
+        return partial(citations_protocol, qrels, measures=scoring.measures)
+    if scoring.by == YEAR:
+        scopes = year_scopes(qrels, read_papers(scoring.corpus_file, qrels))
+        return partial(citations_protocol, qrels, measures=scoring.measures, scopes=scopes)
+    cited = {paper_id for grades in qrels.values() for paper_id in grades}
+    pairs = pairs_by_overlap(qrels, read_papers(scoring.corpus_file, qrels, cited))
+    return partial(citations_protocol, qrels, measures=scoring.measures, pairs=pairs)
 
 
 def _folds(qrels_file: Path, scoring: Scoring) -> Folds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from qbe.types import Facet
 
@@ -18,12 +19,13 @@ Qrels = Mapping[str, Mapping[str, int]]
 class Evaluation:
     """The evaluation of one system; values have the unit of their measure (most lie in [0, 1]).
 
-    A scope is a facet (``background``, ``method``, ``result``) or all queries (``all``; ``aggregated``
-    under the CSFCube protocol).
+    A scope is a facet (``background``, ``method``, ``result``), a year (of citing papers), or all queries
+    (``all``; ``aggregated`` under the CSFCube protocol).
 
     Attributes:
         queries: the query ids of each scope.
-        per_query: measure name -> query id -> value, for every query of a scope that has a figure.
+        per_query: measure name -> query id -> value, for every query of a scope that has a figure. A measure
+            that has no value by query is missing.
         figures: measure name -> scope -> figure; None where the run has no ranking for the scope.
         warnings: one line each, on queries and papers that are missing in the run or the qrels.
     """
@@ -43,6 +45,31 @@ class ProtocolResult(Evaluation):
     """
 
     fold_figures: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+
+
+class OverlapBin(NamedTuple):
+    """Papers that are cited by the query papers and share some of their words.
+
+    Attributes:
+        overlap: the share of the query's words that occur in the cited paper, such as ``0.10-0.15``.
+        cited: number of these papers, counted for each query.
+        found: how many of them are among the first 20 for their query.
+    """
+
+    overlap: str
+    cited: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class CitationResult(Evaluation):
+    """An evaluation of recommended citations; a scope is a year of the query papers, or all queries.
+
+    Attributes:
+        overlap: the cited papers by overlap, where that is wanted.
+    """
+
+    overlap: tuple[OverlapBin, ...] = ()
 
 
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:

@@ -25,7 +25,7 @@ class Comparison:
         system: name of the system.
         baseline: name of the baseline.
         measure: name of the measure.
-        scope: a facet, ``all`` or ``aggregated``.
+        scope: a facet, a year, ``all`` or ``aggregated``.
         queries: number of paired queries.
         difference: mean over these queries of system minus baseline, in the measure's unit.
         randomization_p: two-sided p of the paired randomization test.
@@ -61,7 +61,7 @@ def compare(
     Args:
         systems: evaluations by name.
         baselines: evaluations by name.
-        measures: names of measures; all of the first baseline's when None.
+        measures: names of measures; when None all for which the first baseline has values by query.
         seed: seed of the random sign patterns; the same seed gives the same p-values.
 
     Raises UsageError for a measure that is missing in an evaluation, or for evaluations on other queries.
@@ -75,7 +75,7 @@ def compare(
     (0.55, 0.125)
     """
     if measures is None:
-        measures = list(next(iter(baselines.values())).figures) if baselines else []
+        measures = list(next(iter(baselines.values())).per_query) if baselines else []
     comparisons: list[Comparison] = []
     for measure in measures:
         family = [
@@ -95,7 +95,7 @@ def compare(
 
 
 def _common_scopes(system: Evaluation, baseline: Evaluation, measure: str) -> list[str]:
-    if measure not in system.figures or measure not in baseline.figures:
+    if measure not in system.per_query or measure not in baseline.per_query:
         raise UsageError(f"expected a measure of both evaluations, found {measure!r}; compute it for both")
     if system.queries != baseline.queries:
         raise UsageError(
