@@ -20,6 +20,15 @@ PLOT_TITLE, PLOT_SOFTWARE = "query by query", "qbe evaluate"
 """How the title of a plot ends, which an SVG file has as text, and what a PNG file names as its software."""
 
 
+_SEARCH_BEGINS = (
+    b'{"query_id": ',
+    b"query_id,rank,paper_id,title,",
+    b"%% qbe search: ",
+    *(mark + begin for mark in (b"", b"## ") for begin in (b"Papers like \xe2\x80\x9c", b"Papers not like ")),
+)
+"""How results of a search begin that are neither a run nor RIS."""
+
+
 class Result(NamedTuple):
     """A kind of result: its name in messages, and whether a file that begins with some bytes is one."""
 
@@ -60,9 +69,8 @@ def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None
 
 
 def _is_search_result(head: bytes) -> bool:
-    return _is_run(head) or head.startswith(
-        (b'{"query_id": ', b"Papers like \xe2\x80\x9c", b"Papers not like ")
-    )
+    is_ris = head.startswith(b"TY  - ") and head.split(b"\n", 2)[1:2] == [b"DP  - qbe"]
+    return is_ris or _is_run(head) or head.startswith(_SEARCH_BEGINS)
 
 
 def _is_run(head: bytes) -> bool:

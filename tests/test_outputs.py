@@ -27,6 +27,11 @@ TIMES = '{\n "papers": 3,\n "sentences": 9,\n "seconds": {},\n "peak_rss_mb": {}
         (SEARCH, "q1\tQ0\tp7\t1\t-2.5e-3\tother\n"),
         (SEARCH, '{"query_id": "q1", "paper_id": "p7", "facet": null, "hits": []}\n'),
         (SEARCH, "Papers like “On fish”, for its method:\nNo paper was found.\n"),
+        (SEARCH, "## Papers like “On fish”, for its method\n\nNo paper was found.\n"),
+        (SEARCH, "## Papers not like “On fish”, for its method\n"),
+        (SEARCH, "%% qbe search: q1\n"),
+        (SEARCH, "query_id,rank,paper_id,title,authors,year\n"),
+        (SEARCH, "TY  - JOUR\nDP  - qbe\nID  - 7\nER  - \n"),
         (SEARCH, ""),
         (SEARCH, "\n"),
         (TAGGED, LABELLED),
@@ -47,6 +52,11 @@ def test_results_of_the_kind_are_replaced(tmp_path, kind, text):
         (SEARCH, "query_id\tpaper_id\tfacet\nq1\tp7\tmethod\n"),
         (SEARCH, "q1 0 p7 1\n"),  # judgements
         (SEARCH, TIMES),
+        (SEARCH, "TY  - JOUR\nTI  - On fish\nDP  - qbe\nER  - \n"),
+        (SEARCH, "TY  - JOUR"),
+        (SEARCH, "% my references\n@article{fish,\n}\n"),
+        (SEARCH, "id,title,abstract\n"),
+        (SEARCH, "## Papers\n"),
         (TAGGED, PAPER),
         (TAGGED, RUN),
         (TAGGED, "[" * 100_000),
@@ -126,7 +136,7 @@ def test_the_command_ends_with_1_and_one_line(tmp_path):
     )
 
 
-@pytest.mark.parametrize("first", ["trec", "json", "table"])
+@pytest.mark.parametrize("first", ["trec", "json", "table", "csv", "markdown", "bibtex", "ris"])
 @pytest.mark.parametrize("second", ["trec", "json", "table"])
 def test_any_result_of_a_search_is_replaced_by_another(search, tmp_path, first, second):
     search("--paper", "s001", "--output", tmp_path / "a", "--format", first)
@@ -153,12 +163,12 @@ def test_a_format_goes_before_the_name(search, tmp_path):
 
 
 def test_the_name_of_another_format_needs_a_format(search, tmp_path):
-    message = r"expected an --output named as a TREC run or JSON, found .*a\.csv; give the --format"
+    message = r"expected an --output that is named as a TREC run or ends in \.json, .* found .*a\.tsv; give"
     with pytest.raises(UsageError, match=message):
-        search("--paper", "s001", "--output", tmp_path / "a.csv")
+        search("--paper", "s001", "--output", tmp_path / "a.tsv")
     assert not any(tmp_path.iterdir())
-    search("--paper", "s001", "--output", tmp_path / "a.csv", "--format", "trec")
-    assert (tmp_path / "a.csv").read_text().startswith("s001 Q0 ")
+    search("--paper", "s001", "--output", tmp_path / "a.tsv", "--format", "trec")
+    assert (tmp_path / "a.tsv").read_text().startswith("s001 Q0 ")
 
 
 def test_tagging_keeps_a_corpus_without_labels(tmp_path, tiny_tagger):

@@ -6,11 +6,17 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from qbe.bibliography.reference import Reference, reference_of
 from qbe.query import Aspect, Query
-from qbe.search.explain import describe, explain_query, facet_probability, stands_in
-from qbe.types import Facet, Hit, Match, Paper, TransportEntry
+from qbe.search.explain import describe, explain_query, facet_probability
+from qbe.search.highlight import common_words, in_bold
+from qbe.search.shown import shown
+from qbe.types import Hit, Match, Paper, TransportEntry
 
 INDENT = 14
+
+MAX_AUTHORS = 3
+"""Authors that a table names; of more it names so many, and others."""
 
 _TIED = "\N{NO-BREAK SPACE}"
 
@@ -29,6 +35,7 @@ def to_record(
     component scores (see `qbe.types.Hit`), the pair of sentences that contributed most to a reranker's score,
     null where there was none, and the transport plan, empty where the reranker has none.
 
+    >>> from qbe.types import Facet
     >>> query = Query(index.paper("s036"), Facet.METHOD)
     >>> record = to_record(index.paper, query.query_id, query, [Hit("s051", 1.5, (Match(2, 1, 0.75),))])
     >>> record["query_id"], record["hits"][0]["paper_id"], record["hits"][0]["matches"][0]["facet"]
@@ -58,12 +65,17 @@ def _aspect(aspect: Aspect) -> dict[str, Any]:
 
 def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Mapping[str, Any]:
     paper = lookup(hit.paper_id)
+    reference = reference_of(paper)
     place = {
         "rank": rank,
         "paper_id": hit.paper_id,
         "score": hit.score,
         "title": paper.title,
         "year": paper.year,
+        "authors": list(reference.authors),
+        "venue": reference.venue,
+        "links": reference.links,
+        "abstract": paper.abstract,
     }
     matches = [_match(query, paper, match, explain) for match in hit.matches]
     if not explain:
@@ -95,13 +107,24 @@ def _match(query: Query, paper: Paper, match: Match, explain: bool) -> Mapping[s
     return record | ({"probability": facet_probability(sentence)} if explain else {})
 
 
-def to_table(lookup: Lookup, query: Query, hits: Sequence[Hit], width: int, *, explain: bool = False) -> str:
-    """One query's result for a person: rank, score, title, year, and the sentence that matched best: the one
-    that contributed most to the reranker's score, where it has one.
+def to_table(
+    lookup: Lookup,
+    query: Query,
+    hits: Sequence[Hit],
+    width: int,
+    *,
+    explain: bool = False,
+    highlight: bool = False,
+) -> str:
+    """One query's result for a person: rank, score, title, year, authors, venue and link as far as they are
+    known, and a sentence that matched (see `qbe.search.shown.shown`).
 
-    A facet with a question mark is a best guess. ``explain`` shows the query's sentences and all matches,
-    each with its facet and the probability of this, and the component scores of each hit.
+    A facet with a question mark is a best guess; how a sentence that does not carry the facet searched for is
+    labelled stands in parentheses. ``explain`` shows the query's sentences and all matches, each with its
+    facet and the probability of this, and the component scores of each hit. ``highlight`` sets words that a
+    sentence and the query's have in common in bold, for a terminal.
 
+    >>> from qbe.types import Facet
     >>> query = Query(index.paper("s036"), Facet.METHOD)
     >>> print(to_table(index.paper, query, [Hit("s051", 1.5, (Match(2, 1, 0.75),))], 100))
     Papers like “Two Crops of a Paragraph: Self-Supervised Vectors for Suggesting Citations”, for its
@@ -109,29 +132,42 @@ def to_table(lookup: Lookup, query: Query, hits: Sequence[Hit], width: int, *, e
     <BLANKLINE>
        1   1.5000 Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification
                   (2020)  [s051]
-                  background: The question here is whether pre-training on unlabelled speeches helps a
-                  machine to do it.
+                  (labelled background) The question here is whether pre-training on unlabelled speeches
+                  helps a machine to do it.
     """
-    lines = textwrap.wrap(f"{_heading(query)}:", width)
+    lines = textwrap.wrap(f"{heading(query)}:", width)
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
         year = f" ({paper.year})" if paper.year else ""
         lines.append("")
-        lines += _indented(
+        lines += _wrapped(
             f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
         )
+        lines += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
         if explain:
-            lines += _explained_lines(query, paper, hit, width)
-        elif best := hit.driven_by or next(iter(hit.matches), None):
-            lines += _best_lines(paper, best.position, query.aspects[best.aspect].facet, width)
+            lines += _explained_lines(query, paper, hit, width, highlight)
+        elif best := shown(query, paper, hit):
+            lines += _sentence_lines(query, paper, best.match, ("", best.prefix), width, highlight)
     if not hits:
         lines.append("No paper was found.")
     return "\n".join(lines)
 
 
-def _heading(query: Query) -> str:
+def credits_of(reference: Reference, *, link: bool = True) -> str:
+    """A paper's first authors, venue and, with ``link``, a link, as far as they are known.
+
+    >>> metadata = {"authors": ["Ann Lee", "Bo Ek", "Cy Doe", "Di Fu"], "venue": "Fish Letters"}
+    >>> credits_of(reference_of(Paper("7", "On fish", (), metadata=metadata)))
+    'Ann Lee, Bo Ek, Cy Doe et al.; Fish Letters'
+    """
+    authors = ", ".join(reference.authors[:MAX_AUTHORS])
+    others = " et al." if len(reference.authors) > MAX_AUTHORS else ""
+    return "; ".join(filter(None, (authors + others, reference.venue, reference.link if link else "")))
+
+
+def heading(query: Query) -> str:
     """What the papers are like, such as ``Papers like “A title”, for its method``."""
     if query.is_single:
         return f"Papers {_like(query.aspects[0])}"
@@ -176,7 +212,7 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
         for sentence in explain_query(aspect):
             label = describe(aspect.paper, sentence.position, aspect.facet)
             mark = "*" if sentence.selected else " "
-            lines += _indented(f"{mark}{sentence.position}".rjust(4), f"{label}: {sentence.text}", width)
+            lines += _wrapped(f"{mark}{sentence.position}".rjust(4), f"{label}: {sentence.text}", width)
     legend = "Searched with the sentences marked *; ~3 below is the match of sentence 3, with its similarity."
     if any(hit.driven_by for hit in hits):
         legend += " >3 is the pair of sentences that contributed most to the reranker's score."
@@ -185,18 +221,18 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
     return [*lines, *textwrap.wrap(legend, width)]
 
 
-def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int) -> list[str]:
+def _explained_lines(query: Query, paper: Paper, hit: Hit, width: int, highlight: bool) -> list[str]:
     """The component scores of a hit, the transport plan, the pair that drove it, and all matches."""
-    lines = _indented("", _in_words(hit.component_scores), width) if hit.component_scores else []
+    lines = _wrapped("", _in_words(hit.component_scores), width) if hit.component_scores else []
     if hit.plan:
-        lines += [line.replace(_TIED, " ") for line in _indented("", _plan_in_words(hit.plan), width)]
+        lines += [line.replace(_TIED, " ") for line in _wrapped("", _plan_in_words(hit.plan), width)]
     pairs = [(">", hit.driven_by)] if hit.driven_by else []
     for mark, match in (*pairs, *(("~", match) for match in hit.matches)):
         aspect = "" if query.is_single else f"{match.aspect}."
         first = f"{mark}{aspect}{match.query_position}".rjust(4)
-        label = describe(paper, match.position, query.aspects[match.aspect].facet)
-        text = f"{label}: {paper.sentences[match.position].text}"
-        lines += _indented(f"{first} {match.score:8.4f} ", text, width)
+        label = f"{describe(paper, match.position, query.aspects[match.aspect].facet)}: "
+        before = f"{first} {match.score:8.4f} ", label
+        lines += _sentence_lines(query, paper, match, before, width, highlight)
     return lines
 
 
@@ -215,13 +251,30 @@ def _plan_in_words(plan: Sequence[TransportEntry]) -> str:
     return "transport " + ", ".join(entry for entry in entries if not entry.endswith("0.00"))
 
 
-def _best_lines(paper: Paper, position: int, facet: Facet | None, width: int) -> list[str]:
-    sentence = paper.sentences[position]
-    label = f"{facet}?" if stands_in(paper, position, facet) else str(sentence.facet or "")
-    return _indented("", f"{label}: {sentence.text}" if label else sentence.text, width)
+def _sentence_lines(
+    query: Query, paper: Paper, match: Match, before: tuple[str, str], width: int, highlight: bool
+) -> list[str]:
+    """A sentence of a paper, behind what stands in the margin and a label."""
+    margin, label = before
+    sentence = paper.sentences[match.position].text
+    lines = _wrapped(margin, f"{label}{sentence}", width)
+    if not highlight:
+        return lines
+    asked = query.aspects[match.aspect].paper.sentences[match.query_position].text
+    words, begin = common_words(asked, sentence), len(margin.ljust(INDENT)) + len(label)
+    return [
+        lines[0][:begin] + in_bold(lines[0][begin:], words),
+        *(in_bold(each, words) for each in lines[1:]),
+    ]
 
 
-def _indented(first: str, text: str, width: int) -> list[str]:
+def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:
+    """Lines behind a margin, in whose first line ``first`` stands; ``whole_words`` are not broken."""
     return textwrap.wrap(
-        text, max(width, 2 * INDENT), initial_indent=first.ljust(INDENT), subsequent_indent=" " * INDENT
+        text,
+        max(width, 2 * INDENT),
+        initial_indent=first.ljust(INDENT),
+        subsequent_indent=" " * INDENT,
+        break_long_words=not whole_words,
+        break_on_hyphens=not whole_words,
     )

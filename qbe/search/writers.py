@@ -1,15 +1,28 @@
-"""Results as text: a TREC run, lines of JSON, or tables."""
+"""Results as text: a TREC run, lines of JSON, tables, CSV, Markdown, and bibliographies."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from qbe.bibliography.bibtex import comment
+from qbe.bibliography.reference import reference_of
+from qbe.bibliography.writing import Bibliography
 from qbe.query import Query
+from qbe.search.markdown import to_markdown
 from qbe.search.present import Lookup, to_record, to_table
+from qbe.search.shown import shown
 from qbe.trec import format_run
-from qbe.types import Hit, Run
+from qbe.types import Hit, Run, Sentence
+
+COLUMNS = (
+    *("query_id", "rank", "paper_id", "title", "authors", "year", "venue", "doi", "url", "score", "facet"),
+    "sentence",
+)
+"""The header of CSV."""
 
 
 class Result(NamedTuple):
@@ -81,27 +94,164 @@ class TableWriter:
 
     needs_matches = True
 
-    def __init__(self, lookup: Lookup, width: int, *, explain: bool) -> None:
-        """``width`` is the number of columns."""
-        self._lookup, self._width, self._explain = lookup, width, explain
+    def __init__(self, lookup: Lookup, width: int, *, explain: bool, highlight: bool = False) -> None:
+        """``width`` is the number of columns; ``highlight`` is for a terminal (see `to_table`)."""
+        self._lookup, self._width = lookup, width
+        self._explain, self._highlight = explain, highlight
 
     def text(self, results: Sequence[Result], *, first: bool) -> str:
         """Tables."""
         tables = (
-            to_table(self._lookup, query, hits, self._width, explain=self._explain)
+            to_table(self._lookup, query, hits, self._width, explain=self._explain, highlight=self._highlight)
             for _, query, hits in results
         )
         return ("" if first else "\n") + "\n\n".join(tables) + "\n"
 
 
-def open_writer(form: str, tag: str, lookup: Lookup, width: int, *, explain: bool) -> ResultWriter:
-    """The writer of a format, ``trec``, ``json`` or ``table``.
+class CsvWriter:
+    """CSV, a line a hit, behind a header (COLUMNS).
+
+    ``authors`` are separated by semicolons; ``url`` is the corpus's own, else that of arXiv; ``sentence`` is
+    the one that a table shows (see `qbe.search.shown.shown`), and ``facet`` what it is labelled.
+
+    >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
+    >>> print(CsvWriter(index.paper).text([result], first=True))
+    query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence
+    s036,1,s051,Masking Politicians' Words: ... in Claim Verification,,2020,,,,1.5,,
+    <BLANKLINE>
+    """
+
+    needs_matches = True
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+
+    def text(self, results: Sequence[Result], *, first: bool) -> str:
+        """Lines; the first block begins with the header."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if first:
+            writer.writerow(COLUMNS)
+        for query_id, query, hits in results:
+            for rank, hit in enumerate(hits, start=1):
+                writer.writerow([query_id, rank, *self._row(query, hit)])
+        return text.getvalue()
+
+    def _row(self, query: Query, hit: Hit) -> list[object]:
+        paper = self._lookup(hit.paper_id)
+        reference = reference_of(paper)
+        title, *about = reference.title, reference.year, reference.venue, reference.doi, reference.page
+        best = shown(query, paper, hit)
+        sentence = paper.sentences[best.match.position] if best else Sentence("")
+        facet = sentence.facet.value if sentence.facet else ""
+        return [hit.paper_id, title, "; ".join(reference.authors), *about, hit.score, facet, sentence.text]
+
+
+class MarkdownWriter:
+    """Lists in Markdown, each behind a heading (see `qbe.search.markdown.to_markdown`).
+
+    >>> result = Result("s036", Query(index.paper("s036")), [])
+    >>> print(MarkdownWriter(index.paper).text([result], first=True))
+    ## Papers like “Two Crops of a Paragraph: ...”, by its abstract
+    <BLANKLINE>
+    No paper was found.
+    <BLANKLINE>
+    """
+
+    needs_matches = True
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+
+    def text(self, results: Sequence[Result], *, first: bool) -> str:
+        """Headings and lists."""
+        lists = (to_markdown(self._lookup, query, hits) for _, query, hits in results)
+        return ("" if first else "\n") + "\n\n".join(lists) + "\n"
+
+
+class BibtexWriter:
+    """BibTeX. A comment names each query; a paper has one entry, under the first query that found it, and the
+    comment of a later query has its key.
+
+    >>> results = [Result(name, Query(index.paper("s036")), [Hit("s051", 1.5)]) for name in ("q1", "q2")]
+    >>> print(BibtexWriter(index.paper).text(results, first=True))
+    %% qbe search: q1
+    <BLANKLINE>
+    @misc{Anonymous2020masking,
+      title = {Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification},
+      year = {2020},
+      abstract = {...},
+    }
+    <BLANKLINE>
+    %% qbe search: q2
+    %% above: Anonymous2020masking
+    <BLANKLINE>
+    """
+
+    needs_matches = False
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._bibliography = Bibliography("bibtex")
+
+    def text(self, results: Sequence[Result], *, first: bool) -> str:
+        """Comments and entries, with empty lines in between."""
+        parts = []
+        for query_id, _, hits in results:
+            entries = [(hit.paper_id, self._bibliography.add(self._lookup(hit.paper_id))) for hit in hits]
+            above = [self._bibliography.key(paper_id) for paper_id, entry in entries if entry is None]
+            about = comment(f"above: {', '.join(above)}") if above else ""
+            parts += [comment(f"qbe search: {query_id}") + about, *(entry for _, entry in entries if entry)]
+        return ("" if first else "\n") + "\n".join(parts)
+
+
+class RisWriter:
+    """RIS: the records of all hits, each paper's once, in the order in which queries found them.
+
+    >>> results = [Result(name, Query(index.paper("s036")), [Hit("s051", 1.5)]) for name in ("q1", "q2")]
+    >>> print(RisWriter(index.paper).text(results, first=True))
+    TY  - GEN
+    DP  - qbe
+    ID  - s051
+    TI  - Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification
+    PY  - 2020
+    AB  - ...
+    ER  -
+    <BLANKLINE>
+    """
+
+    needs_matches = False
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._bibliography = Bibliography("ris")
+
+    def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
+        """Records, each with an empty line behind it."""
+        records = (
+            self._bibliography.add(self._lookup(hit.paper_id)) for _, _, hits in results for hit in hits
+        )
+        return "".join(f"{record}\n" for record in records if record is not None)
+
+
+def open_writer(
+    form: str, tag: str, lookup: Lookup, width: int, *, explain: bool, highlight: bool = False
+) -> ResultWriter:
+    """The writer of a format: ``trec``, ``json``, ``table``, ``csv``, ``markdown``, ``bibtex`` or ``ris``.
+
+    ``tag`` is that of a TREC run; ``width`` (in columns) and ``highlight`` (words in common in bold, for a
+    terminal) are of tables, and ``explain`` of tables and JSON.
 
     >>> open_writer("json", "qbe", index.paper, 100, explain=False).needs_matches
     True
     """
-    if form == "trec":
-        return TrecWriter(tag)
-    return (
-        JsonWriter(lookup, explain=explain) if form == "json" else TableWriter(lookup, width, explain=explain)
-    )
+    writers: dict[str, Callable[[], ResultWriter]] = {
+        "trec": lambda: TrecWriter(tag),
+        "json": lambda: JsonWriter(lookup, explain=explain),
+        "table": lambda: TableWriter(lookup, width, explain=explain, highlight=highlight),
+        "csv": lambda: CsvWriter(lookup),
+        "markdown": lambda: MarkdownWriter(lookup),
+        "bibtex": lambda: BibtexWriter(lookup),
+        "ris": lambda: RisWriter(lookup),
+    }
+    return writers[form]()

@@ -1,0 +1,144 @@
+"""What a bibliography says of a paper."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote
+
+from qbe.bibliography.clean import clean, in_one_line
+from qbe.bibliography.names import author_names
+from qbe.corpus import fields
+from qbe.types import Paper
+
+ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
+"""The kinds of references, by the names that BibTeX has for them."""
+
+_ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
+_ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
+_ARXIV_PAGE = re.compile(r"https?://(?:www\.)?arxiv\.org/(?:abs|pdf)/(.+?)(?:\.pdf)?")
+_ARXIV_CLASS = re.compile(r"[a-z-]{2,20}(?:\.[A-Za-z-]{2,20})?")
+_PREPRINTS = re.compile(r"(?:arxiv|corr)\b.*", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+_JOURNAL = re.compile(
+    r"\b(?:journal|transactions|letters|magazine|review|annals|quarterly|bulletin)\b"
+    r"|^proceedings of the (?:acm on|ieee$|national academy|royal society|vldb endowment)",
+    re.IGNORECASE,
+)
+_MEETING = re.compile(
+    r"\b(?:proceedings|proc\.|conference|conf\.|workshop|symposium|congress|colloquium|meeting)(?!\w)"
+    r"|^(?:advances in neural|findings of the|lecture notes)\b",
+    re.IGNORECASE,
+)
+_ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
+"""An acronym with a year, such as "ACL 2020"."""
+
+
+class Reference(NamedTuple):
+    """What a bibliography says of a paper; texts are in one line, and '' where nothing is known.
+
+    ``authors`` are "Given Family", ``year`` has four digits, ``arxiv`` is an id without version and
+    ``category`` its category of arXiv, ``doi`` is in lower case and bare.
+    """
+
+    paper_id: str
+    title: str
+    authors: tuple[str, ...]
+    year: str
+    venue: str
+    doi: str
+    arxiv: str
+    category: str
+    url: str
+    abstract: str
+
+    @property
+    def kind(self) -> str:
+        """ARTICLE of a journal, IN_PROCEEDINGS, or OTHER where no venue is known, such as preprints.
+
+        The words of the venue tell, such as "Workshop"; a venue whose name tells nothing is a journal. An
+        acronym with a year, "ACL 2020", is a conference.
+        """
+        if not self.venue:
+            return OTHER
+        if _JOURNAL.search(self.venue):
+            return ARTICLE
+        is_meeting = _MEETING.search(self.venue) or _ACRONYM.fullmatch(self.venue)
+        return IN_PROCEEDINGS if is_meeting else ARTICLE
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Addresses by name, as far as there are any: ``arxiv``, ``doi`` and ``url``, the corpus's own."""
+        links = {
+            "arxiv": self.arxiv and f"https://arxiv.org/abs/{self.arxiv}",
+            "doi": self.doi and f"https://doi.org/{quote(self.doi, safe='/:;()')}",
+            "url": self.url,
+        }
+        return {name: address for name, address in links.items() if address}
+
+    @property
+    def link(self) -> str:
+        """The first of `links`, or ''."""
+        return next(iter(self.links.values()), "")
+
+    @property
+    def page(self) -> str:
+        """The corpus's own address, else that of arXiv, or ''; a DOI stands in a field of its own."""
+        return self.url or self.links.get("arxiv", "")
+
+
+def reference_of(paper: Paper) -> Reference:
+    """What a bibliography says of a paper, out of its metadata (their names are in ``docs/corpora.md``).
+
+    Metadata of other types than these are left out. The id of arXiv is that of ``ids``, or else one that the
+    DOI, the URL or the paper's own id is; "arXiv" and "CoRR" are no venues. A text that stands for the title
+    and the abstract is the title only.
+
+    >>> from qbe.types import Sentence
+    >>> metadata = {"authors": ["Ann Lee"], "year": 2019, "venue": "ACL 2019", "doi": "10.1145/7.9"}
+    >>> reference = reference_of(Paper("1905.01234", "On fish", (Sentence("Fish swim."),), metadata=metadata))
+    >>> reference.authors, reference.year, reference.kind, reference.links
+    (('Ann Lee',), '2019', 'inproceedings',
+    {'arxiv': 'https://arxiv.org/abs/1905.01234', 'doi': 'https://doi.org/10.1145/7.9'})
+    """
+    metadata = paper.metadata
+    ids = metadata.get("ids")
+    url = _address(metadata.get("url"))
+    doi = fields.doi(in_one_line(metadata.get("doi")))
+    own = in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
+    arxiv = _arxiv(own, doi, url, paper.paper_id)
+    categories = metadata.get("categories")
+    year = fields.year(paper.year)
+    venue = clean(metadata.get("venue"))
+    return Reference(
+        paper.paper_id,
+        clean(paper.title),
+        tuple(author_names(metadata.get("authors"))),
+        "" if year is None else f"{year:04}",
+        "" if _PREPRINTS.fullmatch(venue) else venue,
+        doi,
+        arxiv,
+        _arxiv_class(categories) if arxiv else "",
+        url,
+        clean(paper.abstract) if paper.abstract != paper.title else "",
+    )
+
+
+def _address(value: object) -> str:
+    """A link to the web; '' for other addresses, which a reader should not follow, and for other texts."""
+    text = in_one_line(value)
+    return text if _ADDRESS.fullmatch(text) and text.isprintable() else ""
+
+
+def _arxiv(own: str, doi: str, url: str, paper_id: str) -> str:
+    by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
+    for text in (own.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper_id):
+        found = _ARXIV.fullmatch(text) if text else None
+        if found:
+            return found[1]
+    return ""
+
+
+def _arxiv_class(categories: object) -> str:
+    first = categories[0] if isinstance(categories, list | tuple) and categories else None
+    return first if isinstance(first, str) and _ARXIV_CLASS.fullmatch(first) else ""

@@ -1,0 +1,71 @@
+"""Papers as the entries of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from qbe.bibliography.bibtex import to_bibtex
+from qbe.bibliography.keys import Keys
+from qbe.bibliography.reference import reference_of
+from qbe.bibliography.ris import to_ris
+from qbe.errors import UsageError
+from qbe.types import Paper
+
+FORMATS = ("bibtex", "ris")
+"""Formats of bibliographies."""
+
+
+class Bibliography:
+    """The entries of a file that grows: each paper has one, and a key of its own.
+
+    >>> from qbe.types import Sentence
+    >>> paper = Paper("7", "On fish", (Sentence("Fish swim."),), metadata={"year": 2019})
+    >>> bibliography = Bibliography("bibtex")
+    >>> print(bibliography.add(paper))
+    @misc{Anonymous2019fish,
+      title = {On fish},
+      year = {2019},
+      abstract = {Fish swim.},
+    }
+    >>> bibliography.add(paper) is None, bibliography.key("7")
+    (True, 'Anonymous2019fish')
+    """
+
+    def __init__(self, form: str) -> None:
+        """``form`` is one of FORMATS; raises UsageError for another."""
+        if form not in FORMATS:
+            raise UsageError(f"expected `form` {' or '.join(FORMATS)}, found {form!r}")
+        self._is_bibtex = form == "bibtex"
+        self._keys = Keys()
+        self._by_id: dict[str, str] = {}
+
+    def add(self, paper: Paper) -> str | None:
+        """The entry of a paper, lines that end with a line break; None for a paper that has one already."""
+        if paper.paper_id in self._by_id:
+            return None
+        reference = reference_of(paper)
+        self._by_id[paper.paper_id] = key = self._keys.add(reference)
+        return to_bibtex(reference, key) if self._is_bibtex else to_ris(reference)
+
+    def key(self, paper_id: str) -> str:
+        """The key of a paper's entry; raises KeyError for a paper that has none."""
+        return self._by_id[paper_id]
+
+
+def entries(papers: Iterable[Paper], form: str = "bibtex") -> Iterator[str]:
+    r"""The entries of papers in one of FORMATS, each paper's once; joined by line breaks they are a file.
+
+    Raises UsageError for another format.
+
+    >>> papers = [Paper("7", "On fish", ()), Paper("8", "On stone", ()), Paper("7", "On fish", ())]
+    >>> print("\n".join(entries(papers)))
+    @misc{Anonymousfish,
+      title = {On fish},
+    }
+    <BLANKLINE>
+    @misc{Anonymousstone,
+      title = {On stone},
+    }
+    """
+    bibliography = Bibliography(form)
+    return (entry for paper in papers if (entry := bibliography.add(paper)) is not None)

@@ -1,0 +1,218 @@
+"""BibTeX: what bibtexparser and pylatexenc read back is what was written."""
+
+from dataclasses import replace
+
+import pytest
+from bibtexparser import parse_string
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
+from support.formats import buffered
+
+from qbe.bibliography import Bibliography, entries, reference_of
+from qbe.bibliography.bibtex import comment, to_bibtex
+from qbe.bibliography.latex import to_latex, to_latex_title, with_formulas
+from qbe.corpus.bibtex import read
+from qbe.corpus.reading import Reading
+from qbe.errors import UsageError
+
+
+def test_an_entry_in_full():
+    assert to_bibtex(reference_of(CHIPS), "key") == (
+        "@article{key,\n"
+        "  title = {Fish \\& {Chips}: a \\textbraceleft{}{BERT} for {$O(n^2)$} menus},\n"
+        "  author = {van der Müller, Zoë and Ångström, Jr., Íñigo and {ATLAS Collaboration} and {Plato}},\n"
+        "  journal = {Journal of Chips \\& Dips},\n"
+        "  year = {2019},\n"
+        "  doi = {10.1145/7_9},\n"
+        "  url = {https://arxiv.org/abs/1905.01234},\n"
+        "  eprint = {1905.01234},\n"
+        "  archiveprefix = {arXiv},\n"
+        "  primaryclass = {cs.CL},\n"
+        "  abstract = {Fish\\_1 costs 5\\% more. We \\textbackslash{}save\\textasciitilde{}it.},\n"
+        "}\n"
+    )
+
+
+def test_an_entry_in_full_is_read_back():
+    (fields,) = read_bibtex("".join(entries([CHIPS])))
+    assert fields == {
+        "type": "article",
+        "key": "Muller2019fish",
+        "title": CHIPS.title,
+        "author": CHIPS.metadata["authors"],
+        "journal": "Journal of Chips & Dips",
+        "year": "2019",
+        "doi": "10.1145/7_9",
+        "url": "https://arxiv.org/abs/1905.01234",
+        "eprint": "1905.01234",
+        "archiveprefix": "arXiv",
+        "primaryclass": "cs.CL",
+        "abstract": CHIPS.abstract,
+    }
+
+
+@settings(max_examples=1000, deadline=None)
+@given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
+def test_any_text_is_read_back(title, abstract, venue, authors):
+    paper = paper_of(title, abstract, authors=authors, venue=venue)
+    reference = reference_of(paper)
+    (fields,) = read_bibtex(to_bibtex(reference, "key"))
+    assert fields.get("title", "") == reference.title
+    assert fields.get("abstract", "") == reference.abstract
+    assert fields.get("journal", fields.get("booktitle", "")) == reference.venue
+    assert fields.get("author", []) == list(reference.authors)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(TEXTS, NAMES, st.integers(2001, 2003)), max_size=8))
+def test_any_papers_are_an_entry_each_with_a_key_of_its_own(found):
+    papers = [
+        replace(paper_of(title, authors=[name], year=year), paper_id=f"p{number}")
+        for number, (title, name, year) in enumerate(found)
+    ]
+    keys = [fields["key"] for fields in read_bibtex("\n".join(entries(papers)))]
+    assert len({key.lower() for key in keys}) == len(papers)
+    assert all(key.isascii() and key.isalnum() for key in keys)
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Z"]), min_size=1))
+def test_any_doi_is_read_back_but_for_braces_and_backslashes(text):
+    (fields,) = read_bibtex(to_bibtex(reference_of(paper_of("On fish", doi=f"10.1145/{text}")), "key"))
+    expected = f"10.1145/{text}".lower()
+    for character, code in (("\\", "%5C"), ("{", "%7B"), ("}", "%7D")):
+        expected = expected.replace(character, code)
+    assert fields["doi"] == expected
+
+
+def test_two_hundred_authors_are_read_back():
+    authors = [f"Ann{chr(97 + n % 26)} B. van der Müller-{chr(65 + n // 26)}o" for n in range(200)]
+    (fields,) = read_bibtex("".join(entries([paper_of("On fish", authors=authors)])))
+    assert fields["author"] == authors
+
+
+def test_without_authors_year_and_abstract():
+    assert list(entries([paper_of("On fish")])) == ["@misc{Anonymousfish,\n  title = {On fish},\n}\n"]
+
+
+def test_a_field_has_one_line():
+    (entry,) = entries([paper_of("On\nfish,\r\n @article{x,\tand\u2028chips\x0b\x00", "A\x85b.")])
+    assert entry.splitlines()[1:3] == [
+        "  title = {On fish, @article\\textbraceleft{}x, and chips},",
+        "  abstract = {A b.},",
+    ]
+
+
+def test_accents_in_latex_become_letters():
+    (fields,) = read_bibtex("".join(entries([paper_of("Kekul\\'e and {\\O}re", authors=['K. G\\"odel'])])))
+    assert (fields["title"], fields["author"]) == ("Kekulé and Øre", ["K. Gödel"])
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("$x_1$ and x_1", r"$x_1$ and x\_1"),
+        ("a$k$-b $\\{p\\}$", r"a$k$-b $\{p\}$"),
+        ("$$a = b$$", "$$a = b$$"),
+        ("from $5 to $10", r"from \$5 to \$10"),
+        ("US$5, A$6", r"US\$5, A\$6"),
+        ("$5% of a$", r"\$5\% of a\$"),
+        ("$\\{a}$", r"\$\textbackslash{}\textbraceleft{}a\textbraceright{}\$"),
+        ("$}{$", r"\$\textbraceright{}\textbraceleft{}\$"),
+        ("$\\{$", r"\$\textbackslash{}\textbraceleft{}\$"),
+        ("a $ b", r"a \$ b"),
+        ("a -- ``b''", "a -- ``b''"),
+    ],
+)
+def test_formulas_stay_where_they_are_whole(text, latex):
+    assert to_latex(text) == latex
+    assert "".join(part for part, _ in with_formulas(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("title", "latex"),
+    [
+        ("Deep Learning for arXiv with GPT-3", "Deep Learning for {arXiv} with {GPT}-3"),
+        ("A survey of Bayesian and Markov models", "A survey of {Bayesian} and {Markov} models"),
+        ("Fish: A survey of the Baltic sea", "Fish: A survey of the {Baltic} sea"),
+        ("Graphs. Then we carry him to Rome", "Graphs. Then we carry him to {Rome}"),
+        ("X-Rays in C++ and H2O", "{X}-Rays in {C}++ and {H2O}"),
+        ("ON FISH AND CHIPS", "ON FISH AND CHIPS"),
+        ("$K$-means is hard", "{$K$}-means is hard"),
+        ("A new $N$-body problem in R. Indeed", "A new {$N$}-body problem in {R}. Indeed"),
+        ("", ""),
+    ],
+)
+def test_capitals_that_matter_are_in_braces(title, latex):
+    assert to_latex_title(title) == latex
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"venue": "Fish Letters"}, ("article", "journal")),
+        ({"venue": "Transactions of the Symposium on Fish"}, ("article", "journal")),
+        ({"venue": "Proceedings of the National Academy of Sciences"}, ("article", "journal")),
+        ({"venue": "Proceedings of the ACM on Fish"}, ("article", "journal")),
+        ({"venue": "PLOS ONE"}, ("article", "journal")),
+        ({"venue": "Proceedings of the IEEE"}, ("article", "journal")),
+        ({"venue": "Proceedings of the IEEE Conference on Fish"}, ("inproceedings", "booktitle")),
+        ({"venue": "Workshop on Fish"}, ("inproceedings", "booktitle")),
+        ({"venue": "ACL 2020"}, ("inproceedings", "booktitle")),
+        ({"venue": "EMNLP-IJCNLP 2019"}, ("inproceedings", "booktitle")),
+        ({"venue": "CVPR '19"}, ("inproceedings", "booktitle")),
+        ({"venue": "Findings of the Association for Fish: ACL 2020"}, ("inproceedings", "booktitle")),
+    ],
+)
+def test_the_venue_makes_the_type(metadata, expected):
+    (fields,) = read_bibtex("".join(entries([paper_of("On fish", **metadata)])))
+    kind, name = expected
+    assert (fields["type"], fields[name]) == (kind, metadata["venue"])
+
+
+@pytest.mark.parametrize(
+    "venue", ["arXiv", "ArXiv preprint", "CoRR", "arXiv.org", "CoRR abs/1905.01234", None]
+)
+def test_a_preprint_has_no_venue(venue):
+    (fields,) = read_bibtex("".join(entries([paper_of("On fish", venue=venue, ids={"arxiv": "1905.01234"})])))
+    assert fields["type"] == "misc"
+    assert "journal" not in fields
+    assert (fields["eprint"], fields["archiveprefix"]) == ("1905.01234", "arXiv")
+
+
+def test_the_reader_of_a_corpus_reads_it_back():
+    paper = replace(CHIPS, title=CHIPS.title.replace("{", ""))  # the reader drops braces
+    text = "%% a query\n" + "".join(entries([paper]))
+    (entry,) = read(buffered(text), "refs.bib", Reading())
+    assert entry.record == {
+        "paper_id": "Muller2019fish",
+        "title": paper.title,
+        "abstract": paper.abstract,
+        "metadata": {
+            **CHIPS.metadata,
+            "url": "https://arxiv.org/abs/1905.01234",
+            "ids": {"arxiv": "1905.01234"},
+        },
+    }
+
+
+def test_a_comment_begins_no_entry():
+    text = comment("a@article{x,\nb") + "".join(entries([paper_of("On fish")]))
+    assert text.startswith("%% a(at)article{x, b\n@misc{")
+    library = parse_string(text)
+    assert [entry.key for entry in library.entries] == ["Anonymousfish"]
+    assert not library.failed_blocks
+
+
+def test_a_paper_has_one_entry():
+    bibliography = Bibliography("bibtex")
+    assert bibliography.add(CHIPS) is not None
+    assert bibliography.add(CHIPS) is None
+    assert bibliography.key("1905.01234") == "Muller2019fish"
+    with pytest.raises(KeyError):
+        bibliography.key("7")
+
+
+def test_an_unknown_format_is_refused():
+    with pytest.raises(UsageError, match=r"^expected `form` bibtex or ris, found 'bib'$"):
+        entries([], "bib")

@@ -1,0 +1,119 @@
+"""RIS: what rispy reads back is what was written."""
+
+import pytest
+import rispy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of
+from support.formats import buffered
+
+from qbe.bibliography import Bibliography, entries, reference_of
+from qbe.bibliography.ris import to_ris
+from qbe.corpus.reading import Reading
+from qbe.corpus.ris import read
+
+
+def test_a_record_in_full():
+    assert to_ris(reference_of(CHIPS)) == (
+        "TY  - JOUR\n"
+        "DP  - qbe\n"
+        "ID  - 1905.01234\n"
+        "TI  - Fish & Chips: a {BERT for $O(n^2)$ menus\n"
+        "AU  - van der Müller, Zoë\n"
+        "AU  - Ångström, Íñigo, Jr.\n"
+        "AU  - ATLAS Collaboration\n"
+        "AU  - Plato\n"
+        "PY  - 2019\n"
+        "JO  - Journal of Chips & Dips\n"
+        "DO  - 10.1145/7_9\n"
+        "UR  - https://arxiv.org/abs/1905.01234\n"
+        "AB  - Fish_1 costs 5% more. We \\save~it.\n"
+        "ER  - \n"
+    )
+
+
+def test_a_record_in_full_is_read_back():
+    assert rispy.loads("".join(entries([CHIPS], "ris"))) == [
+        {
+            "type_of_reference": "JOUR",
+            "database_provider": "qbe",
+            "id": "1905.01234",
+            "title": CHIPS.title,
+            "authors": ["van der Müller, Zoë", "Ångström, Íñigo, Jr.", "ATLAS Collaboration", "Plato"],
+            "year": "2019",
+            "journal_name": "Journal of Chips & Dips",
+            "doi": "10.1145/7_9",
+            "urls": ["https://arxiv.org/abs/1905.01234"],
+            "abstract": CHIPS.abstract,
+        }
+    ]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
+def test_any_text_is_read_back(title, abstract, venue, authors):
+    reference = reference_of(paper_of(title, abstract, authors=authors, venue=venue))
+    (fields,) = rispy.loads(to_ris(reference))
+    assert fields.get("title", "") == reference.title
+    assert fields.get("abstract", "") == reference.abstract
+    assert fields.get("journal_name", fields.get("secondary_title", "")) == reference.venue
+    found = fields.get("authors", [])
+    assert len(found) == len(reference.authors)
+    for name, expected in zip(found, reference.authors, strict=True):
+        family, *rest = name.split(", ")
+        given, suffix = [*rest, "", ""][:2]
+        assert expected in (name, " ".join(filter(None, (given, family, suffix))))
+
+
+def test_two_hundred_authors_are_read_back():
+    authors = [f"Ann{chr(97 + n % 26)} B. van der Müller-{chr(65 + n // 26)}o" for n in range(200)]
+    (fields,) = rispy.loads("".join(entries([paper_of("On fish", authors=authors)], "ris")))
+    expected = [f"van der Müller-{chr(65 + n // 26)}o, Ann{chr(97 + n % 26)} B." for n in range(200)]
+    assert fields["authors"] == expected
+
+
+def test_without_authors_year_and_abstract():
+    (record,) = entries([paper_of("On fish")], "ris")
+    assert record == "TY  - GEN\nDP  - qbe\nID  - 7\nTI  - On fish\nER  - \n"
+
+
+def test_a_value_has_one_line():
+    (record,) = entries([paper_of("On\nfish\r\nER  - \x0bTY  - JOUR", "A\u2028b.")], "ris")
+    assert record.splitlines()[3:5] == ["TI  - On fish ER - TY - JOUR", "AB  - A b."]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "kind"),
+    [
+        ({"venue": "Fish Letters"}, "JOUR"),
+        ({"venue": "Workshop on Fish"}, "CONF"),
+        ({"venue": "arXiv", "ids": {"arxiv": "1905.01234"}}, "UNPB"),
+        ({}, "GEN"),
+    ],
+)
+def test_types(metadata, kind):
+    (fields,) = rispy.loads("".join(entries([paper_of("On fish", **metadata)], "ris")))
+    assert fields["type_of_reference"] == kind
+
+
+def test_an_address_with_a_semicolon_stays_one():
+    (fields,) = rispy.loads("".join(entries([paper_of("On fish", url="http://x.org/a;b")], "ris")))
+    assert fields["urls"] == ["http://x.org/a%3Bb"]
+
+
+def test_the_reader_of_a_corpus_reads_it_back():
+    (entry,) = read(buffered("\n".join(entries([CHIPS], "ris"))), "refs.ris", Reading())
+    metadata = {name: value for name, value in CHIPS.metadata.items() if name != "categories"}
+    assert entry.record == {
+        "paper_id": CHIPS.paper_id,
+        "title": CHIPS.title,
+        "abstract": CHIPS.abstract,
+        "metadata": {**metadata, "url": "https://arxiv.org/abs/1905.01234"},
+    }
+
+
+def test_a_paper_has_one_record():
+    bibliography = Bibliography("ris")
+    assert bibliography.add(CHIPS) is not None
+    assert bibliography.add(CHIPS) is None
+    assert list(entries([CHIPS, CHIPS], "ris")) == [to_ris(reference_of(CHIPS))]

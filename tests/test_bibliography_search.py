@@ -1,0 +1,407 @@
+"""Results of a search as tables, JSON, CSV, Markdown, BibTeX and RIS: what they say of papers and matches."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import rispy
+from hypothesis import given, settings
+from support.bibliographies import CHIPS, TEXTS, paper_of, read_bibtex
+from support.papers import Papers
+
+from qbe.bibliography import reference_of
+from qbe.errors import UsageError
+from qbe.query import Aspect, Query
+from qbe.search.highlight import common_words, in_bold
+from qbe.search.markdown import escaped, to_markdown
+from qbe.search.options import check, form_of_file, parser
+from qbe.search.present import to_record, to_table
+from qbe.search.shown import label_of, shown
+from qbe.search.writers import COLUMNS, Result, open_writer
+from qbe.types import Facet, FacetProbabilities, Hit, Match, Paper, Sentence
+
+ASKED = Paper(
+    "asked",
+    "A question",
+    (Sentence("Fish swim.", Facet.BACKGROUND), Sentence("We count the tails of fishes.", Facet.METHOD)),
+    labelled=True,
+)
+FOUND = replace(
+    CHIPS,
+    sentences=(
+        Sentence("Fish cost 5% more.", Facet.BACKGROUND),
+        Sentence("Tails are what we count.", Facet.METHOD),
+        Sentence("It is so."),
+    ),
+    labelled=True,
+)
+PLAIN = Paper("plain", "On stone", (Sentence("Stone is hard."),))
+LOOKUP = Papers(FOUND, PLAIN).paper
+BY_METHOD = Query(ASKED, Facet.METHOD)
+
+
+def found(*positions: int, driven_by: int | None = None) -> Hit:
+    """A hit whose matches are these sentences of FOUND with the second of ASKED."""
+    matches = tuple(Match(1, position, 0.5) for position in positions)
+    return Hit("1905.01234", 1.5, matches, driven_by=None if driven_by is None else Match(1, driven_by, 0.9))
+
+
+# The sentence that is shown
+
+
+@pytest.mark.parametrize(
+    ("hit", "position", "label"),
+    [
+        (found(1, 0), 1, "method"),
+        (found(0, 1), 1, "method"),
+        (found(1, driven_by=0), 1, "method"),
+        (found(0, driven_by=1), 1, "method"),
+        (found(0, 2), 0, "(labelled background)"),
+        (found(2, driven_by=0), 0, "(labelled background)"),
+        (found(2), 2, "(labelled other)"),
+    ],
+)
+def test_the_sentence_shown_carries_the_facet_if_any_does(hit, position, label):
+    best = shown(BY_METHOD, FOUND, hit)
+    assert (best.match.position, best.label) == (position, label)
+
+
+def test_nothing_is_shown_without_matches():
+    assert shown(BY_METHOD, FOUND, Hit("1905.01234", 1.5)) is None
+
+
+def test_an_aspect_that_is_not_wanted_is_not_shown_if_there_are_others():
+    query = Query.of(Aspect(ASKED, Facet.METHOD, weight=-1), Aspect(ASKED, Facet.BACKGROUND))
+    pairs = Match(1, 1, 0.9, 0), Match(0, 2, 0.5, 1)
+    assert shown(query, FOUND, Hit("x", 1.0, pairs)) == (pairs[1], "(labelled other)")
+    assert shown(query, FOUND, Hit("x", 1.0, pairs[:1])) == (pairs[0], "method")
+
+
+def test_labels():
+    guess = FacetProbabilities(background=0.6, objective=0.0, method=0.3, result=0.1, other=0.0)
+    predicted = Paper("p", "", (Sentence("We.", Facet.BACKGROUND, guess), Sentence("It.")), labelled=True)
+    assert label_of(predicted, 0, Facet.METHOD) == "method?"
+    assert label_of(predicted, 1, Facet.METHOD) == "(labelled other)"
+    assert label_of(predicted, 0, Facet.BACKGROUND) == "background"
+    assert label_of(predicted, 0, None) == "background"
+    assert label_of(predicted, 1, None) == ""
+    assert label_of(PLAIN, 0, Facet.METHOD) == "(not labelled)"
+    assert label_of(PLAIN, 0, None) == ""
+
+
+# Tables
+
+
+def test_a_table_tells_of_authors_venue_and_link():
+    table = to_table(LOOKUP, BY_METHOD, [found(1), Hit("plain", 1.0)], 90)
+    assert table.splitlines()[2:] == [
+        "   1   1.5000 Fish & Chips: a {BERT for $O(n^2)$ menus (2019)  [1905.01234]",
+        "              Zoë van der Müller, Íñigo Ångström Jr., ATLAS Collaboration et al.; Journal",
+        "              of Chips & Dips; https://arxiv.org/abs/1905.01234",
+        "              method: Tails are what we count.",
+        "",
+        "   2   1.0000 On stone  [plain]",
+    ]
+
+
+def test_an_address_is_not_broken():
+    address = "https://example.org/" + "a-b" * 30
+    table = to_table(Papers(paper_of("On fish", url=address)).paper, BY_METHOD, [Hit("7", 1.0)], 60)
+    assert table.splitlines()[-1] == f"              {address}"
+
+
+def test_words_in_common_are_bold_only_where_asked_for():
+    plain = to_table(LOOKUP, BY_METHOD, [found(1)], 100)
+    bold = to_table(LOOKUP, BY_METHOD, [found(1)], 100, highlight=True)
+    assert "\x1b" not in plain
+    assert bold.splitlines()[-1] == (
+        "              method: \x1b[1mTails\x1b[22m are what we \x1b[1mcount\x1b[22m."
+    )
+    assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
+
+
+def test_lines_are_as_long_with_bold_words():
+    sentence = "tails of fishes " * 20
+    paper = Paper("long", "Method", (Sentence(sentence, Facet.METHOD),), labelled=True)
+    hit = Hit("long", 1.0, (Match(1, 0, 0.5),))
+    for explain in (False, True):
+        plain, bold = (
+            to_table(Papers(paper).paper, BY_METHOD, [hit], 60, explain=explain, highlight=highlight)
+            for highlight in (False, True)
+        )
+        assert bold.count("\x1b[1m") == bold.count("\x1b[22m") == 40
+        assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
+
+
+def test_the_label_is_not_bold():
+    paper = Paper("p", "T", (Sentence("A method.", Facet.METHOD),), labelled=True)
+    asked = replace(ASKED, sentences=(Sentence("Our method.", Facet.METHOD),))
+    table = to_table(
+        Papers(paper).paper,
+        Query(asked, Facet.METHOD),
+        [Hit("p", 1.0, (Match(0, 0, 1.0),))],
+        80,
+        highlight=True,
+    )
+    assert table.splitlines()[-1] == "              method: A \x1b[1mmethod\x1b[22m."
+
+
+def test_words_in_common():
+    assert common_words("The classes are in a CLASS, of X", "Classes in the class of x") == {
+        "classe",
+        "class",
+    }
+    assert in_bold("Class, glass", {"class"}) == "\x1b[1mClass\x1b[22m, glass"
+
+
+# JSON
+
+
+def test_json_tells_of_authors_venue_links_and_abstract():
+    first, second = to_record(LOOKUP, "q", BY_METHOD, [found(1), Hit("plain", 1.0)])["hits"]
+    assert first["authors"] == CHIPS.metadata["authors"]
+    assert (first["year"], first["venue"]) == ("2019", "Journal of Chips & Dips")
+    assert first["links"] == {
+        "arxiv": "https://arxiv.org/abs/1905.01234",
+        "doi": "https://doi.org/10.1145/7_9",
+    }
+    assert first["abstract"] == "Fish cost 5% more. Tails are what we count. It is so."
+    assert (second["authors"], second["venue"], second["links"]) == ([], "", {})
+
+
+# CSV
+
+
+def written(form: str, *results: Result, papers: Papers | None = None) -> str:
+    writer = open_writer(form, "tag", (papers or Papers(FOUND, PLAIN)).paper, 100, explain=False)
+    texts = [writer.text([result], first=number == 0) for number, result in enumerate(results)]
+    return "".join(texts)
+
+
+def test_csv():
+    text = written(
+        "csv", Result("q1", BY_METHOD, [found(0, 1), Hit("plain", -0.5)]), Result("q2", BY_METHOD, [])
+    )
+    header, first, second = csv.reader(io.StringIO(text))
+    assert header == list(COLUMNS)
+    assert dict(zip(header, first, strict=True)) == {
+        "query_id": "q1",
+        "rank": "1",
+        "paper_id": "1905.01234",
+        "title": "Fish & Chips: a {BERT for $O(n^2)$ menus",
+        "authors": "Zoë van der Müller; Íñigo Ångström Jr.; ATLAS Collaboration; Plato",
+        "year": "2019",
+        "venue": "Journal of Chips & Dips",
+        "doi": "10.1145/7_9",
+        "url": "https://arxiv.org/abs/1905.01234",
+        "score": "1.5",
+        "facet": "method",
+        "sentence": "Tails are what we count.",
+    }
+    assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", "", ""]
+
+
+@settings(max_examples=200)
+@given(TEXTS)
+def test_csv_of_any_title_is_read_back(title):
+    papers = Papers(paper_of(title, venue=title))
+    _, row = csv.reader(io.StringIO(written("csv", Result("q", BY_METHOD, [Hit("7", 1.0)]), papers=papers)))
+    reference = reference_of(papers.paper("7"))
+    assert (row[3], row[6]) == (reference.title, reference.venue)
+
+
+# Markdown
+
+
+def test_markdown():
+    text = written(
+        "markdown", Result("q1", BY_METHOD, [found(1), Hit("plain", 1.0)]), Result("q2", BY_METHOD, [])
+    )
+    assert text.splitlines() == [
+        "## Papers like “A question”, for its method",
+        "",
+        "1. [**Fish \\& Chips: a {BERT for $O(n^2)$ menus**](https://arxiv.org/abs/1905.01234) (2019). "
+        "Zoë van der Müller, Íñigo Ångström Jr., ATLAS Collaboration et al.; Journal of Chips \\& Dips; "
+        "1905.01234, 1.5000",
+        "   > method: Tails are what we count.",
+        "2. **On stone**. plain, 1.0000",
+        "",
+        "## Papers like “A question”, for its method",
+        "",
+        "No paper was found.",
+    ]
+
+
+def test_markdown_of_the_tenth_hit_is_indented_further():
+    lines = to_markdown(LOOKUP, BY_METHOD, [found(2)] * 10).splitlines()
+    assert lines[-1] == "    > (labelled other) It is so."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a*b_c`d[e]<f>|g&h~i#j$k\\l", "a\\*b\\_c\\`d\\[e\\]\\<f\\>\\|g\\&h\\~i\\#j\\$k\\\\l"),
+        ("$a_1*b$ * c", "$a_1*b$ \\* c"),
+        ("1. First", "1\\. First"),
+        ("- first", "\\- first"),
+        ("= first", "\\= first"),
+        ("First - 1. 2", "First - 1. 2"),
+        ("3 fish", "3 fish"),
+    ],
+)
+def test_characters_with_a_meaning_in_markdown_are_escaped(text, expected):
+    assert escaped(text) == expected
+
+
+def test_an_address_does_not_end_a_link():
+    text = written(
+        "markdown",
+        Result("q", BY_METHOD, [Hit("7", 1.0)]),
+        papers=Papers(paper_of("T", url="http://x.org/(a)b\\")),
+    )
+    assert "[**T**](http://x.org/%28a%29b%5C)." in text
+
+
+# Bibliographies
+
+
+def test_bibtex_has_a_paper_once_and_names_its_key_again():
+    text = written(
+        "bibtex", Result("q1", BY_METHOD, [found(1)]), Result("q@2", BY_METHOD, [Hit("plain", 2.0), found(1)])
+    )
+    lines = text.splitlines()
+    assert lines[:3] == ["%% qbe search: q1", "", "@article{Muller2019fish,"]
+    second = lines.index("%% qbe search: q(at)2")
+    assert lines[second - 2 : second + 4] == [
+        "}",
+        "",
+        "%% qbe search: q(at)2",
+        "%% above: Muller2019fish",
+        "",
+        "@misc{Anonymousstone,",
+    ]
+    assert [entry["key"] for entry in read_bibtex(text)] == ["Muller2019fish", "Anonymousstone"]
+
+
+def test_bibtex_without_hits_is_a_comment():
+    assert written("bibtex", Result("q1", BY_METHOD, [])) == "%% qbe search: q1\n"
+
+
+def test_ris_has_a_paper_once():
+    results = Result("q1", BY_METHOD, [found(1)]), Result("q2", BY_METHOD, [Hit("plain", 2.0), found(1)])
+    text = written("ris", *results)
+    assert [record["id"] for record in rispy.loads(text)] == ["1905.01234", "plain"]
+    assert text.count("\nER  - \n\n") == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris", "json", "trec"])
+def test_blocks_joined_are_the_text_of_all(form):
+    results = Result("q1", BY_METHOD, [found(1)]), Result("q2", BY_METHOD, [Hit("plain", 2.0), found(1)])
+    whole = open_writer(form, "tag", LOOKUP, 100, explain=False).text(results, first=True)
+    assert written(form, *results) == whole
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.bib", "bibtex"),
+        ("a.ris", "ris"),
+        ("A.CSV", "csv"),
+        ("a.md", "markdown"),
+        ("a.jsonl", "json"),
+        ("a.txt", "trec"),
+    ],
+)
+def test_the_name_of_the_output_says_the_format(name, form):
+    assert form_of_file(name) == form
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown", "bibtex", "ris"])
+def test_only_tables_and_json_explain(form):
+    options = parser().parse_args(["--index", "i", "--paper", "p", "--explain"])
+    with pytest.raises(UsageError, match=f"^--explain goes with --format table or json, found {form}$"):
+        check(options, form)
+
+
+@pytest.mark.parametrize("form", ["bibtex", "ris"])
+def test_a_bibliography_is_not_resumed(form):
+    options = parser().parse_args(["--index", "i", "--topics", "t", "--output", "o", "--resume"])
+    with pytest.raises(
+        UsageError, match=f"^expected --resume with another --format, found {form}, in which a"
+    ):
+        check(options, form)
+    check(options, "csv")
+
+
+def test_the_command_writes_all_formats_of_the_same_papers(search):
+    def run(form: str) -> str:
+        options = ("--facet", "method", "--hits", 3, "--rerank", "none", "--format", form)
+        return search("--paper", "s024", *options)
+
+    expected = [(hit["title"], hit["abstract"]) for hit in json.loads(run("json"))["hits"]]
+    assert [(entry["title"], entry["abstract"]) for entry in read_bibtex(run("bibtex"))] == expected
+    assert [(record["title"], record["abstract"]) for record in rispy.loads(run("ris"))] == expected
+    assert [row["title"] for row in csv.DictReader(io.StringIO(run("csv")))] == [
+        title for title, _ in expected
+    ]
+    assert run("markdown").count("\n   > ") == 3
+
+
+@pytest.mark.parametrize(("form", "count"), [("csv", 10), ("markdown", 10), ("bibtex", 10), ("json", 127)])
+def test_people_get_ten_hits_and_programs_all(search, form, count):
+    text = search("--paper", "s024", "--first-stage", "dense", "--rerank", "none", "--format", form)
+    counts = {
+        "csv": text.count("\ns024,"),
+        "markdown": text.count("\n   > ") + text.count("\n    > "),
+        "bibtex": text.count("\n@"),
+        "json": text.count('"rank"'),
+    }
+    assert counts[form] == count
+
+
+def test_words_are_bold_on_a_terminal_only(search, monkeypatch, tmp_path):
+    options = ("--paper", "s024", "--facet", "method", "--rerank", "none", "--hits", 3, "--format", "table")
+    plain = search(*options)
+    assert "\x1b" not in plain
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    bold = search(*options)
+    assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
+    assert "\x1b[1m" in bold
+    search(*options, "--output", tmp_path / "a")
+    assert (tmp_path / "a").read_text() == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert search(*options) == plain
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert search(*options) == plain
+
+
+@pytest.mark.parametrize("form", ["bibtex", "ris"])
+def test_an_interrupted_bibliography_leaves_nothing(search, sample, tmp_path, monkeypatch, form):
+    """Its finished blocks would be of no use: later ones depend on the papers of earlier ones."""
+    from qbe.search import fingerprint
+    from qbe.search.output import BufferedOutput
+
+    monkeypatch.setattr(fingerprint, "BLOCK", 4)
+    output = tmp_path / "refs"
+    options = ("--topics", sample / "topics.tsv", "--first-stage", "dense", "--rerank", "none", "--hits", 5)
+    search(*options, "--format", form, "--output", output)
+    entries = output.read_text()
+    papers = len(read_bibtex(entries) if form == "bibtex" else rispy.loads(entries))
+    assert 5 < papers < 24 * 5
+    output.unlink()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BufferedOutput, "publish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search(*options, "--format", form, "--output", output)
+    assert list(tmp_path.iterdir()) == []
