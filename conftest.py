@@ -1,8 +1,9 @@
 """What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
 Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty
-folder. Those of `qbe.index` and `qbe.search` have an ``index``, the sample with postings and vectors, opened,
-in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in ``sample``.
+folder. Those of `qbe.index`, `qbe.search` and `qbe.cite` have an ``index``, the sample with postings and
+vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in
+``sample``.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent / "qbe"
-WITH_INDEX = ("index", "search")
+WITH_INDEX = ("index", "search", "cite")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -10,6 +10,8 @@ nothing.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from qbe.cite.config import CiteConfig
+    from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.corpus.reading import Reading
     from qbe.errors import (
         CorpusError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from qbe.index.opening import build_index, open_index
     from qbe.query import Aspect, Query
     from qbe.search.config import SearchConfig
+    from qbe.search.filters import PaperFilter
     from qbe.search.pipeline import Pipeline
     from qbe.text.papers import paper_from_text
     from qbe.trec import read_run, write_run
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Aspect": "qbe.query",
     "BuildSettings": "qbe.index.building.settings",
+    "CiteConfig": "qbe.cite.config",
+    "CiteRequest": "qbe.cite.recommender",
     "CorpusError": "qbe.errors",
     "DatasetError": "qbe.errors",
     "EncoderMismatchError": "qbe.errors",
@@ -60,11 +65,13 @@ _HOMES = {
     "ModelError": "qbe.errors",
     "OutputError": "qbe.errors",
     "Paper": "qbe.types",
+    "PaperFilter": "qbe.search.filters",
     "PaperNotFoundError": "qbe.errors",
     "Pipeline": "qbe.search.pipeline",
     "QbeError": "qbe.errors",
     "Query": "qbe.query",
     "Reading": "qbe.corpus.reading",
+    "Recommender": "qbe.cite.recommender",
     "RecordError": "qbe.errors",
     "Run": "qbe.types",
     "RunError": "qbe.errors",
@@ -82,6 +89,8 @@ _HOMES = {
 __all__ = [
     "Aspect",
     "BuildSettings",
+    "CiteConfig",
+    "CiteRequest",
     "CorpusError",
     "DatasetError",
     "EncoderMismatchError",
@@ -98,11 +107,13 @@ __all__ = [
     "ModelError",
     "OutputError",
     "Paper",
+    "PaperFilter",
     "PaperNotFoundError",
     "Pipeline",
     "QbeError",
     "Query",
     "Reading",
+    "Recommender",
     "RecordError",
     "Run",
     "RunError",

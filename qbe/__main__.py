@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "index": "build an index from a corpus of papers, or change one",
     "search": "find papers like a paper: by facet, sentences or abstract",
+    "cite": "recommend papers that a paper should cite",
     "evaluate": "score runs against relevance judgements",
     "tag": "label each sentence of abstracts with its facet",
     "datasets": "write a test collection: corpus, topics, pools, judgements",

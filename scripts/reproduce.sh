@@ -47,3 +47,23 @@ echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
     --run runs/"$name".fused.*.trec runs/"$name"-raw.{bm25,dense,fused,fused+rerank}.*.trec \
     --baseline runs/"$name".fused.*.trec --output runs/report-raw.json
+
+# Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,
+# without and with what papers of the index cite.
+if [ -d "${QBE_DATA:-}/citations" ]; then
+    qbe datasets citations --output qrels/citations --overwrite
+    qbe index --corpus qrels/citations/papers.jsonl --output indexes/citations --overwrite
+    cite() {
+        qbe cite --index indexes/citations --topics qrels/citations/topics.dev.tsv --before query \
+            --run-tag "$1" --output "runs/citations.$1.trec" "${@:2}"
+    }
+    cite bm25 --first-stage bm25 --rerank none
+    cite dense --first-stage dense --rerank none
+    cite fused --first-stage fused --rerank none
+    cite projected --rerank none
+    cite text --no-links
+    cite links
+    echo "Citation recommendation, dev of citations (projected: the first stage of qbe cite):"
+    qbe evaluate --protocol citations --qrels qrels/citations/dev.qrels --published \
+        --run runs/citations.{bm25,dense,fused,projected,text,links}.trec --baseline runs/citations.fused.trec
+fi

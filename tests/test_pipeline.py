@@ -241,7 +241,7 @@ class ByTitleLength:
     def _scores(self, rows: np.ndarray) -> np.ndarray:
         return np.array([-len(self._papers[row].title) for row in rows.tolist()], dtype=np.float64)
 
-    def batch_candidates(self, queries, k):
+    def batch_candidates(self, queries, k, among=None):
         rows = np.arange(len(self._papers.ids))
         best = np.sort(np.argsort(-self._scores(rows), kind="stable")[:k])
         return [Candidates(best, {}) for _ in queries]

@@ -132,7 +132,11 @@ def test_table_is_for_people(search, papers):
         assert float(first.split()[1])
         paper = next(paper for paper in papers if f"[{paper.paper_id}]" in block)
         assert unwrapped(f"{paper.title} ({paper.year})") in unwrapped(block)
-        assert any(unwrapped(f"{s.facet}: {s.text}") in unwrapped(block) for s in paper.sentences)
+        shown = [
+            f"method: {s.text}" if s.facet is Facet.METHOD else f"(labelled {s.facet}) {s.text}"
+            for s in paper.sentences
+        ]
+        assert any(unwrapped(text) in unwrapped(block) for text in shown)
     assert "by its abstract:" in search("--paper", "s024", "--format", "table")
     assert "by sentences 3, 0:" in " ".join(
         search("--paper", "s024", "--sentences", "3,0", "--format", "table").split()

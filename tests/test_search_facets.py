@@ -378,7 +378,7 @@ def test_the_table_marks_best_guesses():
         "              method?: We aim to find it.",
         "",
         "   2   1.0000 An old one (1999)  [old]",
-        "              O.",
+        "              (labelled other) O.",
     ]
     plain = to_table(Papers(PREDICTED).paper, Query(PREDICTED, Facet.BACKGROUND), HITS[:1], 120)
     assert plain.splitlines()[0] == "Papers like “A new paper”, for its background:"

@@ -261,7 +261,7 @@ def test_the_plain_table_shows_what_drove_the_reranker():
         "              method: They tell.",
         "",
         "   2  -3.0000 Below  [below]",
-        "              Nothing.",
+        "              (labelled other) Nothing.",
     ]
 
 
@@ -285,7 +285,8 @@ def test_json_explains_reranking():
         None,
     )
     for hit in to_record(*arguments)["hits"]:
-        assert set(hit) == {"rank", "paper_id", "score", "title", "year", "matches"}
+        about = {"title", "year", "authors", "venue", "links", "abstract"}
+        assert set(hit) == {"rank", "paper_id", "score", "matches", *about}
 
 
 # The command.

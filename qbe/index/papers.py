@@ -15,6 +15,7 @@ from qbe.corpus.jsonl import dump_record
 from qbe.corpus.offsets import FIELD as OFFSETS_FIELD
 from qbe.corpus.record import paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
+from qbe.index.metadata import Metadata, read_metadata
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 RECORDS = "papers.jsonl"
@@ -181,6 +182,10 @@ class PaperStore:
             stream.seek(int(self._offsets[row]))
             for place, line in enumerate(stream, row):
                 yield self._paper(place, line)
+
+    def read_metadata(self) -> Iterator[Metadata]:
+        """The metadata of all papers, in order, quicker than the papers."""
+        return read_metadata(self._folder / RECORDS)
 
     def layout(self) -> PaperLayout:
         """Where each paper's sentences lie, their facets and the probabilities of these."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.search.options import OPTIONS, PROGRAM, RUN_HITS, TABLE_HITS, parser
+from qbe.search.options import BIBLIOGRAPHIES, OPTIONS, PROGRAM, default_hits, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from qbe.index.index import Index
     from qbe.search.output import Destination, Output
+    from qbe.search.passing import Passing
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import QuerySource
     from qbe.search.writers import ResultWriter
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> None:
     if not options.topics and options.facet is None:
         check_labels(options, has_facet=False)
         config = config.for_whole_abstracts()
-    k = options.hits or (TABLE_HITS if form == "table" else RUN_HITS)
+    k = options.hits or default_hits(form)
     threads = _cli.threads(options.threads)
 
     from pathlib import Path
@@ -62,11 +63,12 @@ def main(arguments: list[str]) -> None:
         pool = Path(options.pool) if options.pool else None
         topics = Path(options.topics or ".")
         run = RunInputs(topics, pool, options.facet, k, tag, form, width, options.explain)
-        writer = open_writer(form, tag, index.paper, width, explain=options.explain)
+        highlight = options.output is None and _shows_bold()
+        writer = open_writer(form, tag, index.paper, width, explain=options.explain, highlight=highlight)
         with (
             Pipeline.open(index, config) as pipeline,
             open_output(
-                _destination(options), lambda: fingerprint(index, config, options.tagger, run)
+                _destination(options, form), lambda: fingerprint(index, config, options.tagger, run)
             ) as output,
         ):
             try:
@@ -91,13 +93,21 @@ def _form(options: argparse.Namespace) -> tuple[str, int]:
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-def _destination(options: argparse.Namespace) -> Destination:
+def _shows_bold() -> bool:
+    """Whether standard output is a terminal that knows bold text, and the user has not refused it."""
+    import os
+
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+
+
+def _destination(options: argparse.Namespace, form: str) -> Destination:
     from pathlib import Path
 
     from qbe.search.output import Destination
 
     path = Path(options.output) if options.output else None
-    return Destination(path, bool(options.topics), options.resume, options.overwrite)
+    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
+    return Destination(path, in_blocks, options.resume, options.overwrite)
 
 
 def _source(options: argparse.Namespace, index: Index) -> QuerySource:
@@ -140,13 +150,19 @@ def _search(
     *,
     explain: bool,
 ) -> None:
-    """Search block by block, and write each block that the output does not have yet."""
+    """Search block by block, and write each block that the output does not have yet; first say on standard
+    error what users should know of the filter.
+    """
     from qbe.search.fingerprint import BLOCK
+    from qbe.search.passing import describe
     from qbe.search.writers import Result
 
     firsts = range(0, len(source.ids), BLOCK)
     blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
-    pairs = _rerank_pairs(pipeline, source, pools, blocks)
+    passing = _passing(pipeline, source, blocks)
+    if note := describe(passing, k if pools is None else None):
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    pairs = _rerank_pairs(pipeline, source, pools, blocks, passing)
     queries = sum(len(source.ids[block]) for block in blocks)
     bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", queries)
     with _cli.counter(*bar) as advance:
@@ -171,12 +187,27 @@ def _search(
     output.publish(len(firsts))
 
 
+def _passing(pipeline: Pipeline, source: QuerySource, blocks: Sequence[slice]) -> list[Passing]:
+    """What passes the filter for each query that is to be searched, none where there is no filter; what is
+    wrong with one is told before anything is searched.
+    """
+    if pipeline.config.filter is None:
+        return []
+    return [pipeline.passing(query) for block in blocks for query in source.load(block)]
+
+
 def _rerank_pairs(
-    pipeline: Pipeline, source: QuerySource, pools: Pools | None, blocks: Sequence[slice]
+    pipeline: Pipeline,
+    source: QuerySource,
+    pools: Pools | None,
+    blocks: Sequence[slice],
+    passing: Sequence[Passing],
 ) -> int:
-    """How many pairs of a query's aspect and a candidate will be reranked."""
+    """How many pairs of a query's aspect and a candidate will be reranked, at the most."""
     places = [place for block in blocks for place in range(len(source.ids))[block]]
-    sizes = (len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places)
+    sizes = [len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places]
+    if passing:
+        sizes = [min(size, each.papers) for size, each in zip(sizes, passing, strict=True)]
     return sum(
         pipeline.rerank_pairs(source.facets[place], size) for place, size in zip(places, sizes, strict=True)
     )

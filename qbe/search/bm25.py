@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,16 +11,20 @@ from qbe import _jvm
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
+from qbe.index.selection import PerSelection, Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores
 from qbe.search.lucene import LuceneSearch
 from qbe.types import Hit, Pools
 
+KEYTERMS = "keyterms"
+"""The form of a query that has only the most telling words of title and abstract."""
+
 
 def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     """The words of a BM25 query, in one of `qbe.search.config.BM25_QUERIES`: the aspect's sentences alone
-    (``facet``), behind the title of their paper (``title+facet``), or title and whole abstract
-    (``abstract``).
+    (``facet``), behind the title of their paper (``title+facet``), title and whole abstract (``abstract``,
+    and ``keyterms``, of which the most telling ones are then chosen), or the title alone (``title``).
 
     >>> from qbe import Facet, Paper, Sentence
     >>> from qbe.query import Aspect
@@ -28,7 +33,9 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     'On stone We cut it.'
     """
     paper = query.aspect.paper
-    if form == "abstract":
+    if form == "title":
+        return paper.title
+    if form in ("abstract", KEYTERMS):
         return contents(paper)
     sentences = " ".join(paper.sentences[position].text for position in query.positions)
     return sentences if form == "facet" else f"{paper.title} {sentences}"
@@ -53,26 +60,36 @@ class BM25Stage:
         self._form, self._workers = form, workers
         self._papers = reader.papers
         self._lucene = LuceneSearch(reader.lucene)
+        self._filters = PerSelection(self._filter)
 
     def batch_search(
-        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
+        self,
+        queries: Sequence[EncodedAspect],
+        k: int,
+        pools: Pools,
+        among: Selection | None = None,
+        *,
+        explain: bool = False,
     ) -> list[list[Hit]]:
         """See `qbe.search.contracts.FirstStage`; of a pool every paper is ranked, those without a common
-        word with a score of 0.
+        word with a score of 0; of the whole index, or of selected papers, those with one.
         """
 
         def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
             query, pool = request
-            hits = [Hit(paper_id, score) for paper_id, score in self._ranked(query, k, pool)[:k]]
+            hits = [Hit(paper_id, score) for paper_id, score in self._ranked(query, k, pool, among)[:k]]
             return [hit._replace(component_scores={"bm25": hit.score}) for hit in hits] if explain else hits
 
         return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
 
-    def batch_candidates(self, queries: Sequence[EncodedAspect], k: int) -> list[Candidates]:
+    def batch_candidates(
+        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+    ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers."""
 
         def search(query: EncodedAspect) -> Candidates:
-            scores = {self._papers.row(paper_id): score for paper_id, score in self._ranked(query, k, None)}
+            ranked = self._ranked(query, k, None, among)
+            scores = {self._papers.row(paper_id): score for paper_id, score in ranked}
             return Candidates(np.array(sorted(scores), dtype=np.int64), scores)
 
         return _jvm.map_in_threads(search, list(queries), self._workers)
@@ -86,7 +103,18 @@ class BM25Stage:
             scores.update((self._papers.row(paper_id), score) for paper_id, score in ranked)
         return {"bm25": np.array([scores[row] for row in rows.tolist()], dtype=np.float64)}
 
-    def _ranked(self, query: EncodedAspect, k: int, pool: Sequence[str] | None) -> list[tuple[str, float]]:
-        ranked = self._lucene.search(query_text(query, self._form), k if pool is None else len(pool), pool)
+    def _ranked(
+        self, query: EncodedAspect, k: int, pool: Sequence[str] | None, among: Selection | None = None
+    ) -> list[tuple[str, float]]:
+        selected = self._filters(among) if pool is None and among is not None else None
+        text = query_text(query, self._form)
+        only_key_terms = self._form == KEYTERMS
+        ranked = self._lucene.search(
+            text, k if pool is None else len(pool), pool, selected, only_key_terms=only_key_terms
+        )
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
         return [(paper_id, max(score, 0.0)) for paper_id, score in ranked]
+
+    def _filter(self, selection: Selection) -> Any:
+        ids = self._papers.ids
+        return self._lucene.filtering([ids[row] for row in selection.rows.tolist()])

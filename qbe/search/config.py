@@ -9,9 +9,10 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from qbe.errors import UsageError, check_positive
+from qbe.search.filters import PaperFilter
 
 FIRST_STAGES = ("bm25", "dense", "fused")
-BM25_QUERIES = ("title+facet", "facet", "abstract")
+BM25_QUERIES = ("title+facet", "facet", "abstract", "title", "keyterms")
 MATCHES = ("mean-max", "single-match")
 FUSIONS = ("weighted", "rrf")
 COMPONENTS = ("bm25", "sentences", "facet", "whole")
@@ -107,14 +108,14 @@ class SearchConfig:
     """All parameters of a search; one that is None has its default.
 
     First stage: ``first_stage`` is ``bm25``, ``dense`` or ``fused`` (default). ``bm25_query`` is the text of
-    the BM25 query: ``title+facet`` (default), ``facet`` or ``abstract``. ``match`` scores a paper by the mean
-    of each query sentence's best match (``mean-max``, default) or by the best pair (``single-match``).
-    ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components (bm25, sentences,
-    facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings to the fusion,
-    ``nprobe`` how many lists of an approximate index are read. ``separate`` is for queries by method and
-    by result: how much a paper's likeness to the query's background counts against it, in the fused scores
-    and in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a cross-encoder reranks,
-    else 0; see `qbe.search.separation`).
+    the BM25 query: ``title+facet`` (default), ``facet``, ``abstract``, ``title`` or ``keyterms``. ``match``
+    scores a paper by the mean of each query sentence's best match (``mean-max``, default) or by the best pair
+    (``single-match``). ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components
+    (bm25, sentences, facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings
+    to the fusion, ``nprobe`` how many lists of an approximate index are read. ``separate`` is for queries by
+    method and by result: how much a paper's likeness to the query's background counts against it, in the
+    fused scores and in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a
+    cross-encoder reranks, else 0; see `qbe.search.separation`).
 
     ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
     paper brings none), or ``predicted`` ones.
@@ -126,6 +127,8 @@ class SearchConfig:
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
     score (default 0.5; 1 for a matching), ``query_tokens`` and ``candidate_tokens`` its budgets;
     ``temperature`` and ``regularization`` belong to transport.
+
+    ``filter`` says which papers may be found at all, by any stage.
 
     Raises TypeError for a parameter of another type, UsageError for a value out of range and for a parameter
     that the chosen stages do not read.
@@ -156,6 +159,7 @@ class SearchConfig:
     candidate_tokens: int | None = None
     temperature: float | None = None
     regularization: float | None = None
+    filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -168,6 +172,7 @@ class SearchConfig:
             _check_number(name, getattr(self, name), positive=name in _POSITIVE)
         if self.weights is not None:
             _check_weights(self.weights)
+        check_filter(self.filter)
         for name, stages in READ_BY.items():
             if getattr(self, name) is not None:
                 self._check_read(name, stages)
@@ -236,14 +241,29 @@ class SearchConfig:
     def record(self) -> dict[str, Any]:
         """All parameters, defaults filled in, as JSON holds them: what distinguishes it from another."""
         second = self.rerank_settings
-        return {
+        record = {
             "first_stage": {**self.first_stage_settings._asdict(), "weights": dict(self._weights())},
             "facets": self.facets,
             "rerank": None if second is None else second._asdict(),
         }
+        return record if self.filter is None else {**record, "filter": self.filter.record()}
 
     def _weights(self) -> Mapping[str, float]:
         return self.first_stage_settings.weights
+
+
+def check_filter(value: object) -> None:
+    """Raise TypeError for what is neither a `PaperFilter` nor None.
+
+    >>> check_filter("cs.CL")
+    Traceback (most recent call last):
+    ...
+    TypeError: expected a qbe.PaperFilter as `filter`, found 'cs.CL' (str)
+    """
+    if value is not None and not isinstance(value, PaperFilter):
+        raise TypeError(
+            f"expected a qbe.PaperFilter as `filter`, found {value!r:.60} ({type(value).__name__})"
+        )
 
 
 def _check_count(name: str, value: object) -> None:

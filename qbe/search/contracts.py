@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.index.selection import Selection
 from qbe.types import Hit, Pools
 
 Rows = NDArray[np.int64]
@@ -23,13 +24,20 @@ class FirstStage(Protocol):
         """Whether aspects must bring the vectors of their sentences."""
 
     def batch_search(
-        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
+        self,
+        queries: Sequence[EncodedAspect],
+        k: int,
+        pools: Pools,
+        among: Selection | None = None,
+        *,
+        explain: bool = False,
     ) -> list[list[Hit]]:
         """For each aspect the best ``k`` papers of the whole index or of its pool, best first, ties by id;
         the result of one does not depend on the others.
 
-        The paper of the aspect is ranked like any other. ``explain`` adds the scores of the stage's
-        components to each hit.
+        ``among`` are the papers that may be found, at least one, in place of the whole index (None: all); a
+        pool has none but them. The paper of the aspect is ranked like any other. ``explain`` adds the scores
+        of the stage's components to each hit.
         """
 
 
@@ -49,8 +57,10 @@ class ScoreSource(Protocol):
     def names(self) -> tuple[str, ...]:
         """The names of its scores, in the order in which they are summed."""
 
-    def batch_candidates(self, queries: Sequence[EncodedAspect], k: int) -> list[Candidates]:
-        """For each aspect about ``k`` papers of the whole index, the best by this source."""
+    def batch_candidates(
+        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+    ) -> list[Candidates]:
+        """For each aspect about ``k`` papers of the whole index, or of ``among``, the best by this source."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         """Scores (papers,) by name of the papers at these rows, ascending; a name that does not apply to the

@@ -12,6 +12,7 @@ from qbe.index.dense.compare import COMPARISONS
 from qbe.index.dense.contracts import CandidateSource, VectorStore
 from qbe.index.dense.scoring import MATCHES, best_per_paper, restrict
 from qbe.index.reader import IndexReader
+from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores
 from qbe.search.fusion import best_hits
@@ -57,11 +58,17 @@ class DenseStage:
             self._source()  # what does not fit the index is refused before anything is searched
 
     def batch_search(
-        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
+        self,
+        queries: Sequence[EncodedAspect],
+        k: int,
+        pools: Pools,
+        among: Selection | None = None,
+        *,
+        explain: bool = False,
     ) -> list[list[Hit]]:
         """See `qbe.search.contracts.FirstStage`: out of a pool, or of the papers of the nearest sentences."""
         without_pool = [_sentences(query) for query, pool in zip(queries, pools, strict=True) if pool is None]
-        nearest = self._source().nearest(without_pool, k) if without_pool else iter(())
+        nearest = self._source().nearest(without_pool, k, among) if without_pool else iter(())
         rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
 
         def best(number: int) -> list[Hit]:
@@ -72,9 +79,11 @@ class DenseStage:
 
         return list(self._workers.map(best, range(len(queries))))
 
-    def batch_candidates(self, queries: Sequence[EncodedAspect], k: int) -> list[Candidates]:
+    def batch_candidates(
+        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+    ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
-        nearest = list(self._source().nearest([_sentences(query) for query in queries], k))
+        nearest = list(self._source().nearest([_sentences(query) for query in queries], k, among))
 
         def best(number: int) -> Candidates:
             (scores,) = self._sentence_scores(queries[number], nearest[number], [None])

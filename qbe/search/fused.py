@@ -9,6 +9,7 @@ import numpy as np
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.reader import IndexReader
+from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource
 from qbe.search.fusion import FUSIONS, best_hits
@@ -59,16 +60,22 @@ class FusedStage:
         self._separation = Separation(reader, separate)
 
     def batch_search(
-        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, *, explain: bool = False
+        self,
+        queries: Sequence[EncodedAspect],
+        k: int,
+        pools: Pools,
+        among: Selection | None = None,
+        *,
+        explain: bool = False,
     ) -> list[list[Hit]]:
-        """See `qbe.search.contracts.FirstStage`.
+        """See `qbe.search.contracts.FirstStage`; scores are normalized over the candidates that are left.
 
         Raises UsageError where only the component ``facet`` has a weight and an aspect is no facet.
         """
         only_facet = not any(weight for name, weight in self._weights.items() if name != "facet")
         if only_facet and any(query.aspect.facet is None for query in queries):
             raise UsageError("expected a facet, since only the component facet has a weight, found none")
-        candidates = self._candidates(queries, k, pools)
+        candidates = self._candidates(queries, k, pools, among)
 
         def best(number: int) -> list[Hit]:
             rows, known = candidates[number]
@@ -84,13 +91,13 @@ class FusedStage:
         return list(self._workers.map(best, range(len(queries))))
 
     def _candidates(
-        self, queries: Sequence[EncodedAspect], k: int, pools: Pools
+        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, among: Selection | None
     ) -> list[tuple[Rows, Sequence[Candidates | None]]]:
         """The rows to be scored for each aspect, ascending, and what each source knows of them."""
         # One more than needed: the query paper is among them, and left out in the end.
         depth = min(max(k, self._depth + 1), len(self._papers))
         without_pool = [query for query, pool in zip(queries, pools, strict=True) if pool is None]
-        by_source = [source.batch_candidates(without_pool, depth) for source in self._sources]
+        by_source = [source.batch_candidates(without_pool, depth, among) for source in self._sources]
         proposed = zip(*by_source, strict=True)
         chosen: list[tuple[Rows, Sequence[Candidates | None]]] = []
         for pool in pools:

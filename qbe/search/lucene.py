@@ -18,8 +18,14 @@ _BUILDING = threading.Lock()
 thread's own objects are called by one thread at a time; those of objects that all threads share by several.
 """
 
+_WARM_UP = 2
+"""Times after which Lucene keeps the documents of a costly filter; from then on they cost next to nothing."""
+
 _SPARE = 16
 """Documents asked for beyond the share of dead ones, so that one search mostly suffices."""
+
+KEY_TERMS = 25
+"""Words of a query of key terms: as many as Lucene's MoreLikeThis takes where nothing else is said."""
 
 Scored = list[tuple[str, float]]
 """Ids and scores of papers, best first."""
@@ -60,12 +66,55 @@ class LuceneSearch:
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
         self._ids = mapper.readerForListOf(java("java.lang.Class").forName("org.apache.lucene.util.BytesRef"))
 
-    def search(self, text: str, k: int, pool: Sequence[str] | None = None) -> Scored:
+    def search(
+        self,
+        text: str,
+        k: int,
+        pool: Sequence[str] | None = None,
+        among: Any = None,
+        *,
+        only_key_terms: bool = False,
+    ) -> Scored:
         """Ids and scores of the best hits for a bag of words, ties by id; with a pool only of its papers,
         those without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
+
+        ``among`` (see `filtering`) restricts the hits, and nothing else: they have the scores that they have
+        without it, but for the millionths by which equal scores are told apart. A pool is ranked as it is.
+        ``only_key_terms``: of the text the KEY_TERMS words count that tell it best from others.
         """
-        bag = self._generator.buildQuery("contents", self._analyzer, text)
-        return self.best(bag if pool is None else self._within(bag, pool), k)
+        if only_key_terms:
+            query = self._key_terms(text)
+        else:
+            query = self._generator.buildQuery("contents", self._analyzer, text)
+        if pool is not None:
+            query = _within(query, self._of(pool), all_of_them=True)
+        elif among is not None:
+            query = _within(query, among, all_of_them=False)
+        return self.best(query, k)
+
+    def _key_terms(self, text: str) -> Any:
+        """A query of the words with the highest tf-idf, by Lucene's MoreLikeThis: none that only one document
+        has.
+        """
+        with _BUILDING:
+            java = _jvm.java_class
+            chooser = java("org.apache.lucene.queries.mlt.MoreLikeThis")(self._searcher.getIndexReader())
+            chooser.setAnalyzer(self._analyzer)
+            chooser.setFieldNames(["contents"])
+            chooser.setMinTermFreq(1)
+            chooser.setMinDocFreq(2)
+            chooser.setMaxQueryTerms(KEY_TERMS)
+            fields, texts = java("java.util.HashMap")(), java("java.util.ArrayList")()
+            texts.add(text)
+            fields.put("contents", texts)
+            return chooser.like(fields)
+
+    def filtering(self, paper_ids: Sequence[str]) -> Any:
+        """A query of Lucene's that some papers match, ready to be a filter of many searches."""
+        query = self._of(paper_ids)
+        for _ in range(_WARM_UP):
+            self._searcher.count(query)
+        return query
 
     def best(self, query: Any, k: int) -> Scored:
         """The best papers for a query of Lucene's, without deleted ones, ties by id and then broken."""
@@ -92,17 +141,23 @@ class LuceneSearch:
                 return [(ids[place], score) for place, score in zip(live, kept, strict=True)]
             wanted *= 2
 
-    def _within(self, bag: Any, pool: Sequence[str]) -> Any:
-        """The query, restricted to the papers of a pool; being in the pool adds nothing to a score."""
-        ids = self._ids.readValue(json.dumps([_bytes_ref(paper_id) for paper_id in pool]))
-        java = _jvm.java_class
-        occur = java("org.apache.lucene.search.BooleanClause$Occur")
-        among = java("org.apache.lucene.search.TermInSetQuery")("id", ids)
-        with _BUILDING:
-            builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
-            builder.add(bag, occur.SHOULD)
-            builder.add(among, occur.FILTER)
-            return builder.build()
+    def _of(self, paper_ids: Sequence[str]) -> Any:
+        """A query that the papers of these ids match."""
+        ids = self._ids.readValue(json.dumps([_bytes_ref(paper_id) for paper_id in paper_ids]))
+        return _jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
+
+
+def _within(query: Any, among: Any, *, all_of_them: bool) -> Any:
+    """A query, restricted to what matches ``among``, which adds nothing to a score; ``all_of_them`` are
+    found, or those only that match the query as well.
+    """
+    java = _jvm.java_class
+    occur = java("org.apache.lucene.search.BooleanClause$Occur")
+    with _BUILDING:
+        builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
+        builder.add(query, occur.SHOULD if all_of_them else occur.MUST)
+        builder.add(among, occur.FILTER)
+        return builder.build()
 
 
 def _bytes_ref(text: str) -> dict[str, Any]:

@@ -9,20 +9,45 @@ if TYPE_CHECKING:
     import argparse
 
     from qbe.search.config import SearchConfig
+    from qbe.search.filters import PaperFilter
 
 PROGRAM = "qbe search"
-OPTIONS = {"k": "--hits", "folder": "--index", "workers": "--threads"}
+OPTIONS = {
+    "k": "--hits",
+    "folder": "--index",
+    "workers": "--threads",
+    "years": "--year",
+    "categories": "--category",
+    "authors": "--author",
+}
 """Parameters of the library whose options have other names."""
 
 TABLE_HITS = 10
 RUN_HITS = 1000
 
-JSON_NAMES = (".json", ".jsonl")
-"""How names of files end that are written as JSON where no format is given."""
+FORMATS = ("trec", "json", "table", "csv", "markdown", "bibtex", "ris")
+LONG_FORMATS = ("trec", "json")
+"""Formats for programs, which get RUN_HITS where no number is given; others get TABLE_HITS."""
+
+EXPLAINED_FORMATS = ("table", "json")
+"""Formats that can hold an explanation."""
+
+BIBLIOGRAPHIES = ("bibtex", "ris")
+"""Formats in which each paper stands once, whatever queries found it: their text is made all at once."""
+
+FORM_OF_NAME = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".md": "markdown",
+    ".bib": "bibtex",
+    ".ris": "ris",
+}
+"""How names of files end, and the formats in which they are written where none is given."""
 
 OTHER_NAMES = (
-    *(".bib", ".csv", ".docx", ".htm", ".html", ".md", ".parquet", ".pdf", ".ris", ".rst", ".tex", ".tsv"),
-    *(".xls", ".xlsx", ".xml", ".yaml", ".yml"),
+    *(".docx", ".htm", ".html", ".parquet", ".pdf", ".rst", ".tex", ".tsv", ".xls", ".xlsx", ".xml"),
+    *(".yaml", ".yml"),
 )
 """How names of files end that are of a format which qbe does not write."""
 
@@ -58,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
     _queries(parser)
     _results(parser)
+    _filters(parser.add_argument_group("filters: papers that may be found"))
     _first_stages(parser.add_argument_group("first stages in detail"))
     _reranking(parser.add_argument_group("reranking"))
     return parser
@@ -104,7 +130,11 @@ def _results(parser: argparse.ArgumentParser) -> None:
         help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, none, or a "
         "matching of sentence vectors (default: %(default)s)",
     )
-    parser.add_argument("--hits", type=int, help=f"a query (default: {RUN_HITS}; {TABLE_HITS} in a table)")
+    parser.add_argument(
+        "--hits",
+        type=int,
+        help=f"a query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats)",
+    )
     parser.add_argument("--pool", metavar="FILE", help="rank these papers only: query_id, paper_id")
     parser.add_argument("--output", metavar="FILE", help="write there (default: standard output)")
     parser.add_argument(
@@ -119,8 +149,9 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=("trec", "json", "table"),
-        help="default: JSON where --output ends in .json or .jsonl, a table on a terminal, else a TREC run",
+        choices=FORMATS,
+        help="default: by the name of --output (.json, .jsonl, .csv, .md, .bib, .ris), a table on a "
+        "terminal, else a TREC run",
     )
     parser.add_argument(
         "--explain",
@@ -141,11 +172,39 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _filters(group: argparse._ArgumentGroup) -> None:
+    """Conditions on papers, which must all hold; None means that one was not given."""
+    group.add_argument("--year", metavar="YEARS", help="such as 2015-2019, 2015-, -2019 or 2018")
+    group.add_argument(
+        "--category",
+        nargs="+",
+        metavar="NAME",
+        help="papers that have one of these categories, such as cs.CL, 'cs.*', or cs for all of cs",
+    )
+    group.add_argument(
+        "--author",
+        nargs="+",
+        metavar="NAME",
+        help="papers by one of these; all words of a name must occur, upper case and accents apart",
+    )
+    group.add_argument(
+        "--where",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="papers whose metadata has all these values (of a list, as one of its elements)",
+    )
+    group.add_argument(
+        "--before",
+        metavar="YEAR|query",
+        help="papers of that year or earlier ones; query: not later than the query's own paper",
+    )
+
+
 def _first_stages(group: argparse._ArgumentGroup) -> None:
     """Parameters of first stages; None means that one was not given."""
     group.add_argument(
         "--bm25-query",
-        choices=("title+facet", "facet", "abstract"),
+        choices=("title+facet", "facet", "abstract", "title", "keyterms"),
         help="bm25, fused: the words of the BM25 query (default: title+facet)",
     )
     group.add_argument(
@@ -234,25 +293,34 @@ def form_of_file(name: str) -> str:
     """The format of a file whose format is not given, by its name; raises UsageError for a name that says
     another format.
 
-    >>> form_of_file("runs/a.trec"), form_of_file("runs/a.JSON")
-    ('trec', 'json')
+    >>> form_of_file("runs/a.trec"), form_of_file("runs/a.JSON"), form_of_file("refs.bib")
+    ('trec', 'json', 'bibtex')
     """
     lower = name.lower()
     if lower.endswith(OTHER_NAMES):
         from qbe.errors import UsageError
 
         raise UsageError(
-            f"expected an --output named as a TREC run or JSON, found {name}; give the --format (trec, json "
-            "or table)"
+            f"expected an --output that is named as a TREC run or ends in {', '.join(FORM_OF_NAME)}, found "
+            f"{name}; give the --format ({', '.join(FORMATS)})"
         )
-    return "json" if lower.endswith(JSON_NAMES) else "trec"
+    return next((form for ending, form in FORM_OF_NAME.items() if lower.endswith(ending)), "trec")
+
+
+def default_hits(form: str) -> int:
+    """The number of hits a query where none is given.
+
+    >>> default_hits("json"), default_hits("bibtex")
+    (1000, 10)
+    """
+    return RUN_HITS if form in LONG_FORMATS else TABLE_HITS
 
 
 def check(options: argparse.Namespace, form: str) -> None:
     """Raise UsageError for options of the command that do not go together; the configuration checks those
     that shape the search.
 
-    ``form`` is the format of the output: ``trec``, ``json`` or ``table``.
+    ``form`` is the format of the output, one of FORMATS.
     """
     from qbe.errors import UsageError
 
@@ -267,9 +335,14 @@ def check(options: argparse.Namespace, form: str) -> None:
     if (options.resume or options.overwrite) and not (options.topics and options.output):
         option = "--resume" if options.resume else "--overwrite"
         raise UsageError(f"{option} is about a run of topics in a file; give --topics and --output with it")
-    if options.explain and form == "trec":
-        if options.format:
-            raise UsageError("--explain goes with --format table or json, found trec")
+    if options.resume and form in BIBLIOGRAPHIES:
+        raise UsageError(
+            f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
+            "queries found it; search again"
+        )
+    if options.explain and form not in EXPLAINED_FORMATS:
+        if options.format or form != "trec":
+            raise UsageError(f"--explain goes with --format table or json, found {form}")
         raise UsageError(
             "--explain has no place in a TREC run, the form without a terminal; add --format table"
         )
@@ -298,4 +371,25 @@ def config_of(options: argparse.Namespace) -> SearchConfig:
     from qbe.search.parsing import parse_weights
 
     weights = None if options.weights is None else parse_weights(options.weights)
-    return SearchConfig(**parameters, weights=weights)
+    return SearchConfig(**parameters, weights=weights, filter=filter_of(options))
+
+
+def filter_of(options: argparse.Namespace) -> PaperFilter | None:
+    """The filter that the options state, None where they state none; raises UsageError.
+
+    >>> options = parser().parse_args(["--index", "indexes/sample", "--paper", "s036", "--year", "2018-"])
+    >>> filter_of(options).years
+    (2018, None)
+    """
+    given = (options.year, options.category, options.author, options.where, options.before)
+    if all(value is None for value in given):
+        return None
+    from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years
+
+    return PaperFilter(
+        years=None if options.year is None else parse_years(options.year),
+        categories=tuple(options.category or ()),
+        authors=tuple(options.author or ()),
+        where=parse_where(options.where or ()),
+        before=None if options.before is None else parse_before(options.before),
+    )

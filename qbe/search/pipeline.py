@@ -13,10 +13,12 @@ from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.rerank.reranker import Progress
-from qbe.search.config import SearchConfig
+from qbe.search.config import SearchConfig, check_filter
 from qbe.search.contracts import FirstStage
 from qbe.search.explain import ExplainedSentence, explain_query
+from qbe.search.filters import PaperFilter
 from qbe.search.matches import add_matches
+from qbe.search.passing import Passing, PassingPapers
 from qbe.search.ranking import RankingRequest, rank
 from qbe.search.reranking import RerankStage
 from qbe.search.stages import open_first_stage, open_rerank_stage
@@ -41,10 +43,11 @@ class Explanation(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """The first stage over one commit of the index."""
+    """The first stage over one commit of the index, and which of its papers pass filters."""
 
     reader: IndexReader
     first_stage: FirstStage
+    passing: PassingPapers
 
 
 class Pipeline(Closing):
@@ -88,7 +91,7 @@ class Pipeline(Closing):
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
             pipeline._rerank_stage = open_rerank_stage(config, index, pipeline._workers)
             with index.reading() as reader:
-                pipeline._stage(reader)
+                pipeline._over(reader)
         except BaseException:
             pipeline.close()
             raise
@@ -104,18 +107,21 @@ class Pipeline(Closing):
         k: int = 10,
         pool: Sequence[str] | None = None,
         *,
+        filter: PaperFilter | None = None,
         matches: bool = True,
         explain: bool = False,
     ) -> list[Hit]:
         """The best ``k`` hits, best first, ties by id; the query's own papers are never among them.
 
-        With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index. ``matches``
-        adds the pairs of closest sentences to each hit, where the index has vectors; ``explain`` adds the
-        scores of its components. Raises TypeError for values of another type, UsageError for ``k`` below 1
-        or positions out of range, FacetNotFoundError for a facet that the query's paper lacks,
-        PaperNotFoundError for a pool with papers that the index lacks.
+        With a ``pool`` of paper ids these are ranked (up to ``k`` of them), else the whole index; of either
+        only the papers that pass the ``filter``, if there is one (None: that of the configuration).
+        ``matches`` adds the pairs of closest sentences to each hit, where the index has vectors; ``explain``
+        adds the scores of its components. Raises TypeError for values of another type, UsageError for ``k``
+        below 1, positions out of range and a filter by the year of a query's paper that has none,
+        FacetNotFoundError for a facet that the query's paper lacks, PaperNotFoundError for a pool with papers
+        that the index lacks.
         """
-        return self.batch_search([query], k, [pool], matches=matches, explain=explain)[0]
+        return self.batch_search([query], k, [pool], filter=filter, matches=matches, explain=explain)[0]
 
     def batch_search(
         self,
@@ -123,6 +129,7 @@ class Pipeline(Closing):
         k: int = 10,
         pools: Pools | None = None,
         *,
+        filter: PaperFilter | None = None,
         matches: bool = True,
         explain: bool = False,
         progress: Progress | None = None,
@@ -138,14 +145,16 @@ class Pipeline(Closing):
         if isinstance(queries, Query | PreparedQuery):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
         pools = _checked_pools(len(queries), pools)
+        check_filter(filter)
         with self.index.reading() as reader:
-            stage, second = self._stage(reader), self._rerank_stage
+            (_, stage, passing), second = self._over(reader), self._rerank_stage
             prepared = self.prepare(queries, explain=explain)
             vectors = stage.needs_vectors or (second is not None and second.needs_vectors)
             prepared = self._encoded(reader, prepared, needed=vectors)
+            among = [self._passing(passing, reader, query.query, filter).selection for query in prepared]
             requests = [
-                RankingRequest(query.query, query.aspects, pool)
-                for query, pool in zip(prepared, pools, strict=True)
+                RankingRequest(query.query, query.aspects, pool, selection)
+                for query, pool, selection in zip(prepared, pools, among, strict=True)
             ]
             depth = k if second is None else max(k, second.depth)
             hits = rank(stage, reader, requests, depth, explain=explain)
@@ -158,11 +167,16 @@ class Pipeline(Closing):
             return add_matches(reader, self._workers, [query.aspects for query in prepared], hits)
 
     def explain(
-        self, query: Query | PreparedQuery, k: int = 10, pool: Sequence[str] | None = None
+        self,
+        query: Query | PreparedQuery,
+        k: int = 10,
+        pool: Sequence[str] | None = None,
+        *,
+        filter: PaperFilter | None = None,
     ) -> Explanation:
         """The hits of `search` with their reasons; raises what `search` does."""
         (prepared,) = self.prepare([query], explain=True)
-        hits = self.search(prepared, k, pool, explain=True)
+        hits = self.search(prepared, k, pool, filter=filter, explain=True)
         sentences = [explain_query(aspect) for aspect in prepared.query.aspects]
         return Explanation(prepared.query, sentences, hits)
 
@@ -175,6 +189,23 @@ class Pipeline(Closing):
         """
         return prepare_queries(self.index, queries, self._workers, facets=self.config.facets, explain=explain)
 
+    def passing(self, query: Query | PreparedQuery, filter: PaperFilter | None = None) -> Passing:
+        """How many papers of the index pass the filter for a query (None: that of the configuration), and how
+        many are left out because they have no year; raises what `search` does.
+        """
+        check_filter(filter)
+        with self.index.reading() as reader:
+            plain = query.query if isinstance(query, PreparedQuery) else query
+            return self._passing(self._over(reader).passing, reader, plain, filter)
+
+    def _passing(
+        self, passing: PassingPapers, reader: IndexReader, query: Query, filter: PaperFilter | None
+    ) -> Passing:
+        chosen = self.config.filter if filter is None else filter
+        if chosen is None:
+            return Passing(None, len(reader), len(reader), 0)
+        return passing.of(chosen.of(query))
+
     def rerank_pairs(self, facets: Sequence[Facet | None], papers: int) -> int:
         """How many pairs the reranker will score for a query whose aspects have these facets (None for one
         that is none), out of so many papers to rank; 0 without a reranker.
@@ -186,12 +217,13 @@ class Pipeline(Closing):
     ) -> list[PreparedQuery]:
         return encode_queries(self.index, reader, prepared, self._workers) if needed else list(prepared)
 
-    def _stage(self, reader: IndexReader) -> FirstStage:
-        """The first stage over a commit of the index; opened anew when the index has moved on."""
+    def _over(self, reader: IndexReader) -> _Opened:
+        """What searches a commit of the index; opened anew when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
-                self._opened = _Opened(reader, open_first_stage(self.config, reader, self._workers))
-            return self._opened.first_stage
+                stage = open_first_stage(self.config, reader, self._workers)
+                self._opened = _Opened(reader, stage, PassingPapers(reader))
+            return self._opened
 
 
 def _check_k(k: object) -> None:

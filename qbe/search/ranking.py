@@ -10,6 +10,7 @@ import numpy as np
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import PaperNotFoundError
 from qbe.index.reader import IndexReader
+from qbe.index.selection import Selection
 from qbe.query import Query
 from qbe.search.contracts import FirstStage
 from qbe.search.fusion import best_hits, combine_aspects
@@ -20,7 +21,8 @@ ASPECT_DEPTH = 1000
 
 
 class RankingRequest(NamedTuple):
-    """A query, its encoded aspects, and the ids of the papers to rank, None for the whole index.
+    """A query, its encoded aspects, and the ids of the papers to rank, None for the whole index; of either
+    only those that are ``among`` some papers are ranked (None: all).
 
     >>> request = RankingRequest(Query(index.paper("s036")), [], None)
     >>> request.excluded(), request.label(0)
@@ -30,6 +32,7 @@ class RankingRequest(NamedTuple):
     query: Query
     aspects: Sequence[EncodedAspect]
     pool: Sequence[str] | None
+    among: Selection | None = None
 
     def excluded(self) -> set[str]:
         """Ids of the query's own papers, which are never among its hits."""
@@ -43,8 +46,8 @@ class RankingRequest(NamedTuple):
 
 
 def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | None:
-    """The pool without the query's own papers and repetitions; raises PaperNotFoundError for papers that the
-    index lacks.
+    """The pool without the query's own papers, repetitions, and papers that may not be found; raises
+    PaperNotFoundError for papers that the index lacks.
 
     >>> request = RankingRequest(Query(index.paper("s036")), [], ["s051", "s036", "s051"])
     >>> with index.reading() as reader:
@@ -62,7 +65,10 @@ def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | No
             f"{len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
             "build the index from the collection of the pool"
         )
-    return pool
+    if request.among is None:
+        return pool
+    mask = request.among.mask
+    return [paper_id for paper_id in pool if mask[reader.papers.row(paper_id)]]
 
 
 def rank(
@@ -86,17 +92,22 @@ def rank(
     k = min(k, len(reader))
     pools = [checked_pool(reader, request) for request in requests]
     ranked: list[list[Hit]] = [[] for _ in requests]
-    numbers = [number for number, pool in enumerate(pools) if pool is None or pool]
+    pairs = enumerate(zip(requests, pools, strict=True))
+    papers = [(number, request.among if pool is None else pool) for number, (request, pool) in pairs]
+    numbers = [number for number, candidates in papers if candidates is None or len(candidates)]
     single = [number for number in numbers if requests[number].query.is_single]
-    hits = stage.batch_search(
-        [requests[number].aspects[0] for number in single],
-        k + 1,
-        [pools[number] for number in single],
-        explain=explain,
-    )
-    for number, query_hits in zip(single, hits, strict=True):
-        excluded = requests[number].excluded()
-        ranked[number] = [hit for hit in query_hits if hit.paper_id not in excluded][:k]
+    for among in dict.fromkeys(requests[number].among for number in single):
+        together = [number for number in single if requests[number].among is among]
+        hits = stage.batch_search(
+            [requests[number].aspects[0] for number in together],
+            k + 1,
+            [pools[number] for number in together],
+            among,
+            explain=explain,
+        )
+        for number, query_hits in zip(together, hits, strict=True):
+            excluded = requests[number].excluded()
+            ranked[number] = [hit for hit in query_hits if hit.paper_id not in excluded][:k]
     several = [number for number in numbers if not requests[number].query.is_single]
     for number in several:
         pool = pools[number]
@@ -114,7 +125,7 @@ def _union(stage: FirstStage, request: RankingRequest, depth: int) -> list[str]:
         if aspect.weight > 0
     ]
     excluded = request.excluded()
-    hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive))
+    hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive), request.among)
     paper_ids = dict.fromkeys(hit.paper_id for aspect_hits in hits for hit in aspect_hits)
     return [paper_id for paper_id in paper_ids if paper_id not in excluded]
 

@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> None:
         "encoder": _train_encoder,
         "facet-encoder": _make_facet_encoder,
         "large-encoder": _train_large_encoder,
+        "citation": _train_citation,
     }
     train[options.command](options, run)
 
@@ -222,6 +223,20 @@ def _leave_out(options: argparse.Namespace) -> Path:
 def _dev_and_corpus(options: argparse.Namespace) -> tuple[Path, Path]:
     dev = _path(options, "dev", "facet-judgments/dev.tsv")
     return dev, _path(options, "corpus", "arxiv-cs/arxiv-cs.jsonl.xz")
+
+
+def _train_citation(options: argparse.Namespace, run: RunOptions) -> None:
+    from pathlib import Path
+
+    with _training_packages():
+        from qbe.train.citation.training import Sources, train_citation
+    from qbe.train.work_folder import Folders
+
+    collection = Path(options.collection)
+    sources = Sources(Path(options.index), collection / "train.qrels", collection / "dev.qrels")
+    figures = train_citation(sources, Folders(Path(options.output), Path(options.work)), run)
+    for known, (f1, mrr, recall) in figures.items():
+        print(f"{options.output}: {known}: F1@20 {f1:.3f}, MRR {mrr:.3f}, recall {recall:.3f} on dev")
 
 
 def _path(options: argparse.Namespace, parameter: str, name: str) -> Path:

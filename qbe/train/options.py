@@ -74,6 +74,14 @@ def parser() -> argparse.ArgumentParser:
             "difference from it with a model card. An interrupted call continues from --work.",
         )
     )
+    _add_citation(
+        command(
+            "citation",
+            "the citation model",
+            "Train the model that recommends citations, over the vectors of an index and who cites whom, and "
+            "write it with a model card. An interrupted call continues from --work.",
+        )
+    )
     _add_admit(
         command(
             "admit",
@@ -252,6 +260,16 @@ def _add_large_encoder(encoder: argparse.ArgumentParser) -> None:
     _add_output(encoder)
     _add_work(encoder)
     _add_run(encoder, seeds="0")
+
+
+def _add_citation(citation: argparse.ArgumentParser) -> None:
+    citation.add_argument(
+        "--collection", required=True, metavar="DIR", help="written by qbe datasets citations or citeomatic"
+    )
+    citation.add_argument("--index", required=True, metavar="DIR", help="an index of its papers.jsonl")
+    _add_output(citation)
+    _add_work(citation)
+    _add_run(citation, device=False)
 
 
 def _add_admit(admit: argparse.ArgumentParser) -> None:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import IndexFormatError, UsageError, check_package, input_error
 from qbe.index.dense import faiss_settings
-from qbe.index.dense.ann import FLAT, IN_LISTS, IVF_OPQ_PQ, AnnParams
+from qbe.index.dense.ann import FLAT, HNSW, IN_LISTS, IVF_OPQ_PQ, AnnParams
 
 FAISS = "faiss.index"
+
+
+class Findable(NamedTuple):
+    """Sentences of a segment that a search may find: how many, and FAISS's selector of them (None: all)."""
+
+    size: int
+    selector: Any = None
 
 
 class FaissSegment:
@@ -47,6 +54,7 @@ class FaissSegment:
 
         path = folder / FAISS
         params = params or AnnParams()
+        self._nprobe = 0
         if nprobe is not None and params.kind not in IN_LISTS:
             kinds = ", ".join(IN_LISTS)
             raise UsageError(f"`nprobe` goes with an index of kind {kinds}, found {params.kind}; drop it")
@@ -56,8 +64,8 @@ class FaissSegment:
         try:
             self._index: Any = faiss.read_index(str(path), flags)
             if params.kind in IN_LISTS:
-                nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
-                faiss.extract_index_ivf(self._index).nprobe = nprobe
+                self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
+                faiss.extract_index_ivf(self._index).nprobe = self._nprobe
         except (RuntimeError, AttributeError) as error:
             if path.exists() and not os.access(path, os.R_OK):
                 raise input_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES))) from error
@@ -66,42 +74,54 @@ class FaissSegment:
             ) from error
         self._path, self.params = path, params
         self.sentences: int = self._index.ntotal
-        self._findable = self.sentences
+        self._findable = Findable(self.sentences) if live is None else self.findable(live)
         self._sign = -1 if self._index.metric_type == faiss.METRIC_L2 else 1
         self._rotate: Any = None
         self._searched = self._index
         if params.kind == IVF_OPQ_PQ:
             self._rotate = faiss.downcast_VectorTransform(self._index.chain.at(0)).apply
             self._searched = faiss.downcast_index(self._index.index)
-        self._parameters: Any = None
-        if live is not None:
-            self._findable = int(live.sum())
-            self._parameters = _only(np.packbits(live, bitorder="little"), nprobe)
 
     @property
     def min_candidates(self) -> int:
         """Sentences to be looked up for each sentence of a query, at the least."""
         return self.params.min_candidates
 
-    def nearest(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    def findable(self, mask: NDArray[np.bool_]) -> Findable:
+        """Some sentences (sentences,) in the form that searches take; none of them is a deleted paper's."""
+        import faiss
+
+        untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
+        bits = np.packbits(mask, bitorder="little")
+        return Findable(int(np.count_nonzero(mask)), untyped.IDSelectorBitmap(bits))
+
+    def nearest(
+        self, queries: NDArray[np.float32], count: int, among: Findable | None = None, breadth: int = 1
+    ) -> NDArray[np.int64]:
         """Positions (queries, count) of the nearest sentences, best first; -1 where fewer were found.
 
-        Raises IndexFormatError for positions that the index cannot have.
+        ``among`` are the sentences that may be found (None: those that the segment was opened with);
+        ``breadth`` is how many times the lists are read that are usually. Raises IndexFormatError for
+        positions that the index cannot have.
         """
-        return self.search(queries, count)[1]
+        return self.search(queries, count, among, breadth)[1]
 
     def search(
-        self, queries: NDArray[np.float32], count: int
+        self, queries: NDArray[np.float32], count: int, among: Findable | None = None, breadth: int = 1
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The closeness (queries, count) of the nearest sentences, more being closer, and their positions
         (see `nearest`).
         """
-        wanted = min(count if self.params.kind == FLAT else count + 1, self._findable)
+        among = among or self._findable
+        wanted = min(count if self.params.kind == FLAT else count + 1, among.size)
+        if not wanted:
+            return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        parameters = self._parameters(among, wanted, breadth)
         if self._rotate is not None:  # one by one: a matrix product would depend on the other queries
             queries = np.concatenate([self._rotate(row) for row in queries[:, None]])
         with faiss_settings.searching() as most:
             blocks = [
-                self._searched.search(queries[first : first + most], wanted, params=self._parameters)
+                self._searched.search(queries[first : first + most], wanted, params=parameters)
                 for first in range(0, max(len(queries), 1), most)
             ]
         distances, positions = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
@@ -113,16 +133,24 @@ class FaissSegment:
         nearest = nearer(distances, positions, count)
         return self._sign * distances[:, : nearest.shape[1]], nearest
 
+    def _parameters(self, among: Findable, wanted: int, breadth: int) -> Any:
+        """FAISS's parameters of a search; None: those of the index.
 
-def _only(bits: NDArray[np.uint8], nprobe: int | None) -> Any:
-    """Parameters of a search that finds only the positions whose bit is set, in so many lists if any."""
-    import faiss
+        HNSW visits as many vectors as it is to compare, of which only those that may be found count: the
+        fewer these are, the more it is given to compare.
+        """
+        import faiss
 
-    untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
-    selector = untyped.IDSelectorBitmap(bits)
-    if nprobe is None:
-        return untyped.SearchParameters(sel=selector)
-    return untyped.SearchParametersIVF(sel=selector, nprobe=nprobe)
+        if among.selector is None and breadth == 1:
+            return None
+        untyped: Any = faiss  # its stubs know C++'s arguments, not Python's
+        if self.params.kind in IN_LISTS:
+            nprobe = min(self._nprobe * breadth, self.params.nlist or 1)
+            return untyped.SearchParametersIVF(sel=among.selector, nprobe=nprobe)
+        if self.params.kind == HNSW:
+            compared = min(wanted * self.sentences // among.size, self.sentences)
+            return untyped.SearchParametersHNSW(sel=among.selector, efSearch=compared)
+        return untyped.SearchParameters(sel=among.selector)
 
 
 def nearer(distances: NDArray[np.float32], positions: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.dense.ann import IN_LISTS, AnnParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
-from qbe.index.dense.faiss_segment import FaissSegment
+from qbe.index.dense.faiss_segment import FaissSegment, Findable
 from qbe.index.papers import STARTS_FILE
 from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.snapshot import OpenSegment
@@ -33,12 +33,24 @@ class FaissSegments:
         """Sentences to be looked up for each sentence of a query, at the least."""
         return max(segment.min_candidates for segment in self._segments)
 
-    def nearest(self, queries: NDArray[np.float32], count: int) -> Rows:
+    def findable(self, mask: NDArray[np.bool_]) -> list[Findable]:
+        """Some sentences (sentences,) of all segments in the form that searches take, one for each."""
+        parts = np.split(mask, self._starts[1:-1])
+        return [segment.findable(part) for segment, part in zip(self._segments, parts, strict=True)]
+
+    def nearest(
+        self,
+        queries: NDArray[np.float32],
+        count: int,
+        among: Sequence[Findable] | None = None,
+        breadth: int = 1,
+    ) -> Rows:
         """Positions (queries, up to 2 * count) of the nearest sentences; -1 where fewer were found.
 
         First come those of the segments that FAISS compares by their stored vectors, best first, of equals
         the first; then likewise those of segments that it compares by short codes, which make vectors seem
-        farther than they are, and so must not compete with the others for places.
+        farther than they are, and so must not compete with the others for places. ``among`` and ``breadth``
+        are those of `FaissSegment.nearest`, the former for each segment.
         """
         groups = [
             [
@@ -48,11 +60,24 @@ class FaissSegments:
             ]
             for by_codes in (False, True)
         ]
-        return np.concatenate([self._best(group, queries, count) for group in groups if group], axis=1)
+        each: Sequence[Findable | None] = [None] * len(self._segments) if among is None else among
+        return np.concatenate(
+            [self._best(group, queries, count, each, breadth) for group in groups if group], axis=1
+        )
 
-    def _best(self, group: Sequence[int], queries: NDArray[np.float32], count: int) -> Rows:
+    def _best(
+        self,
+        group: Sequence[int],
+        queries: NDArray[np.float32],
+        count: int,
+        among: Sequence[Findable | None],
+        breadth: int,
+    ) -> Rows:
         """The nearest of some segments together."""
-        results = [(*self._segments[number].search(queries, count), self._starts[number]) for number in group]
+        results = [
+            (*self._segments[number].search(queries, count, among[number], breadth), self._starts[number])
+            for number in group
+        ]
         closeness = np.concatenate([np.where(near < 0, -np.inf, close) for close, near, _ in results], axis=1)
         positions = np.concatenate(
             [np.where(near < 0, -1, near + start) for _, near, start in results], axis=1

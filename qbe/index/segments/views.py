@@ -14,6 +14,7 @@ import numpy as np
 
 from qbe.errors import PaperNotFoundError
 from qbe.index.manifest import stored_as
+from qbe.index.metadata import Metadata
 from qbe.index.papers import PaperLayout, PaperStore
 from qbe.index.rows import Rows, StackedRows, live_rows, sentence_rows, starts_of
 from qbe.index.segments.snapshot import OpenSegment
@@ -82,6 +83,11 @@ class PaperStores:
                 first, skipped = max(row - start, 0), set(dead.tolist())
                 papers = enumerate(store.read_from(first), first)
                 yield from (paper for place, paper in papers if place not in skipped)
+
+    def read_metadata(self) -> Iterator[Metadata]:
+        """The metadata of all papers by row, dead ones included."""
+        for store in self._stores:
+            yield from store.read_metadata()
 
     def layout(self) -> PaperLayout:
         """The layouts of all segments as one, dead papers included."""

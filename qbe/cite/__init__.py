@@ -1,0 +1,1 @@
+"""Citation recommendation: which papers of an index a paper should cite."""

@@ -1,0 +1,203 @@
+"""``qbe cite``: recommend papers to cite."""
+
+from __future__ import annotations
+
+import sys
+
+from qbe import _cli
+from qbe.cite.options import OPTIONS, PROGRAM, RUN_HITS, TABLE_HITS, parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from qbe.cite.config import CiteConfig
+    from qbe.cite.recommender import CiteRequest, Recommender
+    from qbe.index.index import Index
+    from qbe.search.output import Destination, Output
+    from qbe.search.unfinished import Inputs
+    from qbe.search.writers import ResultWriter
+    from qbe.types import Paper
+
+
+def main(arguments: list[str]) -> None:
+    """Parse the options, recommend, and write the results."""
+    options = parser().parse_args(arguments)
+    from pathlib import Path
+
+    from qbe.cite.options import check, config_of
+    from qbe.outputs import SEARCH, check_output
+
+    form, width = _form(options)
+    check(options, form)
+    config = config_of(options)
+    threads = _cli.threads(options.threads)
+    if options.output:
+        check_output(options.output, SEARCH)
+
+    from qbe.cite.recommender import Recommender
+    from qbe.index.opening import open_index
+    from qbe.search.output import open_output
+    from qbe.search.writers import open_writer
+
+    k = options.hits or (TABLE_HITS if form not in ("trec", "json") else RUN_HITS)
+    with open_index(options.index, encoder=options.encoder, threads=threads) as index:
+        ids, load = _papers(options, index)
+        cited, excluded = (_named(index, path) for path in (options.cited, options.exclude))
+        tag = options.run_tag or config.run_tag
+        writer = open_writer(form, tag, index.paper, width, explain=False)
+        destination = _destination(options, form)
+        topics = Path(options.topics) if options.topics else None
+        with (
+            Recommender.open(index, config) as recommender,
+            open_output(destination, lambda: _inputs(index, config, topics, k, tag, form)) as output,
+        ):
+            try:
+                requests = lambda block: _requests(load(block), cited, excluded)  # noqa: E731
+                _recommend(recommender, ids, requests, k, writer, output)
+            except KeyboardInterrupt:
+                if output.is_resumable():
+                    print("interrupted; --resume continues with what is finished", file=sys.stderr)
+                raise
+
+
+def _form(options: argparse.Namespace) -> tuple[str, int]:
+    """The format of the output, and how many columns a table has."""
+    import shutil
+
+    from qbe.search.options import form_of_file
+
+    form = options.format
+    if form is None:
+        on_terminal = "table" if sys.stdout.isatty() else "trec"
+        form = on_terminal if options.output is None else form_of_file(options.output)
+    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def _destination(options: argparse.Namespace, form: str) -> Destination:
+    from pathlib import Path
+
+    from qbe.search.options import BIBLIOGRAPHIES
+    from qbe.search.output import Destination
+
+    path = Path(options.output) if options.output else None
+    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
+    return Destination(path, in_blocks, options.resume, options.overwrite)
+
+
+def _papers(
+    options: argparse.Namespace, index: Index
+) -> tuple[Sequence[str], Callable[[slice], Sequence[Paper]]]:
+    """The ids in the run of the papers that the options state, and a function that loads some of them."""
+    from pathlib import Path
+
+    from qbe.search.queries import from_topics, paper_from_file, pasted_paper
+
+    if options.topics:
+        source = from_topics(index, Path(options.topics))
+        return source.ids, lambda block: [query.papers[0] for query in source.load(block)]
+    if options.bibtex:
+        papers = _drafts(options.bibtex)
+    elif options.paper is not None:
+        papers = [index.paper(options.paper)]
+    elif options.paper_file is not None:
+        papers = [paper_from_file(options.paper_file)]
+    else:
+        papers = [pasted_paper(options.text, options.title or "")]
+    return [paper.paper_id for paper in papers], lambda block: papers[block]
+
+
+def _drafts(path: str) -> list[Paper]:
+    """The entries of a BibTeX file; those without an abstract by their titles alone."""
+    from qbe.corpus import read_corpus
+    from qbe.corpus.reading import Reading
+    from qbe.text.split import split_sentences
+
+    reading = Reading("bibtex", on_error="stop", keep_without_abstract=True)
+    return list(read_corpus([path], split_sentences, reading))
+
+
+def _named(index: Index, path: str | None) -> list[str]:
+    """The papers of the index that a file names; what the index lacks is said on standard error."""
+    if path is None:
+        return []
+    from pathlib import Path
+
+    from qbe.cite.bibliography import papers_of
+
+    with index.reading() as reader:
+        paper_ids, entries, missing, repeated = papers_of(reader, Path(path))
+    if missing is not None:
+        absent = entries - len(paper_ids) - repeated
+        print(
+            f"{PROGRAM}: {path}: {absent} of {entries} entries are not in the index, such as {missing}; left "
+            "out",
+            file=sys.stderr,
+        )
+    return paper_ids
+
+
+def _requests(papers: Sequence[Paper], cited: Sequence[str], excluded: Sequence[str]) -> list[CiteRequest]:
+    from qbe.cite.recommender import CiteRequest
+
+    return [CiteRequest(paper, cited, excluded) for paper in papers]
+
+
+def _recommend(
+    recommender: Recommender,
+    ids: Sequence[str],
+    requests: Callable[[slice], list[CiteRequest]],
+    k: int,
+    writer: ResultWriter,
+    output: Output,
+) -> None:
+    """Recommend block by block, and write each block that the output does not have yet."""
+    from qbe.query import Query
+    from qbe.search.fingerprint import BLOCK
+    from qbe.search.passing import describe
+    from qbe.search.writers import Result
+
+    firsts = range(0, len(ids), BLOCK)
+    blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
+    if recommender.config.filter is not None:
+        passing = [recommender.passing(request.paper) for block in blocks for request in requests(block)]
+        if note := describe(passing, None if len(ids) > 1 else k):
+            print(f"{PROGRAM}: {note}", file=sys.stderr)
+    with _cli.counter("recommending", "papers", sum(len(ids[block]) for block in blocks)) as advance:
+        for block in blocks:
+            asked = requests(block)
+            hits = recommender.batch_recommend(asked, k, matches=writer.needs_matches)
+            results = [
+                Result(query_id, Query(request.paper), each)
+                for query_id, request, each in zip(ids[block], asked, hits, strict=True)
+            ]
+            output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
+            advance(len(asked))
+    output.publish(len(firsts))
+
+
+def _inputs(index: Index, config: CiteConfig, topics: object, k: int, tag: str, form: str) -> Inputs:
+    """All that a run depends on, as JSON holds it."""
+    from importlib.metadata import version
+    from pathlib import Path
+
+    from qbe.cite.config import CITATION
+    from qbe.cite.model import WEIGHTS, default_model
+    from qbe.files import sha256
+    from qbe.search.fingerprint import BLOCK
+
+    assert isinstance(topics, Path)
+    model = default_model() if config.model is None else Path(config.model)
+    reads_model = CITATION in (config.first_stage, config.rerank)
+    return {
+        "index": index.manifest.digest,
+        "topics": sha256(topics),
+        "options": {**config.record(), "hits": k, "run_tag": tag, "format": form},
+        "model": sha256(model / WEIGHTS) if reads_model else None,
+        "version": [version("qbe"), BLOCK],
+    }
+
+
+if __name__ == "__main__":
+    _cli.run(PROGRAM, main, OPTIONS)

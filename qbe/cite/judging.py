@@ -1,0 +1,239 @@
+"""Candidates for the bibliography of a paper, and their features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.cite.evidence import Evidence
+from qbe.cite.features import SCORES, Known, text_features
+from qbe.cite.late_interaction import Projection
+from qbe.cite.links import Neighbours
+from qbe.cite.source import CitationSource
+from qbe.encode.aspect import EncodedAspect
+from qbe.index.reader import IndexReader
+from qbe.index.selection import Selection
+from qbe.parallel import Workers
+from qbe.search.bm25 import BM25Stage
+from qbe.search.contracts import ScoreSource
+from qbe.search.dense import DenseStage
+from qbe.search.fused import FusedStage
+from qbe.search.fusion import z_normalize
+
+Ints = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
+"""What the first stage ranks by; chosen on dev of `citations`."""
+
+NEAR, NEAREST = 50, 20
+"""How many of the best candidates are asked whom they cite, and who cites them."""
+
+LINKED = 300
+"""Papers that citations propose beside those of the first stage."""
+
+
+class CiteQuery(NamedTuple):
+    """A paper whose bibliography is wanted: its whole abstract, encoded; its ``year``, and its ``row`` in the
+    index, if it has them; the rows of papers that it is known to cite, ``seeds``; and of those that are
+    wanted no more, ``excluded``, which are never candidates.
+    """
+
+    encoded: EncodedAspect
+    year: int | None
+    row: int | None
+    seeds: Ints
+    excluded: frozenset[int]
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """The rows of papers that are never candidates."""
+        own = frozenset() if self.row is None else frozenset((self.row,))
+        return self.excluded | own | frozenset(self.seeds.tolist())
+
+
+class Candidates(NamedTuple):
+    """Candidates by row, best first, with their scores by the first stage and its components, each (n,)."""
+
+    rows: Ints
+    scores: Doubles
+    components: Mapping[str, Doubles]
+
+    def without(self, rows: frozenset[int]) -> Candidates:
+        """All but those at some rows."""
+        return self._at(np.array([row not in rows for row in self.rows.tolist()], np.bool_))
+
+    def first(self, count: int) -> Candidates:
+        """The best so many."""
+        return self._at(np.arange(len(self.rows)) < count)
+
+    def joined(self, others: Candidates) -> Candidates:
+        """These and others behind them."""
+        components = {
+            name: np.concatenate([part, others.components[name]]) for name, part in self.components.items()
+        }
+        rows, scores = (np.concatenate(pair) for pair in zip(self[:2], others[:2], strict=True))
+        return Candidates(rows, scores, components)
+
+    def _at(self, mask: NDArray[np.bool_]) -> Candidates:
+        components = {name: part[mask] for name, part in self.components.items()}
+        return Candidates(self.rows[mask], self.scores[mask], components)
+
+
+NO_CANDIDATES = Candidates(np.zeros(0, np.int64), np.zeros(0), {name: np.zeros(0) for name in SCORES})
+
+
+class Judged(NamedTuple):
+    """Candidates in the order of the first stage, by row, with their features, each (candidates,)."""
+
+    rows: Ints
+    features: Mapping[str, Doubles]
+    known: Known
+
+
+class CandidateJudge:
+    """Finds candidates by their texts and by citations, and computes what they are judged by.
+
+    The first stage is the fusion of BM25 and of projected vectors. Where papers of the index cite each
+    other, what the best candidates cite is added, and where seeds are known, what they cite or is
+    cited together with them.
+    """
+
+    def __init__(self, reader: IndexReader, workers: Workers, projection: Projection, depth: int) -> None:
+        """``depth`` is the number of candidates of the first stage. Raises IndexFormatError where the index
+        lacks vectors or postings.
+        """
+        reader.require_vectors()
+        self._papers, self._depth = reader.papers, depth
+        self._projected = CitationSource(reader, workers, projection)
+        self.evidence = Evidence(reader)
+        self._sources: list[ScoreSource] = [
+            BM25Stage(reader, workers, "abstract"),
+            DenseStage(reader, workers),
+            self._projected,
+        ]
+        self._stage = FusedStage(reader, workers, self._sources, WEIGHTS, depth=depth)
+
+    def first_stage(
+        self, queries: Sequence[CiteQuery], among: Sequence[Selection | None]
+    ) -> list[Candidates]:
+        """The candidates of each query by text, out of ``among`` (None: all papers), best first."""
+        candidates = [NO_CANDIDATES] * len(queries)
+        left_out = [len(query.left_out) for query in queries]
+        for papers, count in dict.fromkeys(zip(among, left_out, strict=True)):
+            if papers is not None and not len(papers):
+                continue
+            pairs = enumerate(zip(among, left_out, strict=True))
+            places = [place for place, pair in pairs if pair[0] is papers and pair[1] == count]
+            encoded = [queries[place].encoded for place in places]
+            # What is left out takes no candidate's place.
+            depth = min(self._depth + count, len(self._papers))
+            ranked = self._stage.batch_search(encoded, depth, [None] * len(places), papers, explain=True)
+            for place, hits in zip(places, ranked, strict=True):
+                rows = [self._papers.row(hit.paper_id) for hit in hits]
+                parts = {name: [(hit.component_scores or {})[name] for hit in hits] for name in SCORES}
+                found = Candidates(
+                    np.array(rows, np.int64),
+                    np.array([hit.score for hit in hits], np.float64),
+                    {name: np.array(scores, np.float64) for name, scores in parts.items()},
+                )
+                candidates[place] = found.without(queries[place].left_out).first(self._depth)
+        return candidates
+
+    def scored(self, query: CiteQuery, paper_ids: Sequence[str]) -> Candidates:
+        """Candidates that something else has found, best first."""
+        rows = np.array([self._papers.row(paper_id) for paper_id in paper_ids], np.int64)
+        ranks = np.arange(len(rows), dtype=np.float64)
+        return Candidates(rows, -ranks, self._components(query, rows)).without(query.left_out)
+
+    def judged(
+        self,
+        query: CiteQuery,
+        candidates: Candidates,
+        among: Selection | None = None,
+        *,
+        links: bool = True,
+    ) -> Judged:
+        """Candidates and those that citations propose, with their features; ``links`` says whether citations
+        among the papers of the index count.
+        """
+        candidates = candidates.without(query.left_out)
+        known = Known(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
+        near = self._near(query, candidates, NEAR)
+        if known.links:
+            linked = self._linked(query, candidates.rows, near, among)
+            proposed = Candidates(linked, np.zeros(len(linked)), self._components(query, linked))
+            nearest = self._near(query, candidates, NEAREST)
+            candidates = candidates.joined(proposed)
+        rows = candidates.rows
+        features = text_features(candidates.components, self.evidence.ages(rows, query.year))
+        if known.links:
+            features |= self._by_links(query, rows, near, nearest)
+        if known.seeds:
+            features |= self._by_seeds(query, rows, known)
+        return Judged(rows, features, known)
+
+    def _components(self, query: CiteQuery, rows: Ints) -> dict[str, Doubles]:
+        """The scores of SCORES, each (n,), of papers at some rows."""
+        if not len(rows):
+            return {name: np.zeros(0) for name in SCORES}
+        ascending, places = np.unique(rows, return_inverse=True)
+        scores: dict[str, Doubles] = {}
+        for source in self._sources:
+            scores |= source.scores(query.encoded, ascending, None)
+        return {name: scores[name][places] for name in SCORES}
+
+    def _near(self, query: CiteQuery, candidates: Candidates, count: int) -> Neighbours:
+        """The best candidates that may be asked whom they cite, by how far they are above the next one."""
+        may = self.evidence.known_by(query.year, query.row)[candidates.rows]
+        rows, scores = candidates.rows[may][: count + 1], candidates.scores[may][: count + 1]
+        weights = scores - scores.min(initial=np.inf) if len(scores) else scores
+        total = weights.sum()
+        return Neighbours(rows, weights / total if total > 0 else weights)
+
+    def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, among: Selection | None) -> Ints:
+        """At most LINKED papers that the nearest ones cite, or that are linked to the seeds, beside those at
+        ``rows``.
+        """
+        links, asked = self.evidence.links, self.evidence.known_by(query.year, query.row)
+        citing = np.unique(links.citing(query.seeds))
+        citing = citing[asked[citing]]
+        proposed = np.concatenate(
+            [links.cited_by(near.rows), links.cited_by(query.seeds), links.cited_by(citing), citing]
+        )
+        proposed = np.setdiff1d(proposed, np.concatenate([rows, np.array(sorted(query.left_out), np.int64)]))
+        if among is not None:
+            proposed = proposed[among.mask[proposed]]
+        value = links.share_citing(near, proposed) + links.cocited(query.seeds, proposed, asked)
+        return np.sort(proposed[np.argsort(-value, kind="stable")[:LINKED]])
+
+    def _by_links(
+        self, query: CiteQuery, rows: Ints, near: Neighbours, nearest: Neighbours
+    ) -> dict[str, Doubles]:
+        links = self.evidence.links
+        asked = self.evidence.known_by(query.year, query.row)
+        return {
+            "citations": np.log1p(links.popularity(rows, asked)),
+            "neighbours": np.sqrt(links.share_citing(near, rows)),
+            "cited_neighbours": np.sqrt(links.share_cited(nearest, rows)),
+        }
+
+    def _by_seeds(self, query: CiteQuery, rows: Ints, known: Known) -> dict[str, Doubles]:
+        cosines = self._projected.whole_cosines(rows, query.seeds)
+        features = {
+            "seed_mean": z_normalize(cosines.mean(axis=1)),
+            "seed_best": z_normalize(cosines.max(axis=1)),
+        }
+        if known.links:
+            links, asked = self.evidence.links, self.evidence.known_by(query.year, query.row)
+            equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
+            features |= {
+                "cocitations": np.log1p(links.cocited(query.seeds, rows, asked)),
+                "cocitation_cosines": np.sqrt(links.cocitation_cosines(query.seeds, rows, asked)),
+                "cited_by_seeds": np.sqrt(links.share_citing(equal, rows)),
+                "citing_seeds": np.sqrt(links.share_cited(equal, rows)),
+            }
+        return features

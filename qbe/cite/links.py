@@ -1,0 +1,112 @@
+"""Who cites whom among the papers of an index, out of their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Neighbours(NamedTuple):
+    """Papers near a query, by row, and how much each counts; the weights (n,) sum to 1."""
+
+    rows: Ints
+    weights: Doubles
+
+
+class CitationLinks:
+    """The citations among papers, by row.
+
+    >>> links = CitationLinks([[1, 2], [2], []])
+    >>> links.cited_by(np.array([2])).tolist(), links.citing(np.array([2])).tolist()
+    ([], [0, 1])
+    """
+
+    def __init__(self, cites: Sequence[Sequence[int]]) -> None:
+        """``cites`` has, for each row, the rows of the papers that it cites."""
+        counts = np.array([len(rows) for rows in cites], np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self._cited = np.array([row for rows in cites for row in rows], np.int64)
+        citing = np.repeat(np.arange(len(cites)), counts)
+        order = np.argsort(self._cited, kind="stable")
+        self._citing = citing[order]
+        self._citing_starts = np.searchsorted(self._cited[order], np.arange(len(cites) + 1))
+
+    def __len__(self) -> int:
+        """The number of citations."""
+        return len(self._cited)
+
+    @classmethod
+    def of(cls, metadata: Iterable[Mapping[str, Any]], find: Callable[[str], int | None]) -> CitationLinks:
+        """The citations that papers' metadata name (``cites``: ids) of papers that ``find`` knows by row.
+
+        >>> rows = {"a": 0, "b": 1}
+        >>> len(CitationLinks.of([{"cites": ["b", "x"]}, {}], rows.get))
+        1
+        """
+        cites = []
+        for row, each in enumerate(metadata):
+            named = each.get("cites")
+            ids = named if isinstance(named, list) else []
+            rows = {find(paper_id) for paper_id in ids if isinstance(paper_id, str)}
+            cites.append(sorted(cited for cited in rows if cited is not None and cited != row))
+        return cls(cites)
+
+    def cited_by(self, rows: Ints) -> Ints:
+        """The rows of all papers that these cite, with repetitions."""
+        return np.concatenate([np.zeros(0, np.int64), *(self._cites(row) for row in rows.tolist())])
+
+    def citing(self, rows: Ints) -> Ints:
+        """The rows of all papers that cite these, with repetitions."""
+        parts = (self._citing[slice(*self._citing_starts[row : row + 2])] for row in rows.tolist())
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def popularity(self, rows: Ints, known: Mask) -> Doubles:
+        """How many of the ``known`` papers (papers,) cite each of the rows (n,)."""
+        return np.array([known[self.citing(np.array([row]))].sum() for row in rows.tolist()], np.float64)
+
+    def share_citing(self, near: Neighbours, rows: Ints) -> Doubles:
+        """For each of the rows (n,) the weight of the neighbours that cite it."""
+        total = np.zeros(len(self._starts) - 1)
+        for row, weight in zip(near.rows.tolist(), near.weights.tolist(), strict=True):
+            total[self._cites(row)] += weight
+        shares: Doubles = total[rows]
+        return shares
+
+    def share_cited(self, near: Neighbours, rows: Ints) -> Doubles:
+        """For each of the rows (n,) the weight of the neighbours that it cites."""
+        weight = np.zeros(len(self._starts) - 1)
+        weight[near.rows] = near.weights
+        return np.array([weight[self._cites(row)].sum() for row in rows.tolist()])
+
+    def cocited(self, seeds: Ints, rows: Ints, known: Mask) -> Doubles:
+        """For each of the rows (n,) how often a ``known`` paper cites it together with one of the seeds."""
+        total = np.zeros(len(self._starts) - 1)
+        citing = self.citing(seeds)
+        for row in citing[known[citing]].tolist():
+            total[self._cites(row)] += 1
+        counts: Doubles = total[rows]
+        return counts
+
+    def cocitation_cosines(self, seeds: Ints, rows: Ints, known: Mask) -> Doubles:
+        """For each of the rows (n,) the sum over the seeds of how often ``known`` papers cite both, over the
+        geometric mean of how often they cite either.
+        """
+        total = np.zeros(len(self._starts) - 1)
+        for seed in seeds.tolist():
+            citing = self.citing(np.array([seed]))
+            citing = citing[known[citing]]
+            for row in citing.tolist():
+                total[self._cites(row)] += 1 / np.sqrt(len(citing))
+        cosines: Doubles = total[rows] / np.sqrt(np.maximum(self.popularity(rows, known), 1))
+        return cosines
+
+    def _cites(self, row: int) -> Ints:
+        cited: Ints = self._cited[self._starts[row] : self._starts[row + 1]]
+        return cited

@@ -1,0 +1,157 @@
+"""The options of ``qbe cite``, and the configuration that they come to."""
+
+from __future__ import annotations
+
+from qbe import _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from qbe.cite.config import CiteConfig
+
+PROGRAM = "qbe cite"
+OPTIONS = {"k": "--hits", "folder": "--index", "exclude": "--exclude", "links": "--no-links"}
+"""Parameters of the library whose options have other names."""
+
+TABLE_HITS = 20
+RUN_HITS = 1000
+FORMATS = ("trec", "json", "table", "bibtex", "ris", "csv", "markdown")
+
+ALIASES = {
+    "--abstract": "--text",
+    "--bib": "--bibtex",
+    "--id": "--paper",
+    "--k": "--hits",
+    "--references": "--cited",
+    "--top": "--hits",
+    "--year": "--before",
+}
+"""Names that people try, and the options that do what they mean."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's parser.
+
+    >>> parser().parse_args(["--index", "indexes/sample", "--paper", "s036"]).first_stage
+    'citation'
+    """
+    parser = _cli.parser(
+        PROGRAM,
+        "Recommend papers of an index that a paper, or a draft of one, should cite: candidates by BM25 and "
+        "by vectors projected for citation, judged by the citation model; where the index knows who cites "
+        "whom, by that as well.",
+        ALIASES,
+    )
+    parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--paper", metavar="ID", help="a paper of the index")
+    source.add_argument(
+        "--paper-file",
+        metavar="FILE",
+        help="JSON with title and abstract, and the year in metadata; - is standard input",
+    )
+    source.add_argument("--text", help="an abstract, as it is")
+    source.add_argument("--bibtex", metavar="FILE", help="drafts as BibTeX entries with title and abstract")
+    source.add_argument("--topics", metavar="FILE", help="tab-separated: query_id, paper_id")
+    parser.add_argument("--title", help="the title that goes with --text")
+    known = parser.add_argument_group("what is known already")
+    known.add_argument(
+        "--cited",
+        metavar="FILE",
+        help="papers that it cites already, which help to find the rest and are not recommended: ids, one a "
+        "line (.txt), or BibTeX, RIS, CSL-JSON",
+    )
+    known.add_argument("--exclude", metavar="FILE", help="papers not to recommend, as in --cited")
+    known.add_argument(
+        "--before",
+        metavar="YEAR",
+        help="only papers of this year or earlier; query: not younger than the paper itself",
+    )
+    known.add_argument(
+        "--no-links", action="store_true", help="leave out who cites whom among the papers of the index"
+    )
+    _results(parser)
+    _stages(parser.add_argument_group("stages"))
+    return parser
+
+
+def _results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hits", type=int, metavar="N", help=f"default: {TABLE_HITS} in a table, {RUN_HITS} in a run"
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="default: by the name of --output; else a table on a terminal, trec elsewhere",
+    )
+    parser.add_argument("--output", metavar="FILE", help="default: standard output")
+    parser.add_argument("--run-tag", metavar="TAG", help="default: by the stages")
+    parser.add_argument("--overwrite", action="store_true", help="with --topics: discard an unfinished run")
+    parser.add_argument("--resume", action="store_true", help="with --topics: continue an unfinished run")
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+
+
+def _stages(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--first-stage",
+        choices=("citation", "bm25", "dense", "fused"),
+        default="citation",
+        help="what finds the candidates (default: %(default)s: BM25 and projected vectors)",
+    )
+    group.add_argument(
+        "--query-form",
+        choices=("title+abstract", "title", "keyterms"),
+        default="title+abstract",
+        help="text of the query; keyterms, its most telling words, for bm25 (default: %(default)s)",
+    )
+    group.add_argument("--depth", type=int, default=1000, help="candidates (default: %(default)s)")
+    group.add_argument(
+        "--rerank",
+        choices=("citation", "none"),
+        default="citation",
+        help="what judges the candidates (default: %(default)s)",
+    )
+    group.add_argument("--model", metavar="DIR", help="a citation model of your own, by qbe train citation")
+    group.add_argument("--encoder", help="of an index whose encoder's folder has moved")
+
+
+def config_of(options: argparse.Namespace) -> CiteConfig:
+    """The configuration that the options state; raises what `qbe.cite.config.CiteConfig` does."""
+    from qbe.cite.config import CiteConfig
+    from qbe.search.filters import PaperFilter, parse_before
+
+    before = None if options.before is None else parse_before(options.before)
+    return CiteConfig(
+        first_stage=options.first_stage,
+        query_form=options.query_form,
+        depth=options.depth,
+        rerank=options.rerank,
+        links=not options.no_links,
+        model=options.model,
+        filter=None if before is None else PaperFilter(before=before),
+    )
+
+
+def check(options: argparse.Namespace, form: str) -> None:
+    """Raise UsageError for options that do not go together; ``form`` is the format of the output."""
+    from qbe.errors import UsageError
+
+    if options.hits is not None and options.hits < 1:
+        raise UsageError(f"expected `k` of at least 1, found {options.hits}")
+    if options.title is not None and options.text is None:
+        raise UsageError("--title goes with --text; a paper file holds its own title")
+    if options.run_tag is not None and len(options.run_tag.split()) != 1:
+        raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    several = options.topics or options.bibtex
+    for option in ("cited", "exclude"):
+        if getattr(options, option) and several:
+            raise UsageError(f"--{option} is about one paper; give --paper, --paper-file or --text with it")
+    if options.resume and form in ("bibtex", "ris"):
+        raise UsageError(
+            f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
+            "papers it is recommended to; start again"
+        )
+    if (options.resume or options.overwrite) and not (options.topics and options.output):
+        option = "--resume" if options.resume else "--overwrite"
+        raise UsageError(f"{option} is about a run of topics in a file; give --topics and --output with it")

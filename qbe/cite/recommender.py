@@ -1,0 +1,294 @@
+"""Recommends papers to cite, over one open index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.cite.config import (
+    CITATION,
+    DENSE,
+    FUSED,
+    KEYTERMS,
+    NO_RERANKING,
+    TITLE,
+    TITLE_ABSTRACT,
+    CiteConfig,
+)
+from qbe.cite.features import columns
+from qbe.cite.judging import CandidateJudge, CiteQuery
+from qbe.cite.model import CitationModel, default_model, read_model
+from qbe.closing import Closing
+from qbe.encode.aspect import EncodedAspect
+from qbe.errors import ModelError, PaperNotFoundError, UsageError
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
+from qbe.index.selection import Selection
+from qbe.parallel import Workers
+from qbe.query import Aspect, Query
+from qbe.search.config import SearchConfig
+from qbe.search.filters import year_of
+from qbe.search.fusion import best_hits
+from qbe.search.matches import add_matches
+from qbe.search.passing import Passing, PassingPapers
+from qbe.search.pipeline import Pipeline
+from qbe.types import Hit, Paper, Sentence
+
+Ints = NDArray[np.int64]
+
+
+class CiteRequest(NamedTuple):
+    """A paper that is being written; ids of papers of the index that it ``cited`` already, which help to find
+    the rest and are not recommended again; and ids that are not wanted, ``excluded``.
+
+    >>> from qbe import paper_from_text
+    >>> CiteRequest(paper_from_text("On stone", "Stone is hard. We cut it.")).cited
+    ()
+    """
+
+    paper: Paper
+    cited: Sequence[str] = ()
+    excluded: Sequence[str] = ()
+
+
+class _Opened(NamedTuple):
+    """What reads one commit of the index; ``judge`` is None where the citation model is not used."""
+
+    reader: IndexReader
+    judge: CandidateJudge | None
+    passing: PassingPapers
+
+
+class Recommender(Closing):
+    """Recommends which papers of an index a paper should cite, by the stages of a `CiteConfig`.
+
+    Models and threads stay open until it is closed; several threads may use it. Closing it leaves the index
+    open.
+    """
+
+    def __init__(
+        self, index: Index, config: CiteConfig, model: CitationModel | None, pipeline: Pipeline | None
+    ) -> None:
+        """`Recommender.open` is the way to make one."""
+        self.index, self.config = index, config
+        self._model, self._pipeline = model, pipeline
+        self._workers = Workers(index.threads)
+        self._opening = threading.Lock()
+        self._opened: _Opened | None = None
+
+    @classmethod
+    def open(cls, index: Index, config: CiteConfig | None = None) -> Recommender:
+        """Open the stages of a configuration over an index.
+
+        Raises TypeError for values of another type, IndexFormatError where the index was built without what a
+        stage needs, ModelError for a model that cannot be read or is that of another encoder, JavaError where
+        BM25 finds no Java.
+        """
+        config = CiteConfig() if config is None else config
+        if not isinstance(index, Index):
+            raise TypeError(
+                f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
+            )
+        if not isinstance(config, CiteConfig):
+            raise TypeError(f"expected a qbe.CiteConfig, found {type(config).__name__}")
+        model = pipeline = None
+        if CITATION in (config.first_stage, config.rerank):
+            model = read_model(default_model() if config.model is None else Path(config.model))
+            _check_encoder(index, model)
+        if config.first_stage != CITATION:
+            pipeline = Pipeline.open(index, _search_config(config))
+        recommender = cls(index, config, model, pipeline)
+        try:
+            with index.reading() as reader:
+                recommender._over(reader)
+        except BaseException:
+            recommender.close()
+            raise
+        return recommender
+
+    def close(self) -> None:
+        """End the threads; the index stays open."""
+        self._workers.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
+
+    def recommend(
+        self,
+        paper: Paper,
+        k: int = 20,
+        *,
+        cited: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        matches: bool = True,
+    ) -> list[Hit]:
+        """The ``k`` papers that the paper should most likely cite, best first, ties by id; neither itself nor
+        what it ``cited`` already nor what to ``exclude`` (ids of the index) is among them.
+
+        ``matches`` adds the pairs of closest sentences. Raises PaperNotFoundError for ids that the index
+        lacks, UsageError for ``k`` below 1, and for a filter by the paper's year where it has none.
+        """
+        return self.batch_recommend([CiteRequest(paper, cited, exclude)], k, matches=matches)[0]
+
+    def batch_recommend(
+        self, requests: Sequence[CiteRequest], k: int = 20, *, matches: bool = True
+    ) -> list[list[Hit]]:
+        """For each request exactly what `recommend` gives, in less time."""
+        _check(requests, k)
+        with self.index.reading() as reader:
+            _, judge, passing = self._over(reader)
+            among = [self._passing(passing, request.paper, len(reader)).selection for request in requests]
+            queries = [self._query(reader, request) for request in requests]
+            if judge is None:
+                hits = self._candidates(requests, queries, k)
+            else:
+                hits = self._judged(reader, judge, requests, queries, among)
+            hits = [query_hits[:k] for query_hits in hits]
+            if not matches or reader.manifest.dense is None or self.config.query_form == TITLE:
+                return hits  # a title is no sentence of an abstract, whose positions matches have
+            return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
+
+    def passing(self, paper: Paper) -> Passing:
+        """How many papers of the index pass the filter for a paper, and how many have no year."""
+        with self.index.reading() as reader:
+            return self._passing(self._over(reader).passing, paper, len(reader))
+
+    def _judged(
+        self,
+        reader: IndexReader,
+        judge: CandidateJudge,
+        requests: Sequence[CiteRequest],
+        queries: Sequence[CiteQuery],
+        among: Sequence[Selection | None],
+    ) -> list[list[Hit]]:
+        """All candidates in the order of the citation model, or as they are where nothing is reranked."""
+        if self._pipeline is None:
+            candidates = judge.first_stage(queries, among)
+        else:
+            ranked = self._candidates(requests, queries, self.config.depth)
+            candidates = [
+                judge.scored(query, [hit.paper_id for hit in hits])
+                for query, hits in zip(queries, ranked, strict=True)
+            ]
+
+        def hits(place: int) -> list[Hit]:
+            if self.config.rerank == NO_RERANKING:
+                rows, scores = candidates[place].rows, candidates[place].scores
+            else:
+                assert self._model is not None
+                judged = judge.judged(
+                    queries[place], candidates[place], among[place], links=self.config.links
+                )
+                rows = judged.rows
+                scores = self._model.head(judged.known).scores(columns(judged.features, judged.known.names))
+            ids = [reader.papers.ids[row] for row in rows.tolist()]
+            return best_hits(ids, scores.astype(np.float32), len(ids))
+
+        return list(self._workers.map(hits, range(len(queries))))
+
+    def _candidates(
+        self, requests: Sequence[CiteRequest], queries: Sequence[CiteQuery], k: int
+    ) -> list[list[Hit]]:
+        """The first stage of `qbe.search`, without what a request leaves out."""
+        assert self._pipeline is not None
+        left_out = [{*request.cited, *request.excluded} for request in requests]
+        candidates: list[list[Hit]] = [[] for _ in requests]
+        for count in dict.fromkeys(map(len, left_out)):
+            places = [place for place, ids in enumerate(left_out) if len(ids) == count]
+            asked = [Query(queries[place].encoded.aspect.paper) for place in places]
+            for place, hits in zip(
+                places, self._pipeline.batch_search(asked, k + count, matches=False), strict=True
+            ):
+                candidates[place] = [hit for hit in hits if hit.paper_id not in left_out[place]][:k]
+        return candidates
+
+    def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
+        paper = request.paper
+        row = reader.papers.find(paper.paper_id)
+        if self.config.query_form == TITLE:
+            paper = Paper(paper.paper_id, paper.title, (Sentence(paper.title),), metadata=paper.metadata)
+        vectors = None
+        if reader.manifest.dense is not None:
+            vectors = reader.stored_vectors(paper) or self.index.encoder.encode_paper(paper)
+        encoded = EncodedAspect.of(Aspect(paper), vectors)
+        seeds = np.unique(np.array(_rows(reader, request.cited), np.int64))
+        excluded = frozenset(_rows(reader, request.excluded))
+        return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
+
+    def _passing(self, passing: PassingPapers, paper: Paper, total: int) -> Passing:
+        if self.config.filter is None:
+            return Passing(None, total, total, 0)
+        return passing.of(self.config.filter.of(Query(paper)))
+
+    def _over(self, reader: IndexReader) -> _Opened:
+        """What reads a commit of the index; opened anew when the index has moved on."""
+        with self._opening:
+            if self._opened is None or self._opened.reader is not reader:
+                judge = None
+                if self._model is not None:
+                    judge = CandidateJudge(reader, self._workers, self._model.projection, self.config.depth)
+                self._opened = _Opened(reader, judge, PassingPapers(reader))
+            return self._opened
+
+
+def _search_config(config: CiteConfig) -> SearchConfig:
+    """The first stage as `qbe search` configures it."""
+    text = None if config.first_stage == DENSE else _BM25_QUERIES[config.query_form]
+    depth = config.depth if config.first_stage == FUSED else None
+    return SearchConfig(
+        first_stage=config.first_stage, bm25_query=text, depth=depth, rerank="none", filter=config.filter
+    )
+
+
+_BM25_QUERIES = {TITLE: "title", TITLE_ABSTRACT: "abstract", KEYTERMS: "keyterms"}
+
+
+def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:
+    """The rows of papers; raises PaperNotFoundError."""
+    rows = []
+    for paper_id in paper_ids:
+        row = reader.papers.find(paper_id)
+        if row is None:
+            raise PaperNotFoundError(
+                f"expected ids of papers of the index as `cited` and `exclude`, found {paper_id!r}, which it "
+                "lacks"
+            )
+        rows.append(row)
+    return rows
+
+
+def _check(requests: object, k: object) -> None:
+    if not isinstance(k, int) or isinstance(k, bool):
+        raise TypeError(f"expected an int as `k`, found {k!r} ({type(k).__name__})")
+    if k < 1:
+        raise UsageError(f"expected `k` of at least 1, found {k}")
+    if not isinstance(requests, Sequence):
+        raise TypeError(f"expected a sequence of qbe.CiteRequest, found {type(requests).__name__}")
+    for request in requests:
+        if not isinstance(request, CiteRequest):
+            raise TypeError(f"expected a qbe.CiteRequest, found {type(request).__name__}")
+        if not isinstance(request.paper, Paper):
+            raise TypeError(f"expected a qbe.Paper, found {type(request.paper).__name__}")
+        for name in ("cited", "excluded"):
+            if isinstance(getattr(request, name), str):
+                raise TypeError(
+                    f"expected a sequence of paper ids as `{name}`, found a str; put it into a list"
+                )
+
+
+def _check_encoder(index: Index, model: CitationModel) -> None:
+    """Raise ModelError where the index has vectors of another encoder than the model reads."""
+    dense = index.manifest.dense
+    if dense is None:
+        return  # what is missing is said when the stages open
+    found, expected = dense["encoder"], model.encoder
+    if found["weights_sha256"] != expected["weights_sha256"]:
+        raise ModelError(
+            f"expected vectors of {expected['name']}, which the citation model reads, found those of "
+            f"{found['name']}; train one for them with qbe train citation and give it as `model`, or choose "
+            "another `first_stage` with `rerank` none"
+        )

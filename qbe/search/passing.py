@@ -1,0 +1,150 @@
+"""Which papers of an index pass a filter."""
+
+from __future__ import annotations
+
+import json
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.index.metadata import Metadata
+from qbe.index.reader import IndexReader
+from qbe.index.segments.views import PaperStores
+from qbe.index.selection import Mask, Selection
+from qbe.search.filters import PaperFilter, year_of
+
+T = TypeVar("T")
+
+KEPT = 64
+"""Filters whose papers are kept, the last ones used; one a year where queries have years of their own."""
+
+NO_YEAR = 0
+
+
+class Passing(NamedTuple):
+    """The papers that pass a filter: ``selection``, None where all do; how many ``papers`` that are, of how
+    many ``total``, and how many more would pass if their year was known, ``without_year``.
+    """
+
+    selection: Selection | None
+    papers: int
+    total: int
+    without_year: int
+
+
+class PassingPapers:
+    """The papers of one commit of an index that pass filters.
+
+    Metadata is read from the index's records when the first filter comes, and again for a filter that asks
+    for other categories, authors or values; years are kept, in two bytes a paper, and of each of the last
+    KEPT filters a byte a paper. Several threads may use it.
+
+    >>> with index.reading() as reader:
+    ...     passing = PassingPapers(reader).of(PaperFilter(years=(2020, None)))
+    >>> passing.papers, passing.total, passing.without_year
+    (86, 128, 0)
+    """
+
+    def __init__(self, reader: IndexReader) -> None:
+        self._papers = reader.papers
+        self._lock = threading.Lock()
+        self._years: NDArray[np.int16] | None = None
+        self._kept: OrderedDict[str, Mask] = OrderedDict()
+        self._passing: OrderedDict[str, Passing] = OrderedDict()
+
+    def of(self, paper_filter: PaperFilter) -> Passing:
+        """What passes; the filter's ``before`` is a year by now (see `PaperFilter.of`)."""
+        with self._lock:
+            return _remembered(self._passing, _key(paper_filter), lambda: self._computed(paper_filter))
+
+    def _computed(self, paper_filter: PaperFilter) -> Passing:
+        without_years = PaperFilter(
+            categories=paper_filter.categories, authors=paper_filter.authors, where=paper_filter.where
+        )
+        key = _key(without_years)
+        mask = _remembered(self._kept, key, lambda: self._read(without_years))
+        missing = 0
+        if paper_filter.by_year:
+            assert self._years is not None
+            missing = int(np.count_nonzero(mask & (self._years == NO_YEAR)))
+            mask = mask & self._allowed(paper_filter, self._years)
+        selection = Selection(mask)
+        total = len(self._papers)
+        return Passing(None if len(selection) == total else selection, len(selection), total, missing)
+
+    def _read(self, paper_filter: PaperFilter) -> Mask:
+        """Which papers (papers,) that are not deleted pass, years apart; the years are read as well, once."""
+        rows = len(self._papers.ids)
+        keeps, years = paper_filter.test(), None if self._years is not None else array("h")
+        mask = np.fromiter(map(keeps, self._metadata(years)), np.bool_, rows)
+        if years is not None:
+            self._years = np.array(years, np.int16)
+        if isinstance(self._papers, PaperStores):
+            alive = np.zeros(rows, np.bool_)
+            alive[self._papers.live] = True
+            mask &= alive
+        return mask
+
+    def _metadata(self, years: array[int] | None) -> Iterator[Metadata]:
+        """The metadata of all papers, whose years are added to ``years``, if given."""
+        if years is None:
+            return self._papers.read_metadata()
+        return map(partial(_with_year, years), self._papers.read_metadata())
+
+    @staticmethod
+    def _allowed(paper_filter: PaperFilter, years: NDArray[np.int16]) -> Mask:
+        """Which papers (papers,) have a year that passes."""
+        known = np.unique(years)
+        allowed = [year for year in known.tolist() if year != NO_YEAR and paper_filter.allows(year)]
+        return np.isin(years, allowed)
+
+
+def _with_year(years: array[int], metadata: Metadata) -> Metadata:
+    years.append(year_of(metadata) or NO_YEAR)
+    return metadata
+
+
+def _key(paper_filter: PaperFilter) -> str:
+    return json.dumps(paper_filter.record(), sort_keys=True)
+
+
+def _remembered(known: OrderedDict[str, T], key: str, make: Callable[[], T]) -> T:
+    """The value of a key, made where there is none; of too many keys the one not used longest goes."""
+    if key not in known:
+        known[key] = make()
+        if len(known) > KEPT:
+            known.popitem(last=False)
+    known.move_to_end(key)
+    return known[key]
+
+
+def describe(passing: Sequence[Passing], hits: int | None) -> str | None:
+    """In one line what users should know of the filters of some queries, for each of which ``hits`` papers
+    are asked for (None: any number); None where there is nothing.
+
+    >>> describe([Passing(None, 3, 128, 5)], hits=10)
+    '3 of 128 papers pass the filter, fewer than the 10 hits asked for; 5 papers have no year and do not pass'
+    >>> describe([Passing(None, 3, 128, 0), Passing(None, 90, 128, 0)], hits=10)
+    '3 of 128 papers pass the filter of a query, fewer than the 10 hits asked for (so of 1 in 2 queries)'
+    """
+    parts = []
+    few = [each for each in passing if hits is not None and each.papers < hits]
+    if few:
+        least = min(few, key=lambda each: each.papers)
+        several = len(passing) > 1
+        parts.append(
+            f"{least.papers} of {least.total} papers pass the filter"
+            + (" of a query" if several else "")
+            + f", fewer than the {hits} hits asked for"
+            + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
+        )
+    missing = max((each.without_year for each in passing), default=0)
+    if missing:
+        parts.append(f"{missing} papers have no year and do not pass")
+    return "; ".join(parts) or None

@@ -1,0 +1,94 @@
+"""Fitting the heads: networks over features that rank what a paper cites above its other candidates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from qbe.cite.head import Head
+from qbe.train.citation.recipe import HeadSchedule
+
+log = logging.getLogger(__name__)
+
+
+def mean_head(heads: Sequence[Head]) -> Head:
+    """A head whose scores are the means of the scores of heads over the same features.
+
+    >>> ones = np.ones(1)
+    >>> heads = [Head(0 * ones, ones, np.eye(1), 0 * ones, weight * ones, ones) for weight in (1.0, 3.0)]
+    >>> features = np.array([[0.5]])
+    >>> bool(np.isclose(mean_head(heads).scores(features), np.mean([h.scores(features) for h in heads])))
+    True
+    """
+    return Head(
+        heads[0].mean,
+        heads[0].scale,
+        np.concatenate([head.hidden for head in heads], axis=1),
+        np.concatenate([head.bias for head in heads]),
+        np.mean([head.direct for head in heads], axis=0),
+        np.concatenate([head.out for head in heads]) / len(heads),
+    )
+
+
+class FeatureList(NamedTuple):
+    """The candidates of one query: ``features`` (candidates, F), and which of them are ``cited``
+    (candidates,) bool; how many papers it cites in ``total``, found or not.
+    """
+
+    features: NDArray[np.float64]
+    cited: NDArray[np.bool_]
+    total: int
+
+
+def fit_head(
+    lists: Sequence[FeatureList],
+    schedule: HeadSchedule,
+    seed: int,
+    figure: Callable[[Head], float],
+) -> Head:
+    """Fit a head by the cross-entropy of the softmax of scores against equal shares for what is cited
+    (ListNet; Cao et al., 2007, section 4.1). The best epoch by ``figure``, which measures a head on dev, is
+    returned.
+    """
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    together = np.concatenate([each.features for each in lists])
+    mean, scale = np.nanmean(together, axis=0), np.maximum(np.nanstd(together, axis=0), 1e-6)
+    width = together.shape[1]
+    hidden = nn.Parameter(torch.randn(width, schedule.hidden) / width**0.5)
+    bias, direct = nn.Parameter(torch.zeros(schedule.hidden)), nn.Parameter(torch.zeros(width))
+    out = nn.Parameter(torch.zeros(schedule.hidden))
+    optimizer = torch.optim.AdamW(
+        [hidden, bias, direct, out], lr=schedule.learning_rate, weight_decay=schedule.weight_decay
+    )
+
+    def head() -> Head:
+        weights = (part.detach().double().numpy().copy() for part in (hidden, bias, direct, out))
+        return Head(mean, scale, *weights)
+
+    inputs = [
+        torch.tensor(np.nan_to_num((each.features - mean) / scale), dtype=torch.float32) for each in lists
+    ]
+    usable = [place for place, each in enumerate(lists) if each.cited.any()]
+    best, best_figure, best_epoch = head(), -1.0, 0
+    for epoch in range(1, schedule.epochs + 1):
+        for place in rng.permutation(usable):
+            right = torch.tensor(lists[place].cited)
+            scores = inputs[place] @ direct + torch.tanh(inputs[place] @ hidden + bias) @ out
+            loss = -torch.log_softmax(scores, 0)[right].mean()
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+        measured = figure(head())
+        log.info("epoch %d: dev %.4f", epoch, measured)
+        if measured > best_figure:
+            best, best_figure, best_epoch = head(), measured, epoch
+        elif epoch - best_epoch >= schedule.patience:
+            break
+    return best

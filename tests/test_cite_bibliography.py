@@ -1,0 +1,191 @@
+"""Which papers of an index a bibliography names: by id, DOI or title, in any format."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.citing import index_of, papers_that_cite
+
+from qbe.cite.bibliography import Found, papers_of
+from qbe.errors import CorpusError, InputError, UsageError
+from qbe.index.reader import IndexReader
+
+BIBTEX = """
+@article{s004, title = {Another title}}
+@inproceedings{Doe2020, title = {No paper of the index}, doi = {https://doi.org/10.5555/S006}}
+@misc{Roe2021, title = {{Taking} a {B}ug graph apart!}}
+@article{Poe2022, title = {Nobody Knows This}, doi = {10.5555/unknown}}
+"""
+"""By its key, by its DOI, by its title; one that the index lacks."""
+
+RIS = """TY  - JOUR
+ID  - s004
+TI  - Another title
+ER  -
+TY  - JOUR
+TI  - No paper of the index
+DO  - 10.5555/S006
+ER  -
+TY  - JOUR
+TI  - TAKING A BUG GRAPH APART
+ER  -
+TY  - JOUR
+TI  - Nobody Knows This
+ER  -
+"""
+
+CSL_JSON = json.dumps(
+    [
+        {"id": "s004", "type": "article-journal", "title": "Another title"},
+        {"id": "x", "type": "article-journal", "title": "No paper of the index", "DOI": "10.5555/S006"},
+        {"id": "y", "type": "article-journal", "title": "Taking a bug graph apart"},
+        {"id": "z", "type": "article-journal", "title": "Nobody Knows This"},
+    ]
+)
+
+JSON_LINES = """{"paper_id": "s004", "title": "Another title", "abstract": "A."}
+{"paper_id": "x", "title": "None", "abstract": "A.", "metadata": {"doi": "10.5555/s006"}}
+{"paper_id": "y", "title": "Taking a Bug Graph Apart", "abstract": null}
+{"paper_id": "z", "title": "Nobody Knows This", "abstract": "A."}
+"""
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory, papers):
+    """Of papers with DOIs, one of which is without a title, and one named by its DOI."""
+    chosen = papers_that_cite(papers)[:16]
+    chosen[0] = replace(chosen[0], title="", metadata={})
+    chosen[1] = replace(chosen[1], paper_id="10.5555/ABC", metadata={})
+    reader = IndexReader(index_of(tmp_path_factory.mktemp("bibliography") / "index", chosen, None))
+    yield reader
+    reader.release()
+
+
+@pytest.fixture
+def found(reader, tmp_path):
+    """What is found in a file of a name and a text."""
+
+    def find(name: str, text: str) -> Found:
+        path = Path(tmp_path, name)
+        path.write_text(text)
+        return papers_of(reader, path)
+
+    return find
+
+
+@pytest.mark.parametrize("name", ["cited.txt", "cited.ids", "cited", "CITED.TXT"])
+def test_ids_one_a_line(found, name):
+    assert found(name, "s005\n\n s003 \r\nunknown\ns005\n10.5555/s006\n") == Found(
+        ["s005", "s003"], 5, "unknown", repeated=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "missing"),
+    [
+        ("refs.bib", BIBTEX, "Poe2022"),
+        ("refs.ris", RIS, "ris-4"),
+        ("refs.json", CSL_JSON, "z"),
+        ("refs.jsonl", JSON_LINES, "z"),
+        ("refs", "s004\ns006\ns013\nz", "z"),
+    ],
+)
+def test_entries_are_found_by_id_doi_and_title(found, name, text, missing):
+    assert found(name, text) == Found(["s004", "s006", "s013"], 4, missing)
+
+
+def test_a_paper_is_found_by_the_doi_that_is_its_id(found):
+    assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == Found(["10.5555/ABC"], 1, None)
+
+
+def test_each_paper_is_given_once(found):
+    text = "@misc{s004, title = {A}}\n@misc{b, title = {B}, doi = {10.5555/s004}}\n"
+    assert found("refs.bib", text) == Found(["s004"], 2, None, repeated=1)
+
+
+def test_an_id_is_no_title(found):
+    with pytest.raises(UsageError):
+        found("cited.txt", "Taking a Bug Graph Apart\n")
+
+
+def test_a_title_without_words_is_no_paper_without_a_title(found):
+    with pytest.raises(UsageError):
+        found("refs.bib", "@misc{a, title = {???}}")
+
+
+def test_a_number_names_the_paper_of_that_id(tmp_path, papers):
+    chosen = replace(papers[0], paper_id="7")
+    reader = IndexReader(index_of(tmp_path / "index", [chosen], None))
+    path = tmp_path / "refs.jsonl"
+    path.write_text('{"paper_id": 7, "title": "Another title", "abstract": "A."}\n')
+    assert papers_of(reader, path) == Found(["7"], 1, None)
+    reader.release()
+
+
+def test_broken_entries_are_left_out(found):
+    text = "@misc{s004, title = {A}}\n@misc{s005, title = {B}, title = {C}}\n@misc{s006, title = {D}}\n"
+    assert found("refs.bib", text).paper_ids == ["s004", "s006"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "[1]",
+        '"10.5555/s006"',
+        "7",
+        '{"doi": 7, "ids": [1]}',
+        "{}",
+        "null",
+    ],
+)
+def test_metadata_of_another_type_names_nothing(found, metadata):
+    text = '{"paper_id": "x", "title": "X", "abstract": "A.", "metadata": ' + metadata + "}\n"
+    assert found("refs.jsonl", JSON_LINES + text).paper_ids == ["s004", "s006", "s013"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "entries"),
+    [("cited.txt", "", 0), ("refs.txt", "a\nb\n", 2), ("refs.bib", BIBTEX[-80:], 1)],
+)
+def test_a_file_that_names_no_paper_of_the_index(found, tmp_path, name, text, entries):
+    with pytest.raises(UsageError) as raised:
+        found(name, text)
+    assert str(raised.value) == (
+        f"{tmp_path / name}: expected papers of the index, found none of its {entries} entries in it; give "
+        "their ids, or entries with DOI or title"
+    )
+
+
+def test_ids_that_are_no_text(reader, tmp_path):
+    path = tmp_path / "cited.txt"
+    path.write_bytes(b"s004\n\xff\n")
+    with pytest.raises(InputError) as raised:
+        papers_of(reader, path)
+    assert str(raised.value) == f"{path}: expected UTF-8 text with an id a line, found invalid start byte"
+
+
+def test_a_bibliography_that_is_no_text(reader, tmp_path):
+    path = tmp_path / "refs.bib"
+    path.write_bytes(b"@misc{s004, title = {\xff}}")
+    with pytest.raises(CorpusError, match=r"refs\.bib, line 1: expected UTF-8") as raised:
+        papers_of(reader, path)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cited.txt",
+        "refs.bib",
+    ],
+)
+def test_a_file_that_is_not_there(reader, tmp_path, name):
+    with pytest.raises((InputError, CorpusError), match=name):
+        papers_of(reader, tmp_path / name)
+
+
+def test_a_byte_order_mark_is_no_part_of_an_id(reader, tmp_path):
+    path = tmp_path / "cited.txt"
+    path.write_text("s004\ns005\n", encoding="utf-8-sig")
+    assert papers_of(reader, path) == Found(["s004", "s005"], 2, None)

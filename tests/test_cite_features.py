@@ -1,0 +1,76 @@
+"""Features of candidates, and the network that judges by them, worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from qbe.cite.features import (
+    EVERY_KNOWN,
+    LINKS,
+    SCORES,
+    SEED_LINKS,
+    SEEDS,
+    TEXT,
+    Known,
+    columns,
+    text_features,
+)
+from qbe.cite.head import Head
+
+
+def test_what_is_known_decides_the_features():
+    assert [known.key for known in EVERY_KNOWN] == ["text", "links", "seeds", "links+seeds"]
+    assert [known.names for known in EVERY_KNOWN] == [
+        TEXT,
+        (*TEXT, *LINKS),
+        (*TEXT, *SEEDS),
+        (*TEXT, *LINKS, *SEEDS, *SEED_LINKS),
+    ]
+    assert Known(links=True, seeds=False).key == "links"
+
+
+def test_scores_are_normalized_each_for_itself():
+    scores = {name: np.array([0.0, 1.0, 2.0]) * 10**place for place, name in enumerate(SCORES)}
+    features = text_features(scores, np.zeros(3))
+    for name in SCORES:
+        np.testing.assert_allclose(features[name], [-math.sqrt(1.5), 0, math.sqrt(1.5)])
+
+
+def test_ages_are_cut_at_both_ends():
+    """A paper that is younger than the query is as old as it; beyond twenty years all are alike."""
+    features = text_features(dict.fromkeys(SCORES, np.zeros(5)), np.array([-3.0, 1.0, 2.0, 20.0, 300.0]))
+    assert features["age"].tolist() == [0.0, 0.1, 0.2, 2.0, 2.0]
+    assert features["recency"].tolist() == pytest.approx([-math.log(1 + age) for age in (0, 1, 2, 20, 20)])
+    assert features["new"].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+def test_ages_that_are_not_known_stay_unknown():
+    features = text_features(dict.fromkeys(SCORES, np.zeros(2)), np.array([np.nan, 1.0]))
+    assert [np.isnan(features[name]).tolist() for name in ("age", "recency", "new")] == [[True, False]] * 3
+
+
+def test_no_candidates_have_no_features():
+    features = text_features(dict.fromkeys(SCORES, np.zeros(0)), np.zeros(0))
+    assert columns(features, TEXT).shape == (0, len(TEXT))
+
+
+def test_columns_stand_in_the_order_of_their_names():
+    features = {"b": np.array([1.0, 2.0]), "a": np.array([3.0, 4.0]), "c": np.array([9.0, 9.0])}
+    assert columns(features, ("a", "b")).tolist() == [[3.0, 1.0], [4.0, 2.0]]
+
+
+def test_a_head_is_linear_in_features_and_hidden_units():
+    """Features (5, 1) become (2, -2); the hidden unit is tanh(2 * 0.5 - 2 * 0.25 + 0.5) = tanh(1)."""
+    head = Head(
+        mean=np.array([1.0, 3.0]),
+        scale=np.array([2.0, 1.0]),
+        hidden=np.array([[0.5], [0.25]]),
+        bias=np.array([0.5]),
+        direct=np.array([3.0, 1.0]),
+        out=np.array([10.0]),
+    )
+    scores = head.scores(np.array([[5.0, 1.0], [1.0, 3.0], [np.nan, 1.0]]))
+    expected = [4 + 10 * math.tanh(1.0), 10 * math.tanh(0.5), -2 + 10 * math.tanh(0.0)]
+    assert scores.tolist() == pytest.approx(expected)
+    assert head.scores(np.zeros((0, 2))).tolist() == []

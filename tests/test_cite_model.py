@@ -1,0 +1,101 @@
+"""The citation model on the disk: what is read is what was written, and one line for what cannot be read."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from support.citing import model_of
+
+from qbe.cite.features import EVERY_KNOWN
+from qbe.cite.model import CARD, WEIGHTS, default_model, read_model, write_model
+from qbe.errors import ModelError
+
+ENCODER = {"name": "tiny", "weights_sha256": "9f86d081"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_model(tmp_path, model_of(ENCODER))
+    return tmp_path
+
+
+def refused(folder) -> str:
+    with pytest.raises(ModelError) as raised:
+        read_model(folder)
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_model_is_read_as_it_was_written(folder):
+    written, read = model_of(ENCODER), read_model(folder)
+    for name, array in written.projection._asdict().items():
+        np.testing.assert_array_equal(getattr(read.projection, name), array)
+        assert getattr(read.projection, name).dtype == np.float64
+    assert read.heads.keys() == {known.key for known in EVERY_KNOWN}
+    for known in EVERY_KNOWN:
+        for actual, expected in zip(read.head(known), written.head(known), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    assert (read.encoder, read.training) == (ENCODER, {"made": "by a test"})
+    assert sorted(path.name for path in folder.iterdir()) == [CARD, WEIGHTS]
+
+
+def test_matrices_are_kept_in_half_precision(tmp_path):
+    matrix = np.full((16, 16), 1 / 3)
+    write_model(tmp_path, model_of(ENCODER, matrix))
+    assert read_model(tmp_path).projection.whole[0, 0] == float(np.float16(1 / 3)) != 1 / 3
+
+
+def test_features_that_were_never_known_survive(tmp_path):
+    """A training without years has no mean of ages."""
+    model = model_of(ENCODER)
+    heads = {key: head._replace(mean=np.full_like(head.mean, np.nan)) for key, head in model.heads.items()}
+    write_model(tmp_path, type(model)(model.projection, heads, model.encoder, model.training))
+    head = read_model(tmp_path).head(EVERY_KNOWN[0])
+    expected = np.tanh(head.bias) @ head.out
+    np.testing.assert_allclose(head.scores(np.ones((1, len(head.mean)))), [expected])
+
+
+def test_an_absent_model(tmp_path):
+    assert re.fullmatch(
+        r"\S+/nowhere: expected a citation model \(citation\.json, citation\.npz\), found: .*No such file.*; "
+        "give its folder, or train one with qbe train citation",
+        refused(tmp_path / "nowhere"),
+    )
+
+
+def test_damaged_weights(folder):
+    path = folder / WEIGHTS
+    path.write_bytes(path.read_bytes()[:-1])
+    assert refused(folder) == f"{path}: expected the SHA-256 of its card, found another; fetch it again"
+    path.unlink()
+    assert "No such file" in refused(folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 1}', "{", "\udcff"])
+def test_a_damaged_card(folder, text):
+    (folder / CARD).write_bytes(text.encode(errors="surrogateescape"))
+    assert refused(folder).startswith(f"{folder}: expected a citation model (citation.json, citation.npz)")
+
+
+@pytest.mark.parametrize("changed", [{"format": 2}, {"features": {"text": ["bm25"]}}])
+def test_another_format(folder, changed):
+    card = json.loads((folder / CARD).read_text())
+    (folder / CARD).write_text(json.dumps(card | changed))
+    assert refused(folder) == (
+        f"{folder}: expected a citation model of format 1, found another; train it again with "
+        "qbe train citation"
+    )
+
+
+@pytest.mark.parametrize("name", ["files", "encoder", "training"])
+def test_a_card_that_lacks_a_field(folder, name):
+    card = json.loads((folder / CARD).read_text())
+    del card[name]
+    (folder / CARD).write_text(json.dumps(card))
+    assert f"found: '{name}'; give its folder" in refused(folder)
+
+
+def test_the_model_that_ships_stands_beside_the_others():
+    assert default_model().parent.name == "models"

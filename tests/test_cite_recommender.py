@@ -1,0 +1,594 @@
+"""Recommendations over a small index: scores worked by hand, what is left out, changes of the index."""
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.citing import (
+    CITING,
+    NO_YEAR,
+    index_of,
+    mean_max,
+    model_of,
+    papers_that_cite,
+    random_heads,
+    shared,
+    without_links,
+    write_tiny_model,
+)
+from support.live import corpus
+from support.searching import first_stage
+
+from qbe.cite.config import CiteConfig
+from qbe.cite.evidence import Evidence
+from qbe.cite.features import Known
+from qbe.cite.judging import NEAR, NEAREST
+from qbe.cite.model import write_model
+from qbe.cite.recommender import CiteRequest, Recommender
+from qbe.encode.aspect import EncodedAspect
+from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
+from qbe.index.index import Index
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.parallel import Workers
+from qbe.query import Aspect, Query
+from qbe.search.bm25 import BM25Stage
+from qbe.search.dense import DenseStage
+from qbe.search.filters import PaperFilter, year_of
+from qbe.text.papers import paper_from_text
+from qbe.types import Paper, Sentence
+
+QUERY, SEEDS, EXCLUDED = "s031", ("s003", "s020"), ("s012",)
+NOT_YOUNGER = PaperFilter(before="query")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return tmp_path_factory.getbasetemp()
+
+
+@pytest.fixture(scope="module")
+def citing(papers) -> list[Paper]:
+    return papers_that_cite(papers)
+
+
+@pytest.fixture(scope="module")
+def folder(base, citing, tiny_encoder) -> Path:
+    return shared(base, lambda path: index_of(path, citing, tiny_encoder), "index")
+
+
+@pytest.fixture(scope="module")
+def model(base, folder) -> Path:
+    return shared(base, lambda path: write_tiny_model(path, folder), "model")
+
+
+@pytest.fixture(scope="module")
+def index(folder):
+    with Index(folder, threads=2) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def opened(index, model):
+    """A recommender of any configuration, opened once."""
+    kept: dict[str, Recommender] = {}
+
+    def open_once(**parameters: object) -> Recommender:
+        key = repr(parameters)
+        if key not in kept:
+            kept[key] = Recommender.open(index, CiteConfig(model=str(model), **parameters))
+        return kept[key]
+
+    yield open_once
+    for recommender in kept.values():
+        recommender.close()
+
+
+def ids(hits: Sequence) -> list[str]:
+    return [hit.paper_id for hit in hits]
+
+
+# Scores, worked paper by paper
+
+
+def z(values: Mapping[str, float]) -> dict[str, float]:
+    numbers = list(values.values())
+    mean, deviation = np.mean(numbers), np.std(numbers)
+    return {name: (value - mean) / deviation for name, value in values.items()}
+
+
+def components(index: Index, paper: Paper) -> dict[str, dict[str, float]]:
+    """What BM25, the dense stage and late interaction say of each paper of the index, the query's too."""
+    names = [each.paper_id for each in index]
+    own = index.vectors(paper)
+    query = EncodedAspect.of(Aspect(paper), own)
+    with index.reading() as reader, Workers() as workers:
+        (hits,) = BM25Stage(reader, workers, "abstract").batch_search([query], len(names), [names])
+        dense = DenseStage(reader, workers).scores(query, np.arange(len(names)), None)
+    found = {"bm25": {hit.paper_id: hit.score for hit in hits}}
+    found |= {name: dict(zip(names, dense[name].tolist(), strict=True)) for name in ("sentences", "whole")}
+    found["citation"] = {}
+    for name in names:
+        stored = index.vectors(index.paper(name))
+        whole = mean_max(own.whole[None], stored.whole[None])
+        forward = mean_max(own.sentences, stored.sentences)
+        found["citation"][name] = forward + 2 * whole + 0.5 * mean_max(stored.sentences, own.sentences)
+    return found
+
+
+def by_hand(index: Index, paper: Paper, known: Known, left_out: set[str], younger: bool) -> dict[str, float]:
+    """The score of each paper of the index that may be recommended, by the definitions of the features."""
+    years = {each.paper_id: year_of(each.metadata) for each in index}
+    year = year_of(paper.metadata)
+    among = {name for name, its in years.items() if younger or (its is not None and its <= year)}
+    scores = {
+        name: {each: score for each, score in part.items() if each in among}
+        for name, part in components(index, paper).items()
+    }
+    bm25, citation = z(scores["bm25"]), z(scores["citation"])
+    first = {name: (bm25[name] + 2 * citation[name]) / 3 for name in among}
+    names = sorted(among - left_out, key=lambda name: (-first[name], name))
+    features = {key: z({name: part[name] for name in names}) for key, part in scores.items()}
+    ages = {name: math.nan if years[name] is None else min(max(year - years[name], 0), 20) for name in names}
+    features["age"] = {name: age / 10 for name, age in ages.items()}
+    features["recency"] = {name: -math.log1p(age) for name, age in ages.items()}
+    features["new"] = {name: age if math.isnan(age) else float(age <= 1) for name, age in ages.items()}
+    cites = {each.paper_id: set(each.metadata.get("cites", ())) for each in index}
+    asked = {name for name, its in years.items() if its is not None and its < year} - {paper.paper_id}
+    if known.links:
+        near, nearest = (
+            weights(first, [name for name in names if name in asked], n) for n in (NEAR, NEAREST)
+        )
+        features["citations"] = {
+            name: math.log1p(sum(name in cites[each] for each in asked)) for name in names
+        }
+        features["neighbours"] = {
+            name: math.sqrt(sum(weight for each, weight in near.items() if name in cites[each]))
+            for name in names
+        }
+        features["cited_neighbours"] = {
+            name: math.sqrt(sum(weight for each, weight in nearest.items() if each in cites[name]))
+            for name in names
+        }
+    if known.seeds:
+        whole = {name: index.vectors(index.paper(name)).whole[None] for name in [*names, *SEEDS]}
+        cosines = {name: [mean_max(whole[name], whole[seed]) for seed in SEEDS] for name in names}
+        features["seed_mean"] = z({name: float(np.mean(each)) for name, each in cosines.items()})
+        features["seed_best"] = z({name: max(each) for name, each in cosines.items()})
+    if known.links and known.seeds:
+        features["cocitations"] = {
+            name: math.log1p(sum({name, seed} <= cites[each] for each in asked for seed in SEEDS))
+            for name in names
+        }
+        citing = {name: {each for each in asked if name in cites[each]} for name in cites}
+        features["cocitation_cosines"] = {
+            name: math.sqrt(
+                sum(
+                    len(citing[name] & citing[seed]) / math.sqrt(len(citing[name]) * len(citing[seed]))
+                    for seed in SEEDS
+                    if citing[name] and citing[seed]
+                )
+            )
+            for name in names
+        }
+        features["cited_by_seeds"] = {
+            name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])) for name in names
+        }
+        features["citing_seeds"] = {
+            name: math.sqrt(np.mean([seed in cites[name] for seed in SEEDS])) for name in names
+        }
+    head = random_heads()[known.key]
+    judged = {}
+    for name in names:
+        row = np.array([features[feature][name] for feature in known.names])
+        inputs = [0.0 if math.isnan(each) else each for each in (row - head.mean) / head.scale]
+        hidden = np.tanh(np.array(inputs) @ head.hidden + head.bias)
+        judged[name] = float(np.dot(inputs, head.direct) + hidden @ head.out)
+    return judged
+
+
+def weights(first: Mapping[str, float], names: Sequence[str], count: int) -> dict[str, float]:
+    """How far each of the best is above the next one, as a share."""
+    chosen = names[: count + 1]
+    above = {name: first[name] - first[chosen[-1]] for name in chosen}
+    total = sum(above.values())
+    return {name: each / total for name, each in above.items()} if total else above
+
+
+@pytest.mark.parametrize("younger", [True, False])
+@pytest.mark.parametrize("seeds", [False, True])
+@pytest.mark.parametrize("links", [False, True])
+def test_scores_are_those_of_the_definitions(opened, index, links, seeds, younger):
+    recommender = opened(links=links, filter=None if younger else NOT_YOUNGER)
+    cited, excluded = (SEEDS, EXCLUDED) if seeds else ((), ())
+    paper = index.paper(QUERY)
+    hits = recommender.recommend(paper, 100, cited=cited, exclude=excluded, matches=False)
+    expected = by_hand(index, paper, Known(links, seeds), {QUERY, *cited, *excluded}, younger)
+    assert {hit.paper_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)
+    assert ids(hits) == sorted(expected, key=lambda name: -expected[name])
+
+
+def test_without_reranking_scores_are_those_of_the_first_stage(opened, index):
+    paper = index.paper(QUERY)
+    hits = opened(rerank="none").recommend(paper, 100, cited=SEEDS)
+    found = components(index, paper)
+    bm25, citation = z(found["bm25"]), z(found["citation"])
+    expected = {name: (bm25[name] + 2 * citation[name]) / 3 for name in bm25.keys() - {QUERY, *SEEDS}}
+    assert {hit.paper_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("seeds", [(), SEEDS])
+def test_links_propose_what_the_first_stage_did_not_find(opened, index, seeds):
+    """What the three candidates and the seeds cite; who cites the seeds, and what they cite beside them."""
+    paper = index.paper(QUERY)
+    first = ids(opened(depth=3, rerank="none").recommend(paper, 100, cited=seeds))
+    assert len(first) == 3
+    cites = {each.paper_id: set(each.metadata.get("cites", ())) for each in index}
+    asked = {each.paper_id for each in index if (year_of(each.metadata) or 9999) < year_of(paper.metadata)}
+    citing = {name for name in asked if cites[name] & set(seeds)}
+    proposed = citing.union(*(cites[name] for name in [*(asked & set(first)), *seeds, *citing]))
+    expected = (proposed | set(first)) - {"absent", QUERY, *seeds}
+    found = ids(opened(depth=3).recommend(paper, 100, cited=seeds))
+    assert sorted(found) == sorted(expected)
+    assert len(found) > 3
+    assert sorted(ids(opened(depth=3, links=False).recommend(paper, 100, cited=seeds))) == sorted(first)
+
+
+def test_links_propose_only_what_passes_the_filter(opened, index):
+    paper = index.paper(QUERY)
+    config = {"depth": 3, "filter": PaperFilter(before=2003)}
+    found = opened(**config).recommend(paper, 100, cited=SEEDS)
+    assert len(found) > 3
+    assert all(int(index.paper(hit.paper_id).metadata["year"]) <= 2003 for hit in found)
+
+
+# What is left out
+
+
+def test_own_paper_what_it_cited_and_what_is_excluded_are_not_recommended(opened, index):
+    everything = {paper.paper_id for paper in index}
+    for parameters in ({}, {"first_stage": "bm25"}, {"first_stage": "dense", "rerank": "none"}):
+        recommender = opened(**parameters)
+        hits = recommender.recommend(index.paper(QUERY), 100, cited=SEEDS, exclude=EXCLUDED)
+        assert {QUERY, *SEEDS, *EXCLUDED}.isdisjoint(ids(hits)), parameters
+    hits = opened().recommend(index.paper(QUERY), 100, cited=SEEDS, exclude=EXCLUDED)
+    assert set(ids(hits)) == everything - {QUERY, *SEEDS, *EXCLUDED}
+
+
+def test_the_own_paper_is_left_out_however_its_text_has_changed(opened, index):
+    draft = replace(index.paper(QUERY), title="Another title")
+    assert QUERY not in ids(opened().recommend(draft, 100))
+
+
+def test_a_paper_that_is_known_to_cite_itself_is_nothing_new(opened, index):
+    paper = index.paper(QUERY)
+    hits = opened().recommend(paper, 100, cited=(QUERY, *SEEDS, *SEEDS))
+    assert QUERY not in ids(hits)
+
+
+def test_so_many_are_recommended_as_are_asked_for(opened, index):
+    paper = index.paper(QUERY)
+    for parameters in ({}, {"rerank": "none"}, {"first_stage": "bm25", "rerank": "none"}):
+        hits = opened(**parameters).recommend(paper, 7, cited=SEEDS)
+        assert ids(hits) == ids(opened(**parameters).recommend(paper, 100, cited=SEEDS))[:7]
+        assert len(hits) == 7
+    assert len(opened().recommend(paper)) == 20
+
+
+def test_younger_papers_and_those_without_a_year_do_not_pass(opened, index, citing):
+    paper = index.paper(QUERY)
+    recommender = opened(filter=NOT_YOUNGER)
+    hits = recommender.recommend(paper, 100)
+    years = [index.paper(hit.paper_id).metadata.get("year") for hit in hits]
+    assert max(years) == paper.metadata["year"] == 2007
+    assert len(hits) == 8 * 4 - 2
+    passing = recommender.passing(paper)
+    assert (passing.papers, passing.total, passing.without_year) == (31, 48, 1)
+
+
+def test_where_nothing_passes_nothing_is_recommended(opened, index):
+    for parameters in ({}, {"first_stage": "bm25"}, {"rerank": "none"}):
+        recommender = opened(filter=PaperFilter(before=1900), **parameters)
+        assert recommender.recommend(index.paper(QUERY), cited=SEEDS) == []
+
+
+def test_a_query_without_a_year(opened, index, citing):
+    paper = citing[NO_YEAR]
+    assert len(opened().recommend(paper, 100)) == 47
+    with pytest.raises(
+        UsageError, match=f"expected a year of the query's paper {paper.paper_id} for `before`"
+    ):
+        opened(filter=NOT_YOUNGER).recommend(paper)
+
+
+def test_papers_of_the_future_are_not_asked_whom_they_cite(opened, index):
+    """Nobody is older than this draft, so that links propose nothing and say nothing."""
+    oldest = replace(index.paper(QUERY), paper_id="draft", metadata={"year": 2000})
+    hits = opened().recommend(oldest, 100, matches=False)
+    expected = by_hand(index, oldest, Known(True, False), set(), True)
+    assert {hit.paper_id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)
+    assert len(opened(depth=3).recommend(oldest, 100)) == 3
+
+
+# Many at a time
+
+
+def requests_of(index: Index) -> list[CiteRequest]:
+    """Papers of the index and a draft, with different numbers of papers to leave out."""
+    draft = paper_from_text("Labels for cities", "Cities have few labels. We ask drivers for them.")
+    return [
+        CiteRequest(index.paper(QUERY)),
+        CiteRequest(index.paper("s040"), SEEDS),
+        CiteRequest(draft),
+        CiteRequest(draft, ("s001", "s002", "s003", "s004", "s005", "s006"), EXCLUDED),
+    ]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"depth": 10},
+        {"depth": 10, "rerank": "none"},
+        {"depth": 10, "first_stage": "bm25"},
+        {"depth": 10, "first_stage": "fused", "rerank": "none"},
+        {"depth": 10, "first_stage": "dense", "filter": PaperFilter(before=2008)},
+    ],
+)
+def test_many_at_a_time_are_each_as_alone(opened, index, parameters):
+    recommender, requests = opened(**parameters), requests_of(index)
+    alone = [
+        recommender.recommend(request.paper, 9, cited=request.cited, exclude=request.excluded)
+        for request in requests
+    ]
+    assert recommender.batch_recommend(requests, 9) == alone
+    assert recommender.batch_recommend([], 9) == []
+
+
+def test_filters_by_the_year_of_each_query(opened, index):
+    recommender = opened(filter=NOT_YOUNGER)
+    papers = [index.paper(name) for name in ("s020", QUERY, "s020")]
+    batch = recommender.batch_recommend([CiteRequest(paper) for paper in papers], 50)
+    assert batch == [recommender.recommend(paper, 50) for paper in papers]
+    assert [len(hits) for hits in batch] == [18, 30, 18]
+
+
+def test_recommendations_do_not_depend_on_threads(opened, index, folder, model):
+    alone = opened().batch_recommend(requests_of(index), 9)
+    with Index(folder, threads=1) as other, Recommender.open(other, CiteConfig(model=str(model))) as one:
+        assert one.batch_recommend(requests_of(other), 9) == alone
+    with ThreadPoolExecutor(4) as pool:
+        again = pool.map(lambda _: opened().batch_recommend(requests_of(index), 9), range(4))
+        assert all(each == alone for each in again)
+
+
+def test_matches_are_pairs_of_sentences(opened, index):
+    paper = index.paper(QUERY)
+    (hit,) = opened().recommend(paper, 1)
+    best = hit.matches[0]
+    own, other = (index.vectors(each).sentences for each in (paper, index.paper(hit.paper_id)))
+    assert best.score == pytest.approx(mean_max(own[[best.query_position]], other[[best.position]]), abs=1e-3)
+    (bare,) = opened().recommend(paper, 1, matches=False)
+    assert (bare.paper_id, bare.score, bare.matches) == (hit.paper_id, hit.score, ())
+
+
+# Other first stages, and other queries
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_other_first_stages_are_those_of_search(opened, index, stage):
+    paper = index.paper(QUERY)
+    recommender = opened(first_stage=stage, rerank="none")
+    parameters = {} if stage == "dense" else {"bm25_query": "abstract"}
+    with first_stage(index, stage, **parameters) as pipeline:
+        expected = pipeline.search(Query(paper), 10, matches=False)
+        assert recommender.recommend(paper, 10, matches=False) == expected
+        rest = [hit for hit in pipeline.search(Query(paper), 48) if hit.paper_id not in {*SEEDS, *EXCLUDED}]
+        assert recommender.recommend(paper, 48, cited=SEEDS, exclude=EXCLUDED) == rest
+
+
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_the_model_judges_what_other_stages_find(opened, index, stage):
+    """Without links their best candidates come in another order."""
+    paper = index.paper(QUERY)
+    found = ids(opened(first_stage=stage, rerank="none", depth=8).recommend(paper, 8))
+    judged = ids(opened(first_stage=stage, links=False, depth=8).recommend(paper, 20))
+    assert sorted(judged) == sorted(found)
+    assert judged != found
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"first_stage": "bm25", "rerank": "none"}, {"first_stage": "dense", "rerank": "none"}]
+)
+def test_a_query_by_its_title_alone(opened, index, parameters):
+    """It is as one whose abstract is its title; BM25 then sees the words twice, which changes no order."""
+    draft = replace(index.paper(QUERY), paper_id="draft")
+    title = replace(draft, sentences=(Sentence(draft.title),))
+    by_title = ids(opened(query_form="title", **parameters).recommend(draft, 10))
+    assert by_title == ids(opened(**parameters).recommend(title, 10))
+    assert by_title != ids(opened(**parameters).recommend(draft, 10))
+
+
+def test_a_query_by_its_key_terms(opened, index):
+    paper = index.paper(QUERY)
+    parameters = {"first_stage": "bm25", "rerank": "none"}
+    found = opened(query_form="keyterms", **parameters).recommend(paper, 10)
+    with first_stage(index, "bm25", bm25_query="keyterms") as pipeline:
+        assert found == pipeline.search(Query(paper), 10)
+
+
+def test_a_paper_without_a_title_is_asked_for_by_its_abstract(opened):
+    draft = paper_from_text("", "Cities have few labels. We ask drivers for them.")
+    assert len(opened().recommend(draft, 5)) == 5
+
+
+# Changes of the index
+
+
+@pytest.fixture
+def live(tmp_path, folder) -> Path:
+    """A copy of the index, to be written to."""
+    return Path(shutil.copytree(folder, tmp_path / "index"))
+
+
+def test_papers_appended_are_found_after_a_refresh(live, model, tmp_path, papers):
+    with Index(live) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+        paper = index.paper(QUERY)
+        before = recommender.recommend(paper, 100)
+        new = replace(papers[100], metadata={"year": 2006, "cites": ["s003"]})
+        append_papers(live, [corpus(tmp_path, "new", [new])])
+        assert recommender.recommend(paper, 100) == before
+        index.refresh()
+        assert set(ids(recommender.recommend(paper, 100))) == {*ids(before), new.paper_id}
+
+
+def test_papers_deleted_are_gone_after_a_refresh(live, model):
+    with Index(live) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+        paper = index.paper(QUERY)
+        gone = ids(recommender.recommend(paper, 100))[:3]
+        delete_papers(live, gone)
+        assert ids(recommender.recommend(paper, 100))[:3] == gone
+        index.refresh()
+        assert set(gone).isdisjoint(ids(recommender.recommend(paper, 100)))
+
+
+def test_a_deleted_paper_cites_nobody(live, model, tmp_path, citing, tiny_encoder):
+    """One that cites a seed is not proposed, and its citations do not count."""
+    seeds = ["s012"]
+    gone = [paper.paper_id for paper in citing if "s012" in paper.metadata.get("cites", ())]
+    delete_papers(live, gone)
+    rest = [paper for paper in citing if paper.paper_id not in gone]
+    rebuilt = index_of(tmp_path / "rebuilt", rest, tiny_encoder)
+    found = []
+    for path in (live, rebuilt):
+        with Index(path) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+            hits = recommender.recommend(index.paper("s040"), 100, cited=seeds)
+            found.append({hit.paper_id: hit.score for hit in hits})
+    # Lucene counts the words of deleted papers until the index is compacted, which moves scores a little.
+    assert found[0].keys() == found[1].keys()
+
+
+def test_an_index_without_links_is_judged_by_texts(base, model, citing, tiny_encoder, opened, index):
+    folder = shared(base, lambda path: index_of(path, without_links(citing), tiny_encoder), "unlinked")
+    with Index(folder) as other, Recommender.open(other, CiteConfig(model=str(model))) as recommender:
+        paper = other.paper(QUERY)
+        for cited in ((), SEEDS):
+            expected = opened(links=False).recommend(paper, 10, cited=cited)
+            assert recommender.recommend(paper, 10, cited=cited) == expected
+
+
+def test_evidence_is_read_from_metadata(index, citing):
+    with index.reading() as reader:
+        evidence = Evidence(reader)
+    expected = [year_of(paper.metadata) or math.nan for paper in citing]
+    np.testing.assert_array_equal(evidence.years, expected)
+    named = sum(len(paper.metadata.get("cites", ())) for paper in citing)
+    assert len(evidence.links) == named - CITING  # each of which names one that the index lacks
+    rows = np.array([0, NO_YEAR, 20])
+    np.testing.assert_array_equal(evidence.ages(rows, 2003), [3, math.nan, -2])
+    assert np.isnan(evidence.ages(rows, None)).all()
+    assert np.flatnonzero(evidence.known_by(2001, 2)).tolist() == [0, 1, 3]
+    assert np.flatnonzero(~evidence.known_by(None, 2)).tolist() == [2]
+    assert evidence.known_by(None, None).all()
+
+
+# What does not fit
+
+
+def test_an_index_without_vectors(tmp_path, model, citing):
+    with Index(index_of(tmp_path / "index", citing[:4], None)) as index:
+        for parameters in ({}, {"first_stage": "bm25"}, {"first_stage": "dense", "rerank": "none"}):
+            with pytest.raises(IndexFormatError) as raised:
+                Recommender.open(index, CiteConfig(model=str(model), **parameters))
+            assert str(raised.value) == (
+                f"{index.folder}: expected an index with vectors, found one built without; choose another "
+                "`first_stage` or `rerank`, or build it with both postings and vectors"
+            )
+        with Recommender.open(index, CiteConfig(first_stage="bm25", rerank="none")) as recommender:
+            (hit,) = recommender.recommend(index.paper("s002"), 1)
+            assert hit.matches == ()
+
+
+def test_an_index_without_postings(tmp_path, model, citing, tiny_encoder):
+    with Index(index_of(tmp_path / "index", citing[:4], tiny_encoder, bm25=False)) as index:
+        for parameters in ({}, {"first_stage": "dense"}, {"first_stage": "fused", "rerank": "none"}):
+            with pytest.raises(IndexFormatError, match="expected an index with postings, found one built"):
+                Recommender.open(index, CiteConfig(model=str(model), **parameters))
+        with Recommender.open(index, CiteConfig(first_stage="dense", rerank="none")) as recommender:
+            assert len(recommender.recommend(index.paper("s002"))) == 3
+
+
+def test_vectors_of_another_encoder_than_the_models(tmp_path, index):
+    write_model(tmp_path, model_of({"name": "another", "weights_sha256": "9f86d081"}))
+    assert index.manifest.dense is not None
+    name = index.manifest.dense["encoder"]["name"]
+    with pytest.raises(ModelError) as raised:
+        Recommender.open(index, CiteConfig(model=str(tmp_path)))
+    assert str(raised.value) == (
+        f"expected vectors of another, which the citation model reads, found those of {name}; train one for "
+        "them with qbe train citation and give it as `model`, or choose another `first_stage` with `rerank` "
+        "none"
+    )
+    with Recommender.open(index, CiteConfig(first_stage="bm25", rerank="none", model=str(tmp_path))) as one:
+        assert len(one.recommend(index.paper(QUERY))) == 20
+
+
+def test_a_model_that_is_not_there(tmp_path, index):
+    with pytest.raises(ModelError, match="expected a citation model"):
+        Recommender.open(index, CiteConfig(model=str(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize("name", ["cited", "exclude"])
+def test_ids_that_the_index_lacks(opened, index, name):
+    for parameters in ({}, {"first_stage": "bm25", "rerank": "none"}):
+        with pytest.raises(PaperNotFoundError) as raised:
+            opened(**parameters).recommend(index.paper(QUERY), **{name: ["s001", "absent"]})
+        assert str(raised.value) == (
+            "expected ids of papers of the index as `cited` and `exclude`, found 'absent', which it lacks"
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda one, paper: one.recommend(paper, "5"), "expected an int as `k`, found '5' (str)"),
+        (lambda one, paper: one.recommend(paper, True), "expected an int as `k`, found True (bool)"),
+        (lambda one, paper: one.recommend("s001"), "expected a qbe.Paper, found str"),
+        (lambda one, paper: one.recommend(Query(paper)), "expected a qbe.Paper, found Query"),
+        (
+            lambda one, paper: one.recommend(paper, cited="s001"),
+            "expected a sequence of paper ids as `cited`, found a str; put it into a list",
+        ),
+        (
+            lambda one, paper: one.recommend(paper, exclude="s001"),
+            "expected a sequence of paper ids as `excluded`, found a str; put it into a list",
+        ),
+        (
+            lambda one, paper: one.batch_recommend({paper.paper_id: paper}),
+            "expected a sequence of qbe.CiteRequest, found dict",
+        ),
+        (lambda one, paper: one.batch_recommend([paper]), "expected a qbe.CiteRequest, found Paper"),
+    ],
+)
+def test_values_of_another_type(opened, index, call, message):
+    with pytest.raises(TypeError) as raised:
+        call(opened(), index.paper(QUERY))
+    assert str(raised.value) == message
+
+
+def test_fewer_than_one(opened, index):
+    with pytest.raises(UsageError, match="expected `k` of at least 1, found 0"):
+        opened().recommend(index.paper(QUERY), 0)
+
+
+def test_what_is_opened_must_be_an_index_and_a_configuration(index, folder):
+    with pytest.raises(
+        TypeError, match=r"expected a qbe\.Index, found PosixPath; open one with qbe\.open_index"
+    ):
+        Recommender.open(folder)
+    with pytest.raises(TypeError, match=r"expected a qbe\.CiteConfig, found dict"):
+        Recommender.open(index, {"depth": 5})

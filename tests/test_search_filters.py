@@ -1,0 +1,882 @@
+"""Filters: what passes, and that filtered rankings are the exhaustive ones without the papers that do not."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.live import corpus
+from support.searching import first_stage
+
+from qbe import _cli
+from qbe.corpus.jsonl import dump_record
+from qbe.corpus.record import paper_to_record
+from qbe.encode.aspect import EncodedAspect
+from qbe.errors import UsageError
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
+from qbe.index.dense import faiss_candidates
+from qbe.index.dense.ann import FLAT, IN_LISTS, KINDS, AnnSettings, resolve
+from qbe.index.dense.faiss_build import write_faiss_segment
+from qbe.index.dense.faiss_candidates import FaissCandidates
+from qbe.index.dense.faiss_segment import FaissSegment
+from qbe.index.index import Index
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.metadata import read_metadata
+from qbe.index.papers import PaperStore
+from qbe.index.segments.faiss import FaissSegments
+from qbe.index.selection import Selection
+from qbe.parallel import Workers
+from qbe.query import Aspect, Query
+from qbe.search import passing
+from qbe.search.__main__ import OPTIONS, PROGRAM, main
+from qbe.search.bm25 import BM25Stage
+from qbe.search.config import SearchConfig
+from qbe.search.dense import DenseStage
+from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
+from qbe.search.fingerprint import RunInputs, fingerprint
+from qbe.search.fused import FusedStage
+from qbe.search.passing import PassingPapers, describe
+from qbe.search.pipeline import Pipeline
+from qbe.types import Facet, Paper, Sentence
+
+STAGES = ("bm25", "dense", "fused")
+TIES = 2e-4
+"""Anserini lowers each of several equal scores by a millionth, among those that were found."""
+
+
+def metadata_of(number: int) -> dict[str, object]:
+    """Of every tenth paper no year is known; names and categories repeat in cycles that do not agree."""
+    author = ["Jürgen Müller", "Søren O'Neill", "Ana Müller-Luz", "Li Wei"][number % 4]
+    metadata: dict[str, object] = {
+        "authors": [author, "Donald E. Knuth"],
+        "categories": [["cs.CL"], ["cs.LG", "stat.ML"], ["math.CO"], ["cs"], ["csx.CL"]][number % 5],
+        "keys": [number % 3, "x"],
+        "other": "x",
+    }
+    dated = {"year": 2000 + number % 20} if number % 2 else {"date": f"{2000 + number % 20}-05"}
+    return metadata | (dated if number % 10 else {})
+
+
+@pytest.fixture(scope="module")
+def catalogue(papers) -> list[Paper]:
+    """The papers of the sample with other metadata."""
+    return [replace(paper, metadata=metadata_of(number)) for number, paper in enumerate(papers)]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, catalogue, tiny_encoder) -> Path:
+    """An index built in one go."""
+    folder = tmp_path_factory.mktemp("plain")
+    build(folder / "index", [corpus(folder, "all", catalogue)], BuildSettings(encoder=str(tiny_encoder)))
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory, catalogue, tiny_encoder) -> Path:
+    """The same papers in three segments, with what was deleted or replaced: of every paper that was replaced
+    the old record said something else, and three were there and are no more.
+    """
+    folder = tmp_path_factory.mktemp("live")
+    old = [replace(paper, metadata={"year": 1950, "categories": ["old"]}) for paper in catalogue[30:60]]
+    gone = [replace(paper, paper_id=f"gone{paper.paper_id}") for paper in catalogue[:3]]
+    first = corpus(folder, "first", [*catalogue[:30], *old, *gone])
+    build(folder / "index", [first], BuildSettings(encoder=str(tiny_encoder)))
+    append_papers(folder / "index", [corpus(folder, "second", catalogue[30:90])], update=True)
+    delete_papers(folder / "index", [paper.paper_id for paper in [*gone, catalogue[80]]])
+    append_papers(folder / "index", [corpus(folder, "third", [catalogue[80], *catalogue[90:]])])
+    return folder / "index"
+
+
+@pytest.fixture(scope="module", params=["plain", "live"])
+def index(request):
+    with Index(request.getfixturevalue(request.param), threads=2) as opened:
+        yield opened
+
+
+def passing_ids(papers: list[Paper], paper_filter: PaperFilter) -> set[str]:
+    """Ids of the papers that pass, one by one."""
+    kept = [paper for paper in papers if paper_filter.keeps(paper.metadata)]
+    if paper_filter.by_year:
+        years = {paper.paper_id: year_of(paper.metadata) for paper in kept}
+        kept = [paper for paper in kept if (year := years[paper.paper_id]) and paper_filter.allows(year)]
+    return {paper.paper_id for paper in kept}
+
+
+# What passes
+
+
+@pytest.mark.parametrize(
+    ("years", "before", "expected"),
+    [
+        ((2015, 2019), None, {2015, 2017, 2019}),
+        ((2017, None), None, {2017, 2019, 2021}),
+        ((None, 2015), None, {2013, 2015}),
+        ((2017, 2017), None, {2017}),
+        (None, 2015, {2013, 2015}),
+        ((2015, 2021), 2017, {2015, 2017}),
+        ((2019, None), 2017, set()),
+    ],
+)
+def test_years_are_inclusive_and_both_conditions_hold(years, before, expected):
+    paper_filter = PaperFilter(years=years, before=before)
+    assert {year for year in range(2013, 2022, 2) if paper_filter.allows(year)} == expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "year"),
+    [
+        ({"year": 2019}, 2019),
+        ({"year": "2019"}, 2019),
+        ({"year": 2019.0}, 2019),
+        ({"date": "2018-03-01"}, 2018),
+        ({"date": "20180301"}, 2018),
+        ({"year": 2019, "date": "2018"}, 2019),
+        ({"year": None, "date": "1999"}, 1999),
+        ({"year": "in print"}, None),
+        ({"year": 20190}, None),
+        ({"year": 0}, None),
+        ({"year": [2019]}, None),
+        ({}, None),
+    ],
+)
+def test_the_year_of_a_paper(metadata, year):
+    assert year_of(metadata) == year
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "passes"),
+    [
+        ("cs", ["cs.CL"], True),
+        ("cs", ["cs"], True),
+        ("cs", ["csx.CL"], False),
+        ("cs", ["math.cs"], False),
+        ("cs.*", ["math.CO", "cs.CL"], True),
+        ("cs.CL", ["cs.CL"], True),
+        ("cs.CL", ["cs.CLX"], False),
+        ("*.CL", ["cs.CL"], True),
+        ("cs.CL", "math.CO cs.CL", True),
+        ("Computer Science", ["Computer Science"], True),
+        ("cs", None, False),
+        ("cs", [], False),
+    ],
+)
+def test_categories_match_as_when_a_corpus_is_read_and_by_prefix(wanted, found, passes):
+    assert PaperFilter(categories=(wanted,)).keeps({"categories": found}) is passes
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "passes"),
+    [
+        ("knuth", ["Ada Lovelace", "Donald E. Knuth"], True),
+        ("Donald Knuth", ["Donald E. Knuth"], True),
+        ("Knuth, Donald", ["Donald E. Knuth"], True),
+        ("Donald Lovelace", ["Ada Lovelace", "Donald E. Knuth"], False),
+        ("Knut", ["Donald E. Knuth"], False),
+        ("muller", ["Jürgen Müller"], True),
+        ("MÜLLER", ["Jurgen Muller"], True),
+        ("soren", ["Søren Kierkegaard"], True),
+        ("Łukasz", ["Lukasz Kaiser"], True),
+        ("o'neill", ["Shaun O\u2019Neill"], True),
+        ("oneill", ["Shaun O'Neill"], True),
+        ("Jean Pierre", ["Jean-Pierre Serre"], True),
+        ("louis theran", "Ileana Streinu, Louis Theran", True),
+        ("streinu theran", "Ileana Streinu, Louis Theran", False),
+        ("streinu theran", "Ileana Streinu and Louis Theran", False),
+        ("ileana streinu", "Streinu, Ileana; Theran, Louis", True),
+        ("knuth", [{"given": "Donald", "family": "Knuth", "affiliation": "Stanford"}], True),
+        ("stanford", [{"given": "Donald", "family": "Knuth", "affiliation": "Stanford"}], False),
+        ("李", ["李 伟"], True),
+        ("knuth", None, False),
+        ("knuth", 3, False),
+    ],
+)
+def test_authors_match_by_whole_words_of_one_name(wanted, found, passes):
+    assert PaperFilter(authors=(wanted,)).keeps({"authors": found}) is passes
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "passes"),
+    [
+        ("SIGIR", "SIGIR", True),
+        ("SIGIR", "SIGIR 2019", False),
+        ("sigir", "SIGIR", False),
+        ("3", 3, True),
+        ("3", [1, 3], True),
+        ("3.5", 3.5, True),
+        ("true", True, True),
+        ("True", True, False),
+        ("1", True, False),
+        ("", "", True),
+        ("x", None, False),
+        ("x", {"x": "x"}, False),
+        ("x", [["x"]], False),
+    ],
+)
+def test_values_are_compared_as_text(value, found, passes):
+    assert PaperFilter(where={"key": value}).keeps({"key": found}) is passes
+    assert not PaperFilter(where={"key": value}).keeps({"other": found})
+
+
+def test_one_of_the_authors_or_categories_and_all_of_the_values():
+    paper = {"authors": ["Ada Lovelace"], "categories": ["cs.CL"], "venue": "ACL", "kind": "long"}
+    assert PaperFilter(authors=("Knuth", "Ada"), categories=("math", "cs")).keeps(paper)
+    assert PaperFilter(where={"venue": "ACL", "kind": "long"}).keeps(paper)
+    assert not PaperFilter(where={"venue": "ACL", "kind": "short"}).keeps(paper)
+    assert not PaperFilter(authors=("Knuth",), categories=("cs",)).keeps(paper)
+    assert PaperFilter().keeps({})
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"years": (2019, 2015)}, "`years` from an earlier to a later one, found 2019-2015"),
+        ({"years": (None, None)}, "`years` with a first or a last one, found neither"),
+        ({"years": (0, 2015)}, "a year from 1 to 9999 in `years`, found 0"),
+        ({"before": 10_000}, "a year from 1 to 9999 in `before`, found 10000"),
+        ({"before": "now"}, "a year or query as `before`, found 'now'"),
+        ({"authors": ("?!",)}, r"names as `authors`, found '\?!'"),
+        ({"categories": (" ",)}, "texts as `categories`, found an empty one"),
+    ],
+)
+def test_impossible_conditions_are_refused(conditions, message):
+    with pytest.raises(UsageError, match=f"expected {message}$"):
+        PaperFilter(**conditions)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        ({"years": 2015}, "`years` as the first and the last, either of them None, found 2015"),
+        ({"years": ("2015", None)}, r"a year \(int\) in `years`, found '2015' \(str\)"),
+        ({"before": True}, r"a year \(int\) in `before`, found True \(bool\)"),
+        ({"categories": "cs.CL"}, "a tuple of str as `categories`, found 'cs.CL'"),
+        ({"authors": (3,)}, "a tuple of str as `authors`, found 3 in it"),
+        ({"where": [("a", "b")]}, "a mapping as `where`, such as"),
+        ({"where": {"year": 2019}}, "str keys and values as `where`, found 'year': 2019"),
+    ],
+)
+def test_conditions_of_another_type_are_refused(conditions, message):
+    with pytest.raises(TypeError, match=f"expected {message}"):
+        PaperFilter(**conditions)
+
+
+@pytest.mark.parametrize("text", ["", "-", "15a", "2015-2019-2020", "20152019", "2015 2019", "20159"])
+def test_what_is_no_range_of_years_is_refused(text):
+    with pytest.raises(UsageError, match="expected `years` such as 2015-2019, 2015-, -2019 or 2018, found"):
+        parse_years(text)
+
+
+@pytest.mark.parametrize("texts", [["venue"], ["=SIGIR"], ["a=1", "a=2"]])
+def test_values_without_a_key_or_with_the_same_one_are_refused(texts):
+    with pytest.raises(UsageError, match="`where`"):
+        parse_where(texts)
+
+
+def test_before_is_a_year_or_query():
+    assert parse_before("2019") == 2019
+    with pytest.raises(UsageError, match="expected a year or query as `before`, found '-2019'"):
+        parse_before("-2019")
+
+
+def test_a_filter_is_not_changed_from_outside():
+    where = {"venue": "ACL"}
+    paper_filter = PaperFilter(where=where, categories=["cs"])
+    where["venue"] = "SIGIR"
+    assert paper_filter.record() == {"categories": ["cs"], "where": {"venue": "ACL"}}
+
+
+def test_only_a_configuration_with_a_filter_records_one():
+    assert set(SearchConfig().record()) == {"first_stage", "facets", "rerank"}
+    config = SearchConfig(filter=PaperFilter(years=(2015, None), before="query"))
+    assert config.record() == SearchConfig().record() | {"filter": {"years": [2015, None], "before": "query"}}
+    assert config.for_whole_abstracts().filter is config.filter
+    with pytest.raises(TypeError, match=r"expected a qbe\.PaperFilter as `filter`, found \{'years': 2015\}"):
+        SearchConfig(filter={"years": 2015})
+
+
+# Metadata of an index
+
+
+class _Values:
+    json = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
+        max_leaves=8,
+    )
+    text = st.text(max_size=12) | st.sampled_from(['"metadata": ', '{"metadata": {}', "metadata", '\\"'])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            _Values.text,
+            st.dictionaries(_Values.text | st.sampled_from(["metadata"]), _Values.json, max_size=3),
+            st.booleans(),
+        ),
+        max_size=7,
+    )
+)
+def test_metadata_is_read_as_it_was_written(tmp_path_factory, records):
+    papers = [
+        Paper(
+            str(number), text, (Sentence(text),), metadata=found, offsets=((0, len(text)),) if split else None
+        )
+        for number, (text, found, split) in enumerate(records)
+    ]
+    path = tmp_path_factory.mktemp("records") / "papers.jsonl"
+    path.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in papers))
+    assert list(read_metadata(path)) == [paper.metadata for paper in papers]
+
+
+def test_metadata_of_records_in_another_order_is_read(tmp_path):
+    path = tmp_path / "papers.jsonl"
+    lines = [
+        '{"metadata": {"year": 1}, "paper_id": "1"}',
+        '{"paper_id": "2", "metadata": null}',
+        '{"a": "b"}',
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert list(read_metadata(path)) == [{"year": 1}, {}, {}]
+
+
+FILTERS = {
+    "years": PaperFilter(years=(2005, 2012)),
+    "before": PaperFilter(before=2003),
+    "one year": PaperFilter(years=(2007, 2007)),
+    "category": PaperFilter(categories=("cs",)),
+    "author": PaperFilter(authors=("muller",)),
+    "value": PaperFilter(where={"keys": "2"}),
+    "all": PaperFilter(
+        years=(2001, None), categories=("cs.*",), authors=("O'Neill", "Li"), where={"keys": "x"}
+    ),
+    "old": PaperFilter(categories=("old",)),
+    "everything": PaperFilter(where={"keys": "x"}),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_passes_in_an_index(index, catalogue, name):
+    """Whatever was deleted or replaced."""
+    expected = passing_ids(catalogue, FILTERS[name])
+    with index.reading() as reader:
+        found = PassingPapers(reader).of(FILTERS[name])
+        assert (found.papers, found.total) == (len(expected), 128)
+        if name == "everything":
+            assert found.selection is None
+            return
+        assert found.selection is not None
+        assert {reader.papers.ids[row] for row in found.selection.rows} == expected
+        assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
+    years_apart = dataclasses.replace(FILTERS[name], years=None, before=None)
+    undated = passing_ids(catalogue, years_apart) - _dated(catalogue)
+    assert found.without_year == (len(undated) if FILTERS[name].by_year else 0)
+
+
+def _dated(papers: list[Paper]) -> set[str]:
+    return {paper.paper_id for paper in papers if year_of(paper.metadata)}
+
+
+def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatch):
+    reads = []
+    read = PaperStore.read_metadata
+    monkeypatch.setattr(PaperStore, "read_metadata", lambda store: reads.append(store) or read(store))
+    with Index(plain) as opened, opened.reading() as reader:
+        papers = PassingPapers(reader)
+        for year in (2003, 2004, 2003, 2005):
+            papers.of(PaperFilter(before=year))
+        assert len(reads) == 1
+        for year in (2003, 2004):
+            papers.of(PaperFilter(categories=("cs",), before=year))
+        assert len(reads) == 2
+        kept = papers.of(PaperFilter(before=2003))
+        assert kept is papers.of(PaperFilter(before=2003))
+        monkeypatch.setattr(passing, "KEPT", 1)
+        papers.of(PaperFilter(before=2004))
+        papers.of(PaperFilter(before=2003))
+        assert len(papers._passing) > 1  # one more goes for each that comes
+        assert len(reads) == 2
+
+
+# Stages, by any papers at all
+
+
+def stage_of(name: str, reader, **parameters):
+    workers = Workers(2)
+    bm25 = None if name == "dense" else BM25Stage(reader, workers)
+    if name == "bm25":
+        return bm25
+    dense = DenseStage(reader, workers)
+    if name == "dense":
+        return dense
+    weights = dict.fromkeys(("bm25", "sentences", "facet", "whole"), 1.0)
+    return FusedStage(reader, workers, [bm25, dense], weights, **parameters)
+
+
+@pytest.fixture(scope="module")
+def stages(index):
+    """The reader of the index, its first stages, and some encoded queries."""
+    with index.reading() as reader:
+        names = [("s005", Facet.METHOD), ("s040", None), ("s081", Facet.RESULT)]
+        queries = [Aspect(index.paper(name), facet) for name, facet in names]
+        encoded = [EncodedAspect.of(query, index.vectors(query.paper)) for query in queries]
+        yield reader, {name: stage_of(name, reader) for name in STAGES}, encoded
+
+
+def drawn(reader, seed: int, share: float) -> Selection:
+    """Papers drawn at random, none that is deleted."""
+    rows = [reader.papers.row(paper.paper_id) for paper in reader]
+    mask = np.zeros(len(reader.papers.ids), np.bool_)
+    mask[rows] = np.random.default_rng(seed).random(len(rows)) < share
+    if not mask.any():
+        mask[rows[seed % len(rows)]] = True
+    return Selection(mask)
+
+
+@pytest.mark.parametrize("few_sentences", [faiss_candidates.FEW_SENTENCES, 0])
+@pytest.mark.parametrize("name", ["bm25", "dense"])
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), share=st.floats(0, 1), k=st.integers(1, 130))
+def test_a_filtered_ranking_is_the_exhaustive_one_without_the_others(
+    stages, name, few_sentences, seed, share, k
+):
+    reader, opened, encoded = stages
+    selection = drawn(reader, seed, share)
+    wanted = {reader.papers.ids[row] for row in selection.rows}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faiss_candidates, "FEW_SENTENCES", few_sentences)
+        filtered = opened[name].batch_search(encoded, k, [None] * len(encoded), selection)
+    whole = opened[name].batch_search(encoded, 10**6, [None] * len(encoded))
+    for found, all_hits in zip(filtered, whole, strict=True):
+        expected = [hit for hit in all_hits if hit.paper_id in wanted][:k]
+        assert [hit.paper_id for hit in found] == [hit.paper_id for hit in expected]
+        if name == "dense":
+            assert found == expected
+            assert len(found) == min(k, len(selection))
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=TIES)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
+def test_fused_scores_are_normalized_over_what_passes(stages, seed, share):
+    """They are those of a pool of all papers that pass."""
+    reader, opened, encoded = stages
+    selection = drawn(reader, seed, share)
+    pool = [reader.papers.ids[row] for row in selection.rows]
+    filtered = opened["fused"].batch_search(encoded, 10**6, [None] * len(encoded), selection)
+    pooled = opened["fused"].batch_search(encoded, 10**6, [pool] * len(encoded))
+    for found, expected in zip(filtered, pooled, strict=True):
+        assert [hit.paper_id for hit in found] == [
+            hit.paper_id for hit in sorted(found, key=lambda hit: (-hit.score, hit.paper_id))
+        ]
+        scores = {hit.paper_id: hit.score for hit in found}
+        assert scores == pytest.approx({hit.paper_id: hit.score for hit in expected}, abs=1e-3)
+
+
+def test_shallow_fusion_brings_as_many_as_are_asked_for(stages):
+    reader, _, encoded = stages
+    stage, selection = stage_of("fused", reader, depth=2), drawn(reader, 1, 0.4)
+    for found in stage.batch_search(encoded, 20, [None] * len(encoded), selection):
+        assert len(found) >= 20
+        assert {reader.papers.row(hit.paper_id) for hit in found} <= {*selection.rows.tolist()}
+
+
+def test_bm25_finds_papers_with_a_common_word_only(stages):
+    """With a filter as without; a pool is ranked whole."""
+    reader, opened, _ = stages
+    query = EncodedAspect.of(Aspect(Paper("q", "", (Sentence("retina"),))))
+    selection = drawn(reader, 3, 0.9)
+    (found,) = opened["bm25"].batch_search([query], 128, [None], selection)
+    assert 0 < len(found) < len(selection) / 2
+    assert all(hit.score > 0 for hit in found)
+
+
+# FAISS, every kind
+
+
+@pytest.fixture(scope="module")
+def apart(plain) -> np.ndarray:
+    """Sentence vectors of the sample, moved apart: the tiny model's are nearly parallel."""
+    with Index(plain) as opened:
+        near = opened.sentence_vectors.astype(np.float32)
+    moved = near - near.mean(axis=0)
+    return (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float16)
+
+
+@pytest.fixture(scope="module")
+def starts(plain) -> np.ndarray:
+    with Index(plain) as opened:
+        return opened.layout.starts
+
+
+KINDS_ANYWHERE = [*((kind, False) for kind in KINDS), *((kind, True) for kind in IN_LISTS)]
+
+
+def opened_segment(folder: Path, vectors, kind: str, on_disk: bool, alive=None, **parameters) -> FaissSegment:
+    made = resolve(AnnSettings(kind, on_disk=on_disk), *vectors.shape)
+    folder.mkdir(exist_ok=True)
+    write_faiss_segment(folder, vectors, "cosine", made)
+    return FaissSegment(folder, 1, replace(made, **parameters), None, alive)
+
+
+@pytest.mark.parametrize(("kind", "on_disk"), KINDS_ANYWHERE)
+@pytest.mark.parametrize("dead", [False, True])
+def test_every_kind_brings_enough_papers_that_pass(tmp_path, apart, starts, monkeypatch, kind, on_disk, dead):
+    """Few sentences are looked up, in one list: then more, until there are enough papers."""
+    monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
+    random = np.random.default_rng(2)
+    alive = random.random(len(starts) - 1) < (0.8 if dead else 1.1)
+    sentences_alive = np.repeat(alive, np.diff(starts)) if dead else None
+    narrow = {"nprobe": 1} if kind in IN_LISTS else {}
+    segment = opened_segment(
+        tmp_path / "a", apart, kind, on_disk, sentences_alive, min_candidates=1, **narrow
+    )
+    source = FaissCandidates(segment, starts)
+    for seed in range(6):
+        share = (0.05, 0.2, 0.5, 0.9, 0.99, 1.0)[seed]
+        selection = Selection(alive & (random.random(len(alive)) < share))
+        queries = [apart[random.choice(len(apart), 3)].astype(np.float32) for _ in range(4)]
+        for k in (1, 5, 25, 60, 200):
+            for rows in source.nearest(queries, k, selection):
+                assert len(rows) >= min(k, len(selection))
+                assert (np.diff(rows) > 0).all()
+                assert selection.mask[rows].all()
+
+
+@pytest.mark.parametrize(("kind", "on_disk"), KINDS_ANYWHERE)
+def test_every_kind_finds_the_nearest_that_pass(tmp_path, apart, starts, monkeypatch, kind, on_disk):
+    """With all lists read and all sentences looked up, all that pass; the nearest in any case."""
+    monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
+    all_lists = {"nprobe": 64} if kind in IN_LISTS else {}
+    segment = opened_segment(tmp_path / "a", apart, kind, on_disk, **all_lists)
+    source, random = FaissCandidates(segment, starts), np.random.default_rng(3)
+    for _ in range(5):
+        selection = Selection(random.random(len(starts) - 1) < 0.5)
+        row = int(random.choice(selection.rows))
+        query = apart[starts[row] : starts[row + 1]].astype(np.float32)
+        (rows,) = source.nearest([query], 5, selection)
+        assert row in rows
+        if kind != "hnsw":
+            assert (rows == selection.rows).all()
+
+
+def test_segments_of_several_kinds_restrict_together(tmp_path, apart, starts, monkeypatch):
+    """The middle one may have none that pass."""
+    monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
+    cuts = [0, 60, 64, 128]
+    parts = [apart[starts[a] : starts[b]] for a, b in pairwise(cuts)]
+    kinds = ("ivf-sq", "flat", "hnsw")
+    opened = [
+        opened_segment(tmp_path / kind, part, kind, False, min_candidates=1)
+        for kind, part in zip(kinds, parts, strict=True)
+    ]
+    source, random = FaissCandidates(FaissSegments(opened), starts), np.random.default_rng(4)
+    queries = [apart[:2].astype(np.float32), apart[400:403].astype(np.float32)]
+    for k in (1, 10, 25):
+        mask = random.random(128) < 0.5
+        mask[60:64] = False
+        selection = Selection(mask)
+        for rows in source.nearest(queries, k, selection):
+            assert len(rows) >= k
+            assert mask[rows].all()
+
+
+def test_all_papers_that_pass_are_candidates_where_none_are_found(starts, monkeypatch):
+    """Whatever an approximate index misses."""
+    monkeypatch.setattr(faiss_candidates, "FEW_SENTENCES", 0)
+    looked_up = []
+
+    class Blind:
+        min_candidates = 10
+
+        def findable(self, mask):
+            return mask
+
+        def nearest(self, queries, count, among=None, breadth=1):
+            looked_up.append((count, breadth))
+            return np.full((len(queries), count), -1)
+
+    selection = Selection(np.arange(128) < 100)
+    (rows,) = FaissCandidates(Blind(), starts).nearest([np.zeros((2, 16), np.float32)], 30, selection)
+    assert rows.tolist() == list(range(100))
+    assert looked_up[:3] == [(60, 2), (120, 4), (240, 8)]
+    assert looked_up[-1][0] >= int(starts[100]) > looked_up[-2][0]
+
+
+def test_few_papers_are_all_candidates_and_nothing_is_looked_up(apart, starts, tmp_path, monkeypatch):
+    segment = opened_segment(tmp_path / "a", apart, FLAT, False, min_candidates=1)
+    source, selection = FaissCandidates(segment, starts), Selection(np.arange(128) % 3 == 0)
+    monkeypatch.setattr(segment, "nearest", None)
+    first, second = source.nearest([apart[:1].astype(np.float32), apart[:2].astype(np.float32)], 1, selection)
+    assert first.tolist() == second.tolist() == list(range(0, 128, 3))
+
+
+# Pipelines
+
+
+def hit_ids(hits) -> list[str]:
+    return [hit.paper_id for hit in hits]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ["years", "category", "all"])
+def test_a_search_finds_all_that_pass_but_the_query(index, catalogue, stage, name):
+    expected = passing_ids(catalogue, FILTERS[name]) - {"s006"}
+    query = Query(index.paper("s006"))
+    pipeline = first_stage(index, stage, filter=FILTERS[name])
+    found = pipeline.search(query, 128)
+    assert {*hit_ids(found)} == expected if stage != "bm25" else {*hit_ids(found)} <= expected
+    assert first_stage(index, stage).search(query, 128, filter=FILTERS[name]) == found
+    few = pipeline.search(query, 3, matches=False)
+    assert len(few) == 3
+    if stage != "fused":  # of which the candidates depend on how many are asked for
+        assert hit_ids(few) == hit_ids(found)[:3]
+    assert hit_ids(pipeline.explain(query, 128).hits) == hit_ids(found)
+    assert pipeline.search(query, 128, filter=PaperFilter()) == first_stage(index, stage).search(query, 128)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_pool_is_restricted(index, catalogue, stage):
+    pool = [f"s{number:03}" for number in range(20, 60)]
+    allowed = passing_ids(catalogue, FILTERS["category"])
+    pipeline, query = first_stage(index, stage), Query(index.paper("s024"), Facet.METHOD)
+    found = pipeline.search(query, 100, pool, filter=FILTERS["category"])
+    assert found == pipeline.search(query, 100, [name for name in pool if name in allowed])
+    assert {*hit_ids(found)} == ({*pool} & allowed) - {"s024"}
+    assert pipeline.search(query, 100, pool, filter=FILTERS["old"]) == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_is_found_where_nothing_passes(index, stage):
+    assert first_stage(index, stage).search(Query(index.paper("s024")), 10, filter=FILTERS["old"]) == []
+    several = Query.of(Aspect(index.paper("s001")), Aspect(index.paper("s002"), weight=-1.0))
+    assert first_stage(index, stage).search(several, 10, filter=FILTERS["old"]) == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_several_aspects_are_filtered(index, catalogue, stage):
+    query = Query.of(
+        Aspect(index.paper("s001"), Facet.METHOD), Aspect(index.paper("s002"), Facet.BACKGROUND, weight=-0.5)
+    )
+    allowed = passing_ids(catalogue, FILTERS["years"]) - {"s001", "s002"}
+    found = first_stage(index, stage).search(query, 128, filter=FILTERS["years"])
+    assert {*hit_ids(found)} == allowed if stage != "bm25" else {*hit_ids(found)} <= allowed
+
+
+def test_what_is_reranked_passes(index, catalogue):
+    pipeline = first_stage(index, "dense")
+    config = SearchConfig(first_stage="dense", rerank="mean-max", rerank_depth=200)
+    with Pipeline.open(index, config) as reranking:
+        query = Query(index.paper("s006"))
+        found = reranking.search(query, 128, filter=FILTERS["years"])
+    assert {*hit_ids(found)} == {*hit_ids(pipeline.search(query, 128, filter=FILTERS["years"]))}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_before_the_query_is_of_each_query(index, catalogue, stage):
+    """In a batch each has its own year, and finds what it finds alone."""
+    queries = [Query(index.paper(name)) for name in ("s002", "s009", "s003", "s019", "s014")]
+    pipeline = first_stage(index, stage, filter=PaperFilter(before="query"))
+    together = pipeline.batch_search(queries, 40, matches=False)
+    for query, found in zip(queries, together, strict=True):
+        year = year_of(query.papers[0].metadata)
+        assert found == pipeline.search(query, 40, matches=False)
+        assert found == pipeline.search(query, 40, filter=PaperFilter(before=year), matches=False)
+        allowed = passing_ids(catalogue, PaperFilter(before=year))
+        assert found
+        assert {*hit_ids(found)} <= allowed
+        assert pipeline.passing(query).papers == len(allowed)
+
+
+def test_the_latest_of_the_papers_asked_for_sets_the_year(index):
+    early, late, latest = (index.paper(name) for name in ("s003", "s006", "s020"))
+    assert [year_of(paper.metadata) for paper in (early, late, latest)] == [2002, 2005, 2019]
+    query = Query.of(Aspect(early), Aspect(late), Aspect(latest, weight=-1.0))
+    assert PaperFilter(before="query").of(query).before == 2005
+
+
+def test_a_query_without_a_year_is_refused(index):
+    paper = index.paper("s011")
+    assert year_of(paper.metadata) is None
+    pipeline = first_stage(index, "dense", filter=PaperFilter(before="query"))
+    message = "expected a year of the query's paper s011 for `before` query, found none; give `before` a year"
+    with pytest.raises(UsageError, match=message):
+        pipeline.search(Query(paper))
+    assert pipeline.search(Query(paper), filter=PaperFilter(before=2003))
+
+
+def test_wrong_filters_are_refused(index):
+    with pytest.raises(TypeError, match=r"expected a qbe\.PaperFilter as `filter`, found '2015-' \(str\)"):
+        first_stage(index, "dense").search(Query(index.paper("s001")), filter="2015-")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_pipeline_follows_the_index(tmp_path, catalogue, tiny_encoder, stage):
+    """What was added passes, what was deleted does not, and compaction changes nothing."""
+    folder, recent = tmp_path / "index", PaperFilter(years=(2015, None))
+    build(folder, [corpus(tmp_path, "a", catalogue[:40])], BuildSettings(encoder=str(tiny_encoder)))
+    with Index(folder) as opened:
+        pipeline, query = first_stage(opened, stage, filter=recent), Query(catalogue[100])
+        for papers in (catalogue[:40], catalogue[:80], [catalogue[0], *catalogue[17:80]]):
+            if len(papers) == 80:
+                opened.append(corpus(tmp_path, "b", catalogue[40:80]))
+            elif len(papers) < 80 and papers[1:2] == catalogue[17:18]:
+                opened.delete(paper.paper_id for paper in catalogue[1:17])
+            found = pipeline.search(query, 200)
+            expected = passing_ids(papers, recent)
+            assert pipeline.passing(query).papers == len(expected)
+            assert {*hit_ids(found)} == expected if stage != "bm25" else {*hit_ids(found)} <= expected
+        opened.compact()
+        assert {*hit_ids(pipeline.search(query, 200))} == {*hit_ids(found)}
+
+
+# What is told
+
+
+def test_what_is_told_of_filters():
+    def passed(papers: int, without_year: int = 0) -> passing.Passing:
+        return passing.Passing(None, papers, 128, without_year)
+
+    assert describe([], 10) is None
+    assert describe([passed(10)], 10) is None
+    assert describe([passed(3)], None) is None
+    assert describe([passed(10, 2)], 10) == "2 papers have no year and do not pass"
+    assert describe([passed(9)], 10) == "9 of 128 papers pass the filter, fewer than the 10 hits asked for"
+    assert describe([passed(9), passed(4), passed(30)], 10) == (
+        "4 of 128 papers pass the filter of a query, fewer than the 10 hits asked for (so of 2 in 3 queries)"
+    )
+
+
+# The command
+
+
+@pytest.fixture
+def command(plain, capsys):
+    """Run the command in this process; gives what it printed, and what it told."""
+
+    def run(*arguments: object, stage: str = "dense") -> tuple[str, str]:
+        options = ["--index", plain, "--first-stage", stage, "--rerank", "none", *arguments]
+        main([*map(str, options)])
+        printed = capsys.readouterr()
+        return printed.out, printed.err
+
+    return run
+
+
+def refused(plain: Path, capsys, *arguments: object) -> str:
+    """The line that the command ends with."""
+    options = ["--index", plain, "--first-stage", "dense", "--rerank", "none", *arguments]
+    with pytest.raises(SystemExit) as ended:
+        _cli.run(PROGRAM, main, OPTIONS, [*map(str, options)])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    return told.strip()
+
+
+def ids_of(run: str, query: str | None = None) -> set[str]:
+    lines = [line.split() for line in run.splitlines()]
+    return {line[2] for line in lines if query in (None, line[0])}
+
+
+OPTIONS_OF: Mapping[str, tuple[list[str], PaperFilter]] = {
+    "a range": (["--year", "2005-2012"], PaperFilter(years=(2005, 2012))),
+    "from": (["--year", "2015-"], PaperFilter(years=(2015, None))),
+    "to": (["--year", "-2004"], PaperFilter(years=(None, 2004))),
+    "one": (["--year", "2007"], PaperFilter(years=(2007, 2007))),
+    "before": (["--before", "2004"], PaperFilter(before=2004)),
+    "before the query": (["--before", "query"], PaperFilter(before=2005)),
+    "categories": (["--category", "cs.LG", "--category", "math"], PaperFilter(categories=("cs.LG", "math"))),
+    "authors": (["--author", "luz", "li wei"], PaperFilter(authors=("luz", "li wei"))),
+    "values": (
+        ["--where", "keys=2", "--where", "other=x", "--year", "2002-"],
+        PaperFilter(years=(2002, None), where={"keys": "2", "other": "x"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS_OF)
+def test_options(command, catalogue, name):
+    arguments, meant = OPTIONS_OF[name]
+    found, told = command("--paper", "s006", "--hits", 200, *arguments)
+    expected = passing_ids(catalogue, meant)
+    assert ids_of(found) == expected - {"s006"}
+    assert told.startswith(
+        f"qbe search: {len(expected)} of 128 papers pass the filter, fewer than the 200 hits asked for"
+    )
+    assert told.count("\n") == 1
+
+
+def test_only_what_is_of_use_is_told(command):
+    assert command("--paper", "s006", "--hits", 5)[1] == ""
+    assert command("--paper", "s006", "--hits", 5, "--category", "cs")[1] == ""
+    told = command("--paper", "s006", "--hits", 5, "--year", "2001-")[1]
+    assert told == "qbe search: 13 papers have no year and do not pass\n"
+    _, told = command("--paper", "s006", "--category", "nothing", "--format", "table")
+    assert "0 of 128 papers pass the filter, fewer than the 10 hits asked for" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--year", "2019-2015"], "expected --year from an earlier to a later one, found 2019-2015"),
+        (["--year", "x"], "expected --year such as 2015-2019, 2015-, -2019 or 2018, found 'x'"),
+        (["--before", "now"], "expected a year or query as --before, found 'now'"),
+        (["--where", "venue"], "expected --where such as venue=SIGIR, found 'venue'"),
+        (["--where", "a=1", "--where", "a=2"], "expected each key of --where once, found a again"),
+        (["--author", "?"], "expected names as --author, found '?'"),
+        (["--category", ""], "expected texts as --category, found an empty one"),
+    ],
+)
+def test_wrong_options_are_told_in_a_line(plain, capsys, arguments, told):
+    assert refused(plain, capsys, "--paper", "s006", *arguments) == f"qbe search: {told}"
+
+
+def test_a_query_without_a_year_is_told_with_what_to_do(plain, capsys):
+    told = refused(plain, capsys, "--paper", "s011", "--before", "query")
+    assert told == (
+        "qbe search: expected a year of the query's paper s011 for --before query, found none; give --before "
+        "a year"
+    )
+
+
+def test_topics_and_pools_are_filtered(command, catalogue, tmp_path):
+    topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
+    topics.write_text("query_id\tpaper_id\nq1\ts003\nq2\ts020\n")
+    pool = [paper.paper_id for paper in catalogue[40:80]]
+    rows = [f"{query}\t{paper_id}\n" for query in ("q1", "q2") for paper_id in pool]
+    pools.write_text("query_id\tpaper_id\n" + "".join(rows))
+    allowed = {"q1": passing_ids(catalogue, PaperFilter(before=2002)), "q2": _dated(catalogue)}
+    found, told = command("--topics", topics, "--before", "query", "--hits", 100)
+    assert ids_of(found, "q1") == allowed["q1"] - {"s003"}
+    assert ids_of(found, "q2") < allowed["q2"] - {"s020"}
+    assert len(ids_of(found, "q2")) == 100
+    assert "of a query, fewer than the 100 hits asked for (so of 1 in 2 queries); 13 papers have no" in told
+    found, told = command("--topics", topics, "--before", "query", "--pool", pools)
+    assert told == "qbe search: 13 papers have no year and do not pass\n"
+    assert all(ids_of(found, query) == allowed[query] & {*pool} for query in allowed)
+
+
+def test_a_topic_without_a_year_is_told_before_anything_is_searched(plain, capsys, tmp_path):
+    topics, output = tmp_path / "topics.tsv", tmp_path / "run.trec"
+    topics.write_text("query_id\tpaper_id\nq1\ts003\nq2\ts011\n")
+    told = refused(plain, capsys, "--topics", topics, "--before", "query", "--output", output)
+    assert "the query's paper s011" in told
+    assert not output.exists()
+
+
+def test_a_run_with_another_filter_is_another_run(index, tmp_path):
+    """So that what is left of one is not continued as the other."""
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("query_id\tpaper_id\nq1\ts003\n")
+    run = RunInputs(topics, None, None, 10, "tag", "trec", 80, explain=False)
+    filters = [None, PaperFilter(), PaperFilter(before=2003), PaperFilter(before="query")]
+    configs = [SearchConfig(rerank="none", filter=each) for each in filters]
+    described = [fingerprint(index, config, None, run)["options"] for config in configs]
+    assert [each.get("filter") for each in described] == [None, {}, {"before": 2003}, {"before": "query"}]

@@ -1,0 +1,566 @@
+"""Training of the citation model: figures and losses by hand, what is learned, the whole, resuming."""
+
+import json
+import logging
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.citing import (
+    CITING,
+    COUNT,
+    NO_YEAR,
+    cited_by,
+    index_of,
+    mean_max,
+    papers_that_cite,
+    shared,
+)
+
+from qbe.cite.config import CiteConfig
+from qbe.cite.evidence import Evidence
+from qbe.cite.features import EVERY_KNOWN
+from qbe.cite.head import Head
+from qbe.cite.late_interaction import Projection, StoredPapers, TurnedQuery, lengths, terms, turned
+from qbe.cite.model import WEIGHTS, read_model
+from qbe.cite.recommender import Recommender
+from qbe.errors import CorpusError, IndexFormatError, ModelError, QbeError, UsageError
+from qbe.files import sha256
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
+from qbe.search.filters import PaperFilter
+from qbe.train.__main__ import main
+from qbe.train.citation import training
+from qbe.train.citation.data import query_at, read_split
+from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
+from qbe.train.citation.heads import FeatureList, fit_head, mean_head
+from qbe.train.citation.projection import (
+    START_WEIGHTS,
+    ProjectionNetwork,
+    StoredVectors,
+    citation_loss,
+    fit_projection,
+)
+from qbe.train.citation.recipe import HeadSchedule, ProjectionSchedule, Recipe
+from qbe.train.citation.training import Sources, train_citation
+from qbe.train.work_folder import Folders, RunOptions
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def citing(papers):
+    return papers_that_cite(papers)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, citing, tiny_encoder) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return shared(base, lambda path: index_of(path, citing, tiny_encoder), "index")
+
+
+def write_qrels(path: Path, papers, places) -> Path:
+    """Who cites whom, of the papers at some places."""
+    names = [paper.paper_id for paper in papers]
+    lines = [f"{names[place]} 0 {names[cited]} 1\n" for place in places for cited in cited_by(place)]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory, citing) -> Path:
+    """Papers of 2002 to 2009 to train on, and those of 2010 and 2011 as dev."""
+    folder = tmp_path_factory.mktemp("collection")
+    write_qrels(folder / "train.qrels", citing, [n for n in range(8, CITING) if n != NO_YEAR])
+    write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT))
+    return folder
+
+
+# Data
+
+
+def test_a_split_has_the_rows_of_what_is_cited(folder, tmp_path):
+    path = tmp_path / "dev.qrels"
+    path.write_text("s040 0 s009 1\ns040 0 s003 1\ns040 0 s005 0\ns011 0 s001 2\n")
+    reader = IndexReader(folder)
+    cited = read_split(reader, path).cited
+    assert {row: rows.tolist() for row, rows in cited.items()} == {39: [2, 8], 10: [0]}
+    reader.release()
+
+
+@pytest.mark.parametrize("line", ["absent 0 s001 1", "s040 0 absent 1"])
+def test_citations_of_papers_that_the_index_lacks(folder, tmp_path, line):
+    path = tmp_path / "dev.qrels"
+    path.write_text(f"s041 0 s002 1\n{line}\n")
+    reader = IndexReader(folder)
+    with pytest.raises(CorpusError) as raised:
+        read_split(reader, path)
+    assert str(raised.value) == (
+        f"{path}: expected papers of the index, found absent, which it lacks; build it from papers.jsonl of "
+        "the same collection"
+    )
+    reader.release()
+
+
+def test_a_paper_of_the_index_as_a_query(folder, citing):
+    with Index(folder) as index, index.reading() as reader:
+        evidence = Evidence(reader)
+        query = query_at(reader, evidence, 30, np.array([2, 5]))
+        assert (query.row, query.year, query.seeds.tolist(), query.left_out) == (30, 2007, [2, 5], {2, 5, 30})
+        assert query.encoded.aspect.paper.paper_id == citing[30].paper_id
+        assert query.encoded.positions == tuple(range(len(citing[30].sentences)))
+        np.testing.assert_array_equal(query.encoded.sentences, index.vectors(citing[30]).sentences)
+        np.testing.assert_array_equal(query.encoded.whole, index.vectors(citing[30]).whole)
+        assert query_at(reader, evidence, NO_YEAR).year is None
+        assert query_at(reader, evidence, NO_YEAR).left_out == {NO_YEAR}
+
+
+# Figures
+
+
+def ranking(*places: int, length: int = 30, total: int) -> RankedList:
+    return RankedList(np.isin(np.arange(1, length + 1), places), total)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (ranking(2, 20, 21, total=5), (2 * (2 / 20) * (2 / 5) / (2 / 20 + 2 / 5), 1 / 2, 3 / 5)),
+        (ranking(21, total=1), (0, 1 / 21, 1)),
+        (ranking(total=3), (0, 0, 0)),
+        (ranking(*range(1, 31), total=40), (2 * 1 * 0.5 / 1.5, 1, 30 / 40)),
+        (ranking(1, length=1, total=1), (2 / 21, 1, 1)),
+        (ranking(length=0, total=4), (0, 0, 0)),
+    ],
+)
+def test_figures_of_one_query(found, expected):
+    """F1 is the harmonic mean of P@20 and R@20, of what was found or not."""
+    assert citation_figures([found]) == pytest.approx(CitationFigures(*expected))
+
+
+def test_figures_are_means_over_queries():
+    """10 of 20 found, 10 in all; and nothing."""
+    lists = [ranking(*range(11, 21), total=10), ranking(total=3)]
+    assert citation_figures(iter(lists)) == pytest.approx(CitationFigures(2 * 0.5 / 1.5 / 2, 1 / 11 / 2, 0.5))
+
+
+# The projection
+
+
+def test_the_loss_is_that_of_each_cited_paper_against_the_rest():
+    """exp(scores) are 1, 2, 3 and 4; the third does not count. Shares are 1/5 and 4/8 of the rest of 4."""
+    scores = torch.log(torch.tensor([1.0, 4.0, 3.0, 4.0]))
+    cited = torch.tensor([True, True, False, False])
+    counts = torch.tensor([True, True, False, True])
+    expected = -(math.log(1 / 5) + math.log(4 / 8)) / 2
+    assert citation_loss(scores, cited, counts).item() == pytest.approx(expected)
+
+
+def test_without_rivals_there_is_no_loss():
+    scores = torch.tensor([1.0, 5.0], requires_grad=True)
+    everything = torch.tensor([True, True])
+    loss = citation_loss(scores, everything, everything)
+    assert loss.item() == 0
+    torch.autograd.backward(loss)
+    assert scores.grad.tolist() == [0, 0]
+
+
+def vectors_of(counts: list[int], size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sentences, whole papers, and where each paper's sentences begin."""
+    random = np.random.default_rng(seed)
+    sentences, whole = (
+        random.standard_normal((sum(counts), size)),
+        random.standard_normal((len(counts), size)),
+    )
+    return sentences, whole, np.cumsum([0, *counts])
+
+
+def test_the_network_scores_as_search_does():
+    counts = [2, 1, 3, 1, 4]
+    sentences, whole, starts = vectors_of(counts, 6, seed=3)
+    network = ProjectionNetwork(StoredVectors(sentences, whole, starts))
+    random = np.random.default_rng(4)
+    with torch.no_grad():
+        network.matrices.copy_(torch.tensor(random.standard_normal((2, 6, 6))))
+        network.weights.copy_(torch.tensor([1.0, -2.0, 0.5]))
+        queries, candidates = [4, 0], [1, 2, 4]
+        actual = network(torch.tensor(queries), torch.tensor(candidates)).numpy()
+    projection = network.projection()
+    rows = [row for paper in candidates for row in range(starts[paper], starts[paper + 1])]
+    stored = StoredPapers(
+        sentences[rows],
+        lengths(sentences[rows], projection.sentences),
+        whole[candidates],
+        lengths(whole[candidates], projection.whole),
+        np.cumsum([0, *(counts[paper] for paper in candidates[:-1])]),
+    )
+    for paper, scores in zip(queries, actual, strict=True):
+        query = TurnedQuery(
+            turned(sentences[starts[paper] : starts[paper + 1]], projection.sentences),
+            turned(whole[[paper]], projection.whole),
+        )
+        np.testing.assert_allclose(scores, projection.weights @ terms(query, stored), atol=1e-5)
+
+
+def test_before_training_the_vectors_are_compared_as_they_are():
+    sentences, whole, starts = vectors_of([2, 3], 4, seed=0)
+    network = ProjectionNetwork(StoredVectors(sentences, whole, starts))
+    own, other = sentences[:2], sentences[2:]
+    parts = mean_max(own, other), mean_max(whole[:1], whole[1:]), mean_max(other, own)
+    with torch.no_grad():
+        score = network(torch.tensor([0]), torch.tensor([1])).item()
+    assert score == pytest.approx(np.dot(START_WEIGHTS, parts), abs=1e-5)
+
+
+TOY, OLD = 40, 20
+"""Papers, the second half of which cite some of the first."""
+
+
+@pytest.fixture(scope="module")
+def toy():
+    """Vectors whose first two numbers say by their signs what a paper cites; the others are louder."""
+    random = np.random.default_rng(5)
+    counts = [1 + paper % 3 for paper in range(TOY)]
+    kinds = random.choice([-1.0, 1.0], (TOY, 2))
+    noise = random.standard_normal((TOY, 8)) * 2
+    whole = np.hstack([kinds, noise])
+    sentences = np.repeat(whole, counts, axis=0)
+    sentences[:, 2:] += random.standard_normal((len(sentences), 8))
+    vectors = StoredVectors(sentences, whole, np.cumsum([0, *counts]))
+    cited = {
+        paper: np.array([old for old in range(OLD) if (kinds[old] == kinds[paper]).all()])
+        for paper in range(OLD, TOY)
+    }
+    nearest = {paper: np.setdiff1d(np.arange(OLD), cited[paper]) for paper in cited}
+    years = np.where(np.arange(TOY) < OLD, 2000.0, 2001.0)
+    return vectors, cited, nearest, years
+
+
+def toy_mrr(toy, projection: Projection) -> float:
+    vectors, cited, _, _ = toy
+    network = ProjectionNetwork(vectors)
+    with torch.no_grad():
+        network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
+        network.weights.copy_(torch.tensor(projection.weights))
+        scores = network(torch.tensor([*cited]), torch.arange(OLD)).numpy()
+    lists = [
+        RankedList(np.isin(np.argsort(-row), cited[query]), len(cited[query]))
+        for query, row in zip(cited, scores, strict=True)
+    ]
+    return citation_figures(lists).mrr
+
+
+FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_rate=5e-2)
+
+
+def test_what_is_cited_is_learned(toy):
+    vectors, cited, nearest, years = toy
+    before = toy_mrr(toy, ProjectionNetwork(vectors).projection())
+    projection, epoch = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, FAST, 0)
+    assert epoch == FAST.epochs
+    assert before < 0.7
+    assert toy_mrr(toy, projection) > 0.9
+    again, _ = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, FAST, 0)
+    for one, other in zip(projection, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_best_epoch_is_taken(toy):
+    """The second is the best; after two that are no better the fitting ends."""
+    measured: list[Projection] = []
+
+    def figure(projection: Projection) -> float:
+        measured.append(projection)
+        return [0.1, 0.3, 0.2, 0.3][len(measured) - 1]
+
+    vectors, cited, nearest, years = toy
+    schedule = replace(FAST, patience=2)
+    projection, epoch = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0, figure)
+    assert (epoch, len(measured)) == (2, 4)
+    for taken, second, last in zip(projection, measured[1], measured[3], strict=True):
+        np.testing.assert_array_equal(taken, second)
+        assert not np.array_equal(taken, last)
+
+
+def test_an_anchor_holds_matrices_near_the_identity(toy):
+    vectors, cited, nearest, years = toy
+    distances = []
+    for anchor in (0.0, 10.0):
+        schedule = replace(FAST, epochs=2, anchor=anchor)
+        projection, _ = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0)
+        distances.append(np.linalg.norm(projection.whole - np.eye(10)))
+    assert distances[1] < distances[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("year", "is_rival"), [(1999.0, True), (2001.0, True), (2002.0, False), (math.nan, True)]
+)
+def test_younger_papers_and_the_query_are_no_rivals(toy, caplog, year, is_rival):
+    """Nothing moves at a rate of 0; the loss of one cited paper and one rival is told."""
+    vectors = toy[0]
+    cited, nearest = {20: np.array([0])}, {20: np.array([1, 20])}
+    years = np.full(TOY, 2001.0)
+    years[1] = year
+    schedule = ProjectionSchedule(epochs=1, learning_rate=0.0, weight_rate=0.0, anchor=0.0)
+    with caplog.at_level(logging.INFO, logger="qbe"):
+        fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0)
+    with torch.no_grad():
+        right, wrong = ProjectionNetwork(vectors)(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
+    loss = math.log1p(math.exp(wrong - right)) if is_rival else 0.0
+    assert f"epoch 1: loss {loss:.4f}" in caplog.text
+
+
+# The heads
+
+
+def separable(queries: int, seed: int) -> list[FeatureList]:
+    """Ten candidates a query; the second feature is higher for what is cited, the first says nothing and the
+    third is never known.
+    """
+    random = np.random.default_rng(seed)
+    lists = []
+    for _ in range(queries):
+        cited = np.arange(10) < 3
+        columns = [random.standard_normal(10), 4 * cited + random.standard_normal(10), np.full(10, np.nan)]
+        columns[0][random.integers(10)] = np.nan
+        lists.append(FeatureList(np.stack(columns, axis=1), cited, 3))
+    return lists
+
+
+def mrr(head, lists: list[FeatureList]) -> float:
+    ranked = (RankedList(each.cited[np.argsort(-head.scores(each.features))], each.total) for each in lists)
+    return citation_figures(ranked).mrr
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
+def test_a_head_learns_by_what_cited_papers_differ():
+    lists, schedule = separable(12, seed=0), HeadSchedule(epochs=15, hidden=4, learning_rate=2e-2)
+    head = fit_head(lists, schedule, 0, lambda head: mrr(head, lists))
+    assert mrr(head, separable(50, seed=1)) > 0.9
+    together = np.concatenate([each.features for each in lists])
+    np.testing.assert_allclose(head.mean[:2], np.nanmean(together[:, :2], axis=0))
+    np.testing.assert_allclose(head.scale[:2], np.nanstd(together[:, :2], axis=0))
+    assert np.isfinite(head.scores(np.array([[np.nan, 1.0, np.nan], [0.0, 1.0, 5.0]]))).all()
+    assert [part.shape for part in head] == [(3,), (3,), (3, 4), (4,), (3,), (4,)]
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
+def test_the_head_of_the_best_epoch_is_taken():
+    heads = []
+
+    def figure(head) -> float:
+        heads.append(head)
+        return [0.1, 0.3, 0.2, 0.3, 0.1][len(heads) - 1]
+
+    head = fit_head(separable(4, seed=0), HeadSchedule(epochs=9, patience=3), 0, figure)
+    assert len(heads) == 5
+    np.testing.assert_array_equal(head.direct, heads[1].direct)
+    assert not np.array_equal(head.direct, heads[4].direct)
+
+
+def test_the_mean_of_heads_scores_as_their_mean():
+    random = np.random.default_rng(1)
+    mean, scale = random.standard_normal(3), random.random(3) + 0.5
+    shapes = ((3, 2), (2,), (3,), (2,))
+    heads = [Head(mean, scale, *(random.standard_normal(shape) for shape in shapes)) for _ in range(3)]
+    features = np.array([[1.0, -2.0, 0.5], [np.nan, 1.0, 3.0]])
+    expected = np.mean([head.scores(features) for head in heads], axis=0)
+    np.testing.assert_allclose(mean_head(heads).scores(features), expected)
+
+
+def test_queries_of_which_nothing_was_found_teach_nothing():
+    """But their candidates are part of the data that features are scaled by."""
+    lists = [FeatureList(np.array([[1.0], [3.0]]), np.array([False, False]), 2)]
+    head = fit_head(lists, HeadSchedule(epochs=2, hidden=2), 0, lambda head: 0.5)
+    assert head.scores(np.array([[5.0]])).tolist() == [0.0]
+    assert (head.mean.tolist(), head.scale.tolist()) == ([2.0], [1.0])
+
+
+# The whole
+
+
+RECIPE = Recipe(
+    projection=ProjectionSchedule(epochs=2, queries=8, nearest=5, random=2, learning_rate=1e-2),
+    heads=HeadSchedule(epochs=2, hidden=3),
+    depth=12,
+)
+
+
+def sources(index: Path, collection: Path) -> Sources:
+    return Sources(index, collection / "train.qrels", collection / "dev.qrels")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, folder, collection):
+    """A tiny training by two seeds: its folders and figures."""
+    folders = Folders(*(tmp_path_factory.mktemp("trained") / name for name in ("output", "work")))
+    run = RunOptions(seeds=(0, 1))
+    return folders, train_citation(sources(folder, collection), folders, run, recipe=RECIPE)
+
+
+def test_a_model_is_published(trained, folder, collection):
+    folders, figures = trained
+    model = read_model(folders.output)
+    assert model.heads.keys() == {known.key for known in EVERY_KNOWN}
+    assert figures.keys() == model.heads.keys() | {f"text{training.HALF}", f"links{training.HALF}"}
+    for head in model.heads.values():
+        assert len(head.out) == 2 * RECIPE.heads.hidden  # the means of both seeds' heads
+    assert model.training["dev"] == {key: each._asdict() for key, each in figures.items()}
+    assert model.training["seeds"] == [0, 1]
+    assert model.training["recipe"]["depth"] == 12
+    assert model.training["data"] == {
+        f"{collection.name}/{name}": sha256(collection / name) for name in ("train.qrels", "dev.qrels")
+    }
+    assert model.training["projections"].keys() == {"seed 0", "seed 1", "mean"}
+    with Index(folder) as index:
+        assert model.training["index"] == index.manifest.digest
+        assert model.encoder == index.manifest.dense["encoder"]
+    assert sorted(path.name for path in folders.work.iterdir()) == [
+        "held-back.npz",
+        "made-from.json",
+        "seed-0.npz",
+        "seed-1.npz",
+    ]
+
+
+def test_the_mean_of_the_seeds_is_published(trained):
+    folders, _ = trained
+    projection = read_model(folders.output).projection
+    parts = [np.load(folders.work / f"seed-{seed}.npz") for seed in (0, 1)]
+    for name, precision in (("sentences", np.float16), ("whole", np.float16), ("weights", np.float32)):
+        mean = np.mean([part[name] for part in parts], axis=0)
+        np.testing.assert_array_equal(getattr(projection, name), mean.astype(precision))
+        assert not np.array_equal(parts[0][name], parts[1][name])
+
+
+def test_figures_are_those_of_the_recommendations(trained, folder, collection):
+    """What the published model recommends for dev, by texts alone, has the figures that the training told,
+    as far as half precision goes.
+    """
+    folders, figures = trained
+    with Index(folder) as index:
+        with index.reading() as reader:
+            dev = read_split(reader, collection / "dev.qrels").cited
+        for key, links in (("text", False), ("links", True)):
+            config = CiteConfig(
+                model=str(folders.output),
+                links=links,
+                depth=12,
+                filter=PaperFilter(before="query"),
+            )
+            lists = []
+            with Recommender.open(index, config) as recommender:
+                for row, cited in dev.items():
+                    hits = recommender.recommend(index.papers[row], 1000, matches=False)
+                    rows = [index.papers.row(hit.paper_id) for hit in hits]
+                    lists.append(RankedList(np.isin(rows, cited), len(cited)))
+            assert citation_figures(lists) == pytest.approx(figures[key], abs=0.02)
+
+
+def test_the_card_tells_of_figures_and_data(trained):
+    folders, figures = trained
+    text = (folders.output / "README.md").read_text()
+    assert text.startswith("# citation\n")
+    for each in figures.values():
+        assert f"{each.f1:.3f} | {each.mrr:.3f} | {each.recall:.3f}" in text
+    assert "train.qrels" in text
+
+
+def test_an_interrupted_training_goes_on(trained, folder, collection, tmp_path, monkeypatch):
+    """Projections are not fitted again; what is published is the same to the byte."""
+    folders, _ = trained
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("seed-0.npz", "made-from.json"):
+        (work / name).write_bytes((folders.work / name).read_bytes())
+    fitted = []
+    fit = training.fit_projection
+
+    def counted(*arguments, **options):
+        fitted.append(1)
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(training, "fit_projection", counted)
+    again = Folders(tmp_path / "output", work)
+    train_citation(sources(folder, collection), again, RunOptions(seeds=(0, 1)), recipe=RECIPE)
+    assert len(fitted) == 2
+    assert (again.output / WEIGHTS).read_bytes() == (folders.output / WEIGHTS).read_bytes()
+
+
+def test_parts_of_another_recipe_are_not_taken(trained, folder, collection, tmp_path):
+    folders, _ = trained
+    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
+        train_citation(
+            sources(folder, collection),
+            Folders(tmp_path / "output", folders.work),
+            RunOptions(seeds=(0, 1)),
+            recipe=replace(RECIPE, depth=11),
+        )
+    assert not (tmp_path / "output").exists()
+
+
+def test_the_command_trains_by_the_default_recipe(folder, collection, tmp_path, capsys):
+    output = tmp_path / "model"
+    arguments = ["citation", "--index", folder, "--collection", collection, "--output", output]
+    main([*map(str, [*arguments, "--work", tmp_path / "work", "--seeds", "0", "--threads", "1"])])
+    figures = read_model(output).training["dev"]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{output}: {key}: F1@20 {each['f1']:.3f}, MRR {each['mrr']:.3f}, recall {each['recall']:.3f} on dev"
+        for key, each in figures.items()
+    ]
+    with Index(folder) as index, Recommender.open(index, CiteConfig(model=str(output))) as recommender:
+        assert len(recommender.recommend(index.paper("s031"), cited=["s003"])) == 20
+
+
+def tiny_training(folder: Path, collection: Path, tmp_path: Path, **changes: int) -> Path:
+    """Train on what may not do; gives the folder of the model."""
+    folders = Folders(tmp_path / "output", tmp_path / "work")
+    recipe = replace(RECIPE, projection=replace(RECIPE.projection, epochs=1), **changes)
+    train_citation(sources(folder, collection), folders, RunOptions(seeds=(0,)), recipe=recipe)
+    return folders.output
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(folder, collection, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "train.qrels").write_bytes((collection / "train.qrels").read_bytes())
+    (data / "dev.qrels").write_text("s045 0 s003 1\ns046 0 s012 1\n")
+    with pytest.raises(QbeError):
+        tiny_training(folder, data, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "without_year",
+    [[], [NO_YEAR]],
+)
+def test_too_few_years_to_hold_back(folder, citing, collection, tmp_path, without_year):
+    """Citing papers without a year are of no year."""
+    data = tmp_path / "data"
+    data.mkdir()
+    places = [place for place in range(8, CITING) if place != NO_YEAR]
+    write_qrels(data / "train.qrels", citing, [*places, *without_year])
+    (data / "dev.qrels").write_bytes((collection / "dev.qrels").read_bytes())
+    with pytest.raises(UsageError) as raised:
+        tiny_training(folder, data, tmp_path, held_back=8)
+    assert str(raised.value) == (
+        "expected citing papers of more than 8 years to train on, found 8; give metadata with years"
+    )
+
+
+def test_an_index_without_vectors_is_refused(citing, collection, tmp_path):
+    index = index_of(tmp_path / "index", citing, None)
+    with pytest.raises(IndexFormatError, match="expected an index with vectors, found one built without"):
+        tiny_training(index, collection, tmp_path)
+
+
+def test_the_record_of_a_model_is_json(trained):
+    folders, _ = trained
+    note = json.loads((folders.work / "made-from.json").read_text())
+    training_record = read_model(folders.output).training
+    assert {key: training_record[key] for key in note} == note
