@@ -53,8 +53,11 @@ def main(arguments: list[str]) -> None:
             Recommender.open(index, config) as recommender,
             open_output(destination, lambda: _inputs(index, config, topics, k, tag, form)) as output,
         ):
+
+            def requests(block: slice) -> list[CiteRequest]:
+                return _requests(load(block), cited, excluded)
+
             try:
-                requests = lambda block: _requests(load(block), cited, excluded)  # noqa: E731
                 _recommend(recommender, ids, requests, k, writer, output)
             except KeyboardInterrupt:
                 if output.is_resumable():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qbe.cite.config import CiteConfig
 
 PROGRAM = "qbe cite"
-OPTIONS = {"k": "--hits", "folder": "--index", "exclude": "--exclude", "links": "--no-links"}
+OPTIONS = {"k": "--hits", "folder": "--index", "links": "--no-links"}
 """Parameters of the library whose options have other names."""
 
 TABLE_HITS = 20
