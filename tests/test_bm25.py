@@ -18,8 +18,9 @@ from qbe.index.index import Index
 from qbe.index.lucene import contents
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search.bm25 import BM25Stage, query_text
+from qbe.search.bm25 import KEYTERMS, BM25Stage, query_text
 from qbe.search.config import BM25_QUERIES
+from qbe.search.lucene import LuceneSearch
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
 
@@ -76,7 +77,8 @@ def collections(tmp_path_factory, sample) -> dict[str, Collection]:
     made = {}
     for name, source in sources.items():
         (folder / name).mkdir()
-        forms = BM25_QUERIES if name == "sample" else BM25_QUERIES[:1]  # a thousand hits each take a while
+        plain = [form for form in BM25_QUERIES if form != KEYTERMS]  # of which all words count
+        forms = plain if name == "sample" else plain[:1]  # a thousand hits each take a while
         made[name] = Collection(folder / name, source / "corpus.jsonl", source / "topics.tsv", forms)
     return made
 
@@ -206,3 +208,24 @@ def test_query_forms():
     assert words(query, "facet") == "A. C."
     assert words(query, "abstract") == "Title A. B. C."
     assert words(Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."
+
+
+def test_key_terms_are_words_that_others_have_too_each_counted_once(collections):
+    with collections["sample"].index.reading() as reader:
+        lucene = LuceneSearch(reader.lucene)
+        words = "citations network retrieval"
+        expected = lucene.search(words, 50)
+        assert len(expected) > 10
+        for text in (words, f"{words} {words} network", f"{words} zyzzyva"):
+            assert lucene.search(text, 50, only_key_terms=True) == expected
+
+
+def test_of_many_key_terms_the_most_telling_are_taken(collections):
+    index = collections["sample"].index
+    with index.reading() as reader:
+        lucene = LuceneSearch(reader.lucene)
+        text = " ".join(contents(paper) for paper in list(index)[:20])
+        of_all = dict(lucene.search(text, 1000))
+        of_key_terms = lucene.search(text, 1000, only_key_terms=True)
+        assert of_key_terms
+        assert all(score < of_all[paper_id] for paper_id, score in of_key_terms)
