@@ -58,12 +58,10 @@ if [ -d "${QBE_DATA:-}/citations" ]; then
             --run-tag "$1" --output "runs/citations.$1.trec" "${@:2}"
     }
     cite bm25 --first-stage bm25 --rerank none
-    cite dense --first-stage dense --rerank none
     cite fused --first-stage fused --rerank none
-    cite projected --rerank none
     cite text --no-links
     cite links
-    echo "Citation recommendation, dev of citations (projected: the first stage of qbe cite):"
+    echo "Citation recommendation, dev of citations:"
     qbe evaluate --protocol citations --qrels qrels/citations/dev.qrels --published \
-        --run runs/citations.{bm25,dense,fused,projected,text,links}.trec --baseline runs/citations.fused.trec
+        --run runs/citations.{bm25,fused,text,links}.trec --baseline runs/citations.fused.trec
 fi
