@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.citing import index_of, papers_that_cite
 
-from qbe.cite.bibliography import Found, papers_of
+from qbe.cite.bibliography import NamedPapers, papers_of
 from qbe.errors import CorpusError, InputError, UsageError
 from qbe.index.reader import IndexReader
 
@@ -66,7 +66,7 @@ def reader(tmp_path_factory, papers):
 def found(reader, tmp_path):
     """What is found in a file of a name and a text."""
 
-    def find(name: str, text: str) -> Found:
+    def find(name: str, text: str) -> NamedPapers:
         path = Path(tmp_path, name)
         path.write_text(text)
         return papers_of(reader, path)
@@ -76,7 +76,7 @@ def found(reader, tmp_path):
 
 @pytest.mark.parametrize("name", ["cited.txt", "cited.ids", "cited", "CITED.TXT"])
 def test_ids_one_a_line(found, name):
-    assert found(name, "s005\n\n s003 \r\nunknown\ns005\n10.5555/s006\n") == Found(
+    assert found(name, "s005\n\n s003 \r\nunknown\ns005\n10.5555/s006\n") == NamedPapers(
         ["s005", "s003"], 5, "unknown", repeated=1
     )
 
@@ -92,16 +92,18 @@ def test_ids_one_a_line(found, name):
     ],
 )
 def test_entries_are_found_by_id_doi_and_title(found, name, text, missing):
-    assert found(name, text) == Found(["s004", "s006", "s013"], 4, missing)
+    assert found(name, text) == NamedPapers(["s004", "s006", "s013"], 4, missing)
 
 
 def test_a_paper_is_found_by_the_doi_that_is_its_id(found):
-    assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == Found(["10.5555/ABC"], 1, None)
+    assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == NamedPapers(
+        ["10.5555/ABC"], 1, None
+    )
 
 
 def test_each_paper_is_given_once(found):
     text = "@misc{s004, title = {A}}\n@misc{b, title = {B}, doi = {10.5555/s004}}\n"
-    assert found("refs.bib", text) == Found(["s004"], 2, None, repeated=1)
+    assert found("refs.bib", text) == NamedPapers(["s004"], 2, None, repeated=1)
 
 
 def test_an_id_is_no_title(found):
@@ -119,7 +121,7 @@ def test_a_number_names_the_paper_of_that_id(tmp_path, papers):
     reader = IndexReader(index_of(tmp_path / "index", [chosen], None))
     path = tmp_path / "refs.jsonl"
     path.write_text('{"paper_id": 7, "title": "Another title", "abstract": "A."}\n')
-    assert papers_of(reader, path) == Found(["7"], 1, None)
+    assert papers_of(reader, path) == NamedPapers(["7"], 1, None)
     reader.release()
 
 
@@ -188,4 +190,4 @@ def test_a_file_that_is_not_there(reader, tmp_path, name):
 def test_a_byte_order_mark_is_no_part_of_an_id(reader, tmp_path):
     path = tmp_path / "cited.txt"
     path.write_text("s004\ns005\n", encoding="utf-8-sig")
-    assert papers_of(reader, path) == Found(["s004", "s005"], 2, None)
+    assert papers_of(reader, path) == NamedPapers(["s004", "s005"], 2, None)

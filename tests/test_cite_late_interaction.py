@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.citing import mean_max
 
-from qbe.cite.late_interaction import StoredPapers, TurnedQuery, lengths, search_vectors, terms, turned
+from qbe.cite.late_interaction import (
+    StoredPapers,
+    TransformedQuery,
+    lengths,
+    search_vectors,
+    terms,
+    transformed,
+)
 
 
 @given(
@@ -27,7 +34,9 @@ def test_terms_are_the_cosines_of_both_sides_projected(seed, size, query, counts
     papers = StoredPapers(
         sentences, lengths(sentences, matrices[0]), whole, lengths(whole, matrices[1]), starts
     )
-    actual = terms(TurnedQuery(turned(own, matrices[0]), turned(own_whole, matrices[1])), papers)
+    actual = terms(
+        TransformedQuery(transformed(own, matrices[0]), transformed(own_whole, matrices[1])), papers
+    )
     projected = [rows @ matrices[0].T for rows in np.split(sentences, starts[1:])]
     query_side = own @ matrices[0].T
     expected = [
@@ -44,7 +53,7 @@ def test_terms_by_hand():
     sentences = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-1.0, 0.0]])
     whole = np.array([[0.6, 0.8], [0.0, -1.0]])
     papers = StoredPapers(sentences, np.ones(4), whole, np.ones(2), np.array([0, 3]))
-    actual = terms(TurnedQuery(axes, np.array([[0.0, 1.0]])), papers)
+    actual = terms(TransformedQuery(axes, np.array([[0.0, 1.0]])), papers)
     np.testing.assert_allclose(actual, [[1.0, -0.5], [0.8, -1.0], [(1 + 1 + 0.8) / 3, 0.0]])
 
 
@@ -53,13 +62,13 @@ def test_a_projection_decides_what_counts():
     matrix = np.diag([1.0, 0.0])
     rows = np.array([[0.6, 0.8], [1.0, 0.0]])
     assert lengths(rows, matrix).tolist() == [0.6, 1.0]
-    np.testing.assert_allclose(turned(rows, matrix), [[1.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_allclose(transformed(rows, matrix), [[1.0, 0.0], [1.0, 0.0]])
 
 
 def test_vectors_that_a_projection_removes_are_like_nothing():
     matrix, row = np.diag([1.0, 0.0]), np.array([[0.0, 1.0]])
     assert lengths(row, matrix).tolist() == [1e-12]
-    assert turned(row, matrix).tolist() == [[0.0, 0.0]]
+    assert transformed(row, matrix).tolist() == [[0.0, 0.0]]
 
 
 def test_vectors_to_search_by_are_of_unit_length_in_single_precision():

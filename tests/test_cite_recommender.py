@@ -491,9 +491,9 @@ def test_evidence_is_read_from_metadata(index, citing):
     rows = np.array([0, NO_YEAR, 20])
     np.testing.assert_array_equal(evidence.ages(rows, 2003), [3, math.nan, -2])
     assert np.isnan(evidence.ages(rows, None)).all()
-    assert np.flatnonzero(evidence.known_by(2001, 2)).tolist() == [0, 1, 3]
-    assert np.flatnonzero(~evidence.known_by(None, 2)).tolist() == [2]
-    assert evidence.known_by(None, None).all()
+    assert np.flatnonzero(evidence.citing_papers(2001, 2)).tolist() == [0, 1, 3]
+    assert np.flatnonzero(~evidence.citing_papers(None, 2)).tolist() == [2]
+    assert evidence.citing_papers(None, None).all()
 
 
 # What does not fit

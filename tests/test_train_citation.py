@@ -24,7 +24,7 @@ from qbe.cite.config import CiteConfig
 from qbe.cite.evidence import Evidence
 from qbe.cite.features import EVERY_KNOWN
 from qbe.cite.head import Head
-from qbe.cite.late_interaction import Projection, StoredPapers, TurnedQuery, lengths, terms, turned
+from qbe.cite.late_interaction import Projection, StoredPapers, TransformedQuery, lengths, terms, transformed
 from qbe.cite.model import WEIGHTS, read_model
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, IndexFormatError, ModelError, QbeError, UsageError
@@ -86,7 +86,7 @@ def test_a_split_has_the_rows_of_what_is_cited(folder, tmp_path):
     path = tmp_path / "dev.qrels"
     path.write_text("s040 0 s009 1\ns040 0 s003 1\ns040 0 s005 0\ns011 0 s001 2\n")
     reader = IndexReader(folder)
-    cited = read_split(reader, path).cited
+    cited = read_split(reader, path)
     assert {row: rows.tolist() for row, rows in cited.items()} == {39: [2, 8], 10: [0]}
     reader.release()
 
@@ -198,9 +198,9 @@ def test_the_network_scores_as_search_does():
         np.cumsum([0, *(counts[paper] for paper in candidates[:-1])]),
     )
     for paper, scores in zip(queries, actual, strict=True):
-        query = TurnedQuery(
-            turned(sentences[starts[paper] : starts[paper + 1]], projection.sentences),
-            turned(whole[[paper]], projection.whole),
+        query = TransformedQuery(
+            transformed(sentences[starts[paper] : starts[paper + 1]], projection.sentences),
+            transformed(whole[[paper]], projection.whole),
         )
         np.testing.assert_allclose(scores, projection.weights @ terms(query, stored), atol=1e-5)
 
@@ -445,7 +445,7 @@ def test_figures_are_those_of_the_recommendations(trained, folder, collection):
     folders, figures = trained
     with Index(folder) as index:
         with index.reading() as reader:
-            dev = read_split(reader, collection / "dev.qrels").cited
+            dev = read_split(reader, collection / "dev.qrels")
         for key, links in (("text", False), ("links", True)):
             config = CiteConfig(
                 model=str(folders.output),

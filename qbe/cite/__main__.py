@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.cite.options import OPTIONS, PROGRAM, RUN_HITS, TABLE_HITS, parser
+from qbe.cite.options import OPTIONS, PROGRAM, TABLE_HITS, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qbe.cite.config import CiteConfig
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.index import Index
-    from qbe.search.output import Destination, Output
+    from qbe.search.output import Output
     from qbe.search.unfinished import Inputs
     from qbe.search.writers import ResultWriter
     from qbe.types import Paper
@@ -28,26 +28,27 @@ def main(arguments: list[str]) -> None:
 
     from qbe.cite.options import check, config_of
     from qbe.outputs import SEARCH, check_output
+    from qbe.search.options import default_hits, destination_of, form_of
 
-    form, width = _form(options)
+    form, width = form_of(options)
     check(options, form)
     config = config_of(options)
     threads = _cli.threads(options.threads)
     if options.output:
         check_output(options.output, SEARCH)
 
-    from qbe.cite.recommender import Recommender
+    from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.index.opening import open_index
     from qbe.search.output import open_output
     from qbe.search.writers import open_writer
 
-    k = options.hits or (TABLE_HITS if form not in ("trec", "json") else RUN_HITS)
+    k = options.hits or default_hits(form, TABLE_HITS)
     with open_index(options.index, encoder=options.encoder, threads=threads) as index:
         ids, load = _papers(options, index)
         cited, excluded = (_named(index, path) for path in (options.cited, options.exclude))
         tag = options.run_tag or config.run_tag
         writer = open_writer(form, tag, index.paper, width, explain=False)
-        destination = _destination(options, form)
+        destination = destination_of(options, form)
         topics = Path(options.topics) if options.topics else None
         with (
             Recommender.open(index, config) as recommender,
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> None:
         ):
 
             def requests(block: slice) -> list[CiteRequest]:
-                return _requests(load(block), cited, excluded)
+                return [CiteRequest(paper, cited, excluded) for paper in load(block)]
 
             try:
                 _recommend(recommender, ids, requests, k, writer, output)
@@ -63,30 +64,6 @@ def main(arguments: list[str]) -> None:
                 if output.is_resumable():
                     print("interrupted; --resume continues with what is finished", file=sys.stderr)
                 raise
-
-
-def _form(options: argparse.Namespace) -> tuple[str, int]:
-    """The format of the output, and how many columns a table has."""
-    import shutil
-
-    from qbe.search.options import form_of_file
-
-    form = options.format
-    if form is None:
-        on_terminal = "table" if sys.stdout.isatty() else "trec"
-        form = on_terminal if options.output is None else form_of_file(options.output)
-    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
-
-
-def _destination(options: argparse.Namespace, form: str) -> Destination:
-    from pathlib import Path
-
-    from qbe.search.options import BIBLIOGRAPHIES
-    from qbe.search.output import Destination
-
-    path = Path(options.output) if options.output else None
-    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
-    return Destination(path, in_blocks, options.resume, options.overwrite)
 
 
 def _papers(
@@ -139,12 +116,6 @@ def _named(index: Index, path: str | None) -> list[str]:
             file=sys.stderr,
         )
     return paper_ids
-
-
-def _requests(papers: Sequence[Paper], cited: Sequence[str], excluded: Sequence[str]) -> list[CiteRequest]:
-    from qbe.cite.recommender import CiteRequest
-
-    return [CiteRequest(paper, cited, excluded) for paper in papers]
 
 
 def _recommend(

@@ -16,7 +16,7 @@ PLAIN = (".txt", ".ids", "")
 """How names of files end that have an id a line."""
 
 
-class Found(NamedTuple):
+class NamedPapers(NamedTuple):
     """Ids of papers of the index, each once, in the order of the bibliography; how many ``entries`` it has;
     one of them that the index lacks, ``missing``, if any; and how many name a paper again, ``repeated``.
     """
@@ -27,7 +27,7 @@ class Found(NamedTuple):
     repeated: int = 0
 
 
-def papers_of(reader: IndexReader, path: Path) -> Found:
+def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     r"""The papers of the index that a file names: ids, one a line (``.txt``), or a bibliography in any format
     of `qbe.corpus.formats` (BibTeX, RIS, CSL-JSON, JSON lines).
 
@@ -37,7 +37,7 @@ def papers_of(reader: IndexReader, path: Path) -> Found:
     >>> _ = Path("cited.txt").write_text("s051\nunknown\n")
     >>> with index.reading() as reader:
     ...     papers_of(reader, Path("cited.txt"))
-    Found(paper_ids=['s051'], entries=2, missing='unknown', repeated=0)
+    NamedPapers(paper_ids=['s051'], entries=2, missing='unknown', repeated=0)
     """
     catalogue = None
     paper_ids: dict[str, None] = {}
@@ -64,7 +64,7 @@ def papers_of(reader: IndexReader, path: Path) -> Found:
             f"{path}: expected papers of the index, found none of its {count} entries in it; give their ids, "
             "or entries with DOI or title"
         )
-    return Found(list(paper_ids), count, missing, repeated)
+    return NamedPapers(list(paper_ids), count, missing, repeated)
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Evidence:
         ages: Doubles = (np.nan if year is None else float(year)) - self.years[rows]
         return ages
 
-    def known_by(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
+    def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
         """Which papers (papers,) may be asked whom they cite: not the one at ``row``, and where the query's
         ``year`` is known only earlier ones.
         """

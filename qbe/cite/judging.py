@@ -30,7 +30,7 @@ WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
 """What the first stage ranks by; chosen on dev of `citations`."""
 
 NEAR, NEAREST = 50, 20
-"""How many of the best candidates are asked whom they cite, and who cites them."""
+"""How many of the best candidates count by what they cite, and by who cites them."""
 
 LINKED = 300
 """Papers that citations propose beside those of the first stage."""
@@ -187,8 +187,8 @@ class CandidateJudge:
         return {name: scores[name][places] for name in SCORES}
 
     def _near(self, query: CiteQuery, candidates: Candidates, count: int) -> Neighbours:
-        """The best candidates that may be asked whom they cite, by how far they are above the next one."""
-        may = self.evidence.known_by(query.year, query.row)[candidates.rows]
+        """The best candidates whose bibliographies may count, by how far they are above the next one."""
+        may = self.evidence.citing_papers(query.year, query.row)[candidates.rows]
         rows, scores = candidates.rows[may][: count + 1], candidates.scores[may][: count + 1]
         weights = scores - scores.min(initial=np.inf) if len(scores) else scores
         total = weights.sum()
@@ -198,25 +198,25 @@ class CandidateJudge:
         """At most LINKED papers that the nearest ones cite, or that are linked to the seeds, beside those at
         ``rows``.
         """
-        links, asked = self.evidence.links, self.evidence.known_by(query.year, query.row)
+        links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
         citing = np.unique(links.citing(query.seeds))
-        citing = citing[asked[citing]]
+        citing = citing[earlier[citing]]
         proposed = np.concatenate(
             [links.cited_by(near.rows), links.cited_by(query.seeds), links.cited_by(citing), citing]
         )
         proposed = np.setdiff1d(proposed, np.concatenate([rows, np.array(sorted(query.left_out), np.int64)]))
         if among is not None:
             proposed = proposed[among.mask[proposed]]
-        value = links.share_citing(near, proposed) + links.cocited(query.seeds, proposed, asked)
+        value = links.share_citing(near, proposed) + links.cocited(query.seeds, proposed, earlier)
         return np.sort(proposed[np.argsort(-value, kind="stable")[:LINKED]])
 
     def _by_links(
         self, query: CiteQuery, rows: Ints, near: Neighbours, nearest: Neighbours
     ) -> dict[str, Doubles]:
         links = self.evidence.links
-        asked = self.evidence.known_by(query.year, query.row)
+        earlier = self.evidence.citing_papers(query.year, query.row)
         return {
-            "citations": np.log1p(links.popularity(rows, asked)),
+            "citations": np.log1p(links.popularity(rows, earlier)),
             "neighbours": np.sqrt(links.share_citing(near, rows)),
             "cited_neighbours": np.sqrt(links.share_cited(nearest, rows)),
         }
@@ -228,11 +228,11 @@ class CandidateJudge:
             "seed_best": z_normalize(cosines.max(axis=1)),
         }
         if known.links:
-            links, asked = self.evidence.links, self.evidence.known_by(query.year, query.row)
+            links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
             equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
             features |= {
-                "cocitations": np.log1p(links.cocited(query.seeds, rows, asked)),
-                "cocitation_cosines": np.sqrt(links.cocitation_cosines(query.seeds, rows, asked)),
+                "cocitations": np.log1p(links.cocited(query.seeds, rows, earlier)),
+                "cocitation_cosines": np.sqrt(links.cocitation_cosines(query.seeds, rows, earlier)),
                 "cited_by_seeds": np.sqrt(links.share_citing(equal, rows)),
                 "citing_seeds": np.sqrt(links.share_cited(equal, rows)),
             }

@@ -31,8 +31,8 @@ class Projection(NamedTuple):
     weights: Doubles
 
 
-class TurnedQuery(NamedTuple):
-    """A query's vectors, turned (see `turned`): ``sentences`` (n, dimension) and ``whole`` (1, dimension)."""
+class TransformedQuery(NamedTuple):
+    """A query's vectors, `transformed`: ``sentences`` (n, dimension) and ``whole`` (1, dimension)."""
 
     sentences: Doubles
     whole: Doubles
@@ -62,11 +62,11 @@ def lengths(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     return np.maximum(projected, 1e-12)
 
 
-def turned(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
+def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     """Vectors (n, dimension) whose inner products with stored ones, over the lengths of these ones'
     projections, are the cosines of both projections.
 
-    >>> turned(np.array([[1.0, 0.0]]), np.diag([2.0, 1.0])).tolist()
+    >>> transformed(np.array([[1.0, 0.0]]), np.diag([2.0, 1.0])).tolist()
     [[2.0, 0.0]]
     """
     vectors = np.asarray(vectors, np.float64)
@@ -74,7 +74,7 @@ def turned(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     return back
 
 
-def terms(query: TurnedQuery, papers: StoredPapers) -> Doubles:
+def terms(query: TransformedQuery, papers: StoredPapers) -> Doubles:
     """The similarities (3, papers) of a query and papers, in the order of TERMS.
 
     ``forward``: the mean over the query's sentences of each one's best cosine with a sentence of the paper
@@ -83,7 +83,7 @@ def terms(query: TurnedQuery, papers: StoredPapers) -> Doubles:
 
     >>> ones, axes = np.ones(2), np.eye(2)
     >>> papers = StoredPapers(axes, ones, axes, ones, np.array([0, 1]))
-    >>> terms(TurnedQuery(axes, axes[:1]), papers).tolist()
+    >>> terms(TransformedQuery(axes, axes[:1]), papers).tolist()
     [[0.5, 0.5], [1.0, 0.0], [1.0, 1.0]]
     """
     cosines = (query.sentences @ papers.sentences.T) / papers.sentence_lengths

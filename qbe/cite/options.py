@@ -136,22 +136,10 @@ def config_of(options: argparse.Namespace) -> CiteConfig:
 def check(options: argparse.Namespace, form: str) -> None:
     """Raise UsageError for options that do not go together; ``form`` is the format of the output."""
     from qbe.errors import UsageError
+    from qbe.search.options import check_results
 
-    if options.hits is not None and options.hits < 1:
-        raise UsageError(f"expected `k` of at least 1, found {options.hits}")
-    if options.title is not None and options.text is None:
-        raise UsageError("--title goes with --text; a paper file holds its own title")
-    if options.run_tag is not None and len(options.run_tag.split()) != 1:
-        raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
+    check_results(options, form)
     several = options.topics or options.bibtex
     for option in ("cited", "exclude"):
         if getattr(options, option) and several:
             raise UsageError(f"--{option} is about one paper; give --paper, --paper-file or --text with it")
-    if options.resume and form in ("bibtex", "ris"):
-        raise UsageError(
-            f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
-            "papers it is recommended to; start again"
-        )
-    if (options.resume or options.overwrite) and not (options.topics and options.output):
-        option = "--resume" if options.resume else "--overwrite"
-        raise UsageError(f"{option} is about a run of topics in a file; give --topics and --output with it")

@@ -25,7 +25,7 @@ from qbe.cite.judging import CandidateJudge, CiteQuery
 from qbe.cite.model import CitationModel, default_model, read_model
 from qbe.closing import Closing
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import ModelError, PaperNotFoundError, UsageError
+from qbe.errors import ModelError, PaperNotFoundError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.selection import Selection
@@ -36,7 +36,7 @@ from qbe.search.filters import year_of
 from qbe.search.fusion import best_hits
 from qbe.search.matches import add_matches
 from qbe.search.passing import Passing, PassingPapers
-from qbe.search.pipeline import Pipeline
+from qbe.search.pipeline import Pipeline, check_index, check_k
 from qbe.types import Hit, Paper, Sentence
 
 Ints = NDArray[np.int64]
@@ -90,10 +90,7 @@ class Recommender(Closing):
         BM25 finds no Java.
         """
         config = CiteConfig() if config is None else config
-        if not isinstance(index, Index):
-            raise TypeError(
-                f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
-            )
+        check_index(index)
         if not isinstance(config, CiteConfig):
             raise TypeError(f"expected a qbe.CiteConfig, found {type(config).__name__}")
         model = pipeline = None
@@ -138,10 +135,11 @@ class Recommender(Closing):
         self, requests: Sequence[CiteRequest], k: int = 20, *, matches: bool = True
     ) -> list[list[Hit]]:
         """For each request exactly what `recommend` gives, in less time."""
-        _check(requests, k)
+        check_k(k)
+        _check(requests)
         with self.index.reading() as reader:
             _, judge, passing = self._over(reader)
-            among = [self._passing(passing, request.paper, len(reader)).selection for request in requests]
+            among = [self._passing(passing, request.paper).selection for request in requests]
             queries = [self._query(reader, request) for request in requests]
             if judge is None:
                 hits = self._candidates(requests, queries, k)
@@ -155,7 +153,7 @@ class Recommender(Closing):
     def passing(self, paper: Paper) -> Passing:
         """How many papers of the index pass the filter for a paper, and how many have no year."""
         with self.index.reading() as reader:
-            return self._passing(self._over(reader).passing, paper, len(reader))
+            return self._passing(self._over(reader).passing, paper)
 
     def _judged(
         self,
@@ -219,10 +217,8 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _passing(self, passing: PassingPapers, paper: Paper, total: int) -> Passing:
-        if self.config.filter is None:
-            return Passing(None, total, total, 0)
-        return passing.of(self.config.filter.of(Query(paper)))
+    def _passing(self, passing: PassingPapers, paper: Paper) -> Passing:
+        return passing.for_query(self.config.filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
         """What reads a commit of the index; opened anew when the index has moved on."""
@@ -261,11 +257,7 @@ def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:
     return rows
 
 
-def _check(requests: object, k: object) -> None:
-    if not isinstance(k, int) or isinstance(k, bool):
-        raise TypeError(f"expected an int as `k`, found {k!r} ({type(k).__name__})")
-    if k < 1:
-        raise UsageError(f"expected `k` of at least 1, found {k}")
+def _check(requests: object) -> None:
     if not isinstance(requests, Sequence):
         raise TypeError(f"expected a sequence of qbe.CiteRequest, found {type(requests).__name__}")
     for request in requests:

@@ -11,11 +11,11 @@ from qbe.cite.late_interaction import (
     Doubles,
     Projection,
     StoredPapers,
-    TurnedQuery,
+    TransformedQuery,
     lengths,
     search_vectors,
     terms,
-    turned,
+    transformed,
 )
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.contracts import CandidateSource
@@ -50,7 +50,7 @@ class CitationSource:
         """See `qbe.search.contracts.ScoreSource`."""
         if not queries:
             return []
-        vectors = [search_vectors(self._turned(query).sentences) for query in queries]
+        vectors = [search_vectors(self._transformed(query).sentences) for query in queries]
         nearest = list(self._source().nearest(vectors, k, among))
 
         def best(number: int) -> Candidates:
@@ -67,23 +67,24 @@ class CitationSource:
         scores = dict(known.scores) if known is not None else {}
         missing = np.array([row for row in rows.tolist() if row not in scores], dtype=np.int64)
         if len(missing):
-            new = self._projection.weights @ terms(self._turned(query), self._stored(missing))
+            new = self._projection.weights @ terms(self._transformed(query), self._stored(missing))
             scores.update(zip(missing.tolist(), new.tolist(), strict=True))
         return {NAME: np.array([scores[row] for row in rows.tolist()], dtype=np.float64)}
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
         """Cosines (rows, others) of the projections of whole papers."""
-        left = turned(self._vectors.whole(others).astype(np.float32), self._projection.whole)
+        left = transformed(self._vectors.whole(others).astype(np.float32), self._projection.whole)
         right = self._vectors.whole(rows).astype(np.float64)
         cosines: Doubles = (right @ left.T) / self._lengths_of_whole(rows, right)[:, None]
         return cosines
 
-    def _turned(self, query: EncodedAspect) -> TurnedQuery:
+    def _transformed(self, query: EncodedAspect) -> TransformedQuery:
         assert query.sentences is not None
         assert query.whole is not None
         projection = self._projection
-        return TurnedQuery(
-            turned(query.sentences, projection.sentences), turned(query.whole[None], projection.whole)
+        return TransformedQuery(
+            transformed(query.sentences, projection.sentences),
+            transformed(query.whole[None], projection.whole),
         )
 
     def _stored(self, rows: Rows) -> StoredPapers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.search.options import BIBLIOGRAPHIES, OPTIONS, PROGRAM, default_hits, parser
+from qbe.search.options import OPTIONS, PROGRAM, default_hits, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qbe.index.index import Index
-    from qbe.search.output import Destination, Output
+    from qbe.search.output import Output
     from qbe.search.passing import Passing
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import QuerySource
@@ -26,10 +26,10 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 def main(arguments: list[str]) -> None:
     """Parse the options, search, and write the results."""
-    from qbe.search.options import check, check_labels, config_of
+    from qbe.search.options import check, check_labels, config_of, destination_of, form_of
 
     options = parser().parse_args(arguments)
-    form, width = _form(options)
+    form, width = form_of(options)
     check(options, form)
     config = config_of(options)
     if not options.topics and options.facet is None:
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
         with (
             Pipeline.open(index, config) as pipeline,
             open_output(
-                _destination(options, form), lambda: fingerprint(index, config, options.tagger, run)
+                destination_of(options, form), lambda: fingerprint(index, config, options.tagger, run)
             ) as output,
         ):
             try:
@@ -79,35 +79,11 @@ def main(arguments: list[str]) -> None:
                 raise
 
 
-def _form(options: argparse.Namespace) -> tuple[str, int]:
-    """The format of the output, and how many columns a table has."""
-    import shutil
-
-    from qbe.search.options import form_of_file
-
-    form = options.format
-    if form is None and options.output is not None:
-        form = form_of_file(options.output)
-    elif form is None:
-        form = "table" if sys.stdout.isatty() else "trec"
-    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
-
-
 def _shows_bold() -> bool:
     """Whether standard output is a terminal that knows bold text, and the user has not refused it."""
     import os
 
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
-
-
-def _destination(options: argparse.Namespace, form: str) -> Destination:
-    from pathlib import Path
-
-    from qbe.search.output import Destination
-
-    path = Path(options.output) if options.output else None
-    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
-    return Destination(path, in_blocks, options.resume, options.overwrite)
 
 
 def _source(options: argparse.Namespace, index: Index) -> QuerySource:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
+    from qbe.search.output import Destination
 
 PROGRAM = "qbe search"
 OPTIONS = {
@@ -307,13 +308,37 @@ def form_of_file(name: str) -> str:
     return next((form for ending, form in FORM_OF_NAME.items() if lower.endswith(ending)), "trec")
 
 
-def default_hits(form: str) -> int:
-    """The number of hits a query where none is given.
+def form_of(options: argparse.Namespace) -> tuple[str, int]:
+    """The format of the output, one of FORMATS, and how many columns a table has."""
+    import shutil
+    import sys
+
+    form = options.format
+    if form is None and options.output is not None:
+        form = form_of_file(options.output)
+    elif form is None:
+        form = "table" if sys.stdout.isatty() else "trec"
+    return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def destination_of(options: argparse.Namespace, form: str) -> Destination:
+    """Where the output goes; a run of topics in blocks, unless its text is made all at once."""
+    from pathlib import Path
+
+    from qbe.search.output import Destination
+
+    path = Path(options.output) if options.output else None
+    in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
+    return Destination(path, in_blocks, options.resume, options.overwrite)
+
+
+def default_hits(form: str, table_hits: int = TABLE_HITS) -> int:
+    """The number of hits a query where none is given; ``table_hits`` in formats for people.
 
     >>> default_hits("json"), default_hits("bibtex")
     (1000, 10)
     """
-    return RUN_HITS if form in LONG_FORMATS else TABLE_HITS
+    return RUN_HITS if form in LONG_FORMATS else table_hits
 
 
 def check(options: argparse.Namespace, form: str) -> None:
@@ -324,12 +349,25 @@ def check(options: argparse.Namespace, form: str) -> None:
     """
     from qbe.errors import UsageError
 
+    check_results(options, form)
+    if options.sentences is not None and options.topics:
+        raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
+    if options.explain and form not in EXPLAINED_FORMATS:
+        if options.format or form != "trec":
+            raise UsageError(f"--explain goes with --format table or json, found {form}")
+        raise UsageError(
+            "--explain has no place in a TREC run, the form without a terminal; add --format table"
+        )
+
+
+def check_results(options: argparse.Namespace, form: str) -> None:
+    """Raise UsageError for options of results that do not go together with each other or with the query's."""
+    from qbe.errors import UsageError
+
     if options.hits is not None and options.hits < 1:
         raise UsageError(f"expected `k` of at least 1, found {options.hits}")
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
-    if options.sentences is not None and options.topics:
-        raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
     if (options.resume or options.overwrite) and not (options.topics and options.output):
@@ -339,12 +377,6 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError(
             f"expected --resume with another --format, found {form}, in which a paper stands once, whatever "
             "queries found it; search again"
-        )
-    if options.explain and form not in EXPLAINED_FORMATS:
-        if options.format or form != "trec":
-            raise UsageError(f"--explain goes with --format table or json, found {form}")
-        raise UsageError(
-            "--explain has no place in a TREC run, the form without a terminal; add --format table"
         )
 
 

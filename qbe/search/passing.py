@@ -17,6 +17,7 @@ from qbe.index.metadata import Metadata
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import PaperStores
 from qbe.index.selection import Mask, Selection
+from qbe.query import Query
 from qbe.search.filters import PaperFilter, year_of
 
 T = TypeVar("T")
@@ -57,6 +58,14 @@ class PassingPapers:
         self._years: NDArray[np.int16] | None = None
         self._kept: OrderedDict[str, Mask] = OrderedDict()
         self._passing: OrderedDict[str, Passing] = OrderedDict()
+
+    def for_query(self, paper_filter: PaperFilter | None, query: Query) -> Passing:
+        """What passes the filter for a query, all papers where there is none; raises what `PaperFilter.of`
+        does.
+        """
+        if paper_filter is None:
+            return Passing(None, len(self._papers), len(self._papers), 0)
+        return self.of(paper_filter.of(query))
 
     def of(self, paper_filter: PaperFilter) -> Passing:
         """What passes; the filter's ``before`` is a year by now (see `PaperFilter.of`)."""

@@ -80,10 +80,7 @@ class Pipeline(Closing):
         cannot be loaded, JavaError where BM25 finds no Java.
         """
         config = SearchConfig() if config is None else config
-        if not isinstance(index, Index):
-            raise TypeError(
-                f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
-            )
+        check_index(index)
         if not isinstance(config, SearchConfig):
             raise TypeError(f"expected a qbe.SearchConfig, found {type(config).__name__}")
         pipeline = cls(index, config, None)
@@ -141,7 +138,7 @@ class Pipeline(Closing):
         the number of candidates just reranked. Raises what `search` does, and UsageError for another number
         of pools than queries.
         """
-        _check_k(k)
+        check_k(k)
         if isinstance(queries, Query | PreparedQuery):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
         pools = _checked_pools(len(queries), pools)
@@ -151,7 +148,7 @@ class Pipeline(Closing):
             prepared = self.prepare(queries, explain=explain)
             vectors = stage.needs_vectors or (second is not None and second.needs_vectors)
             prepared = self._encoded(reader, prepared, needed=vectors)
-            among = [self._passing(passing, reader, query.query, filter).selection for query in prepared]
+            among = [self._passing(passing, query.query, filter).selection for query in prepared]
             requests = [
                 RankingRequest(query.query, query.aspects, pool, selection)
                 for query, pool, selection in zip(prepared, pools, among, strict=True)
@@ -196,15 +193,10 @@ class Pipeline(Closing):
         check_filter(filter)
         with self.index.reading() as reader:
             plain = query.query if isinstance(query, PreparedQuery) else query
-            return self._passing(self._over(reader).passing, reader, plain, filter)
+            return self._passing(self._over(reader).passing, plain, filter)
 
-    def _passing(
-        self, passing: PassingPapers, reader: IndexReader, query: Query, filter: PaperFilter | None
-    ) -> Passing:
-        chosen = self.config.filter if filter is None else filter
-        if chosen is None:
-            return Passing(None, len(reader), len(reader), 0)
-        return passing.of(chosen.of(query))
+    def _passing(self, passing: PassingPapers, query: Query, filter: PaperFilter | None) -> Passing:
+        return passing.for_query(self.config.filter if filter is None else filter, query)
 
     def rerank_pairs(self, facets: Sequence[Facet | None], papers: int) -> int:
         """How many pairs the reranker will score for a query whose aspects have these facets (None for one
@@ -226,7 +218,16 @@ class Pipeline(Closing):
             return self._opened
 
 
-def _check_k(k: object) -> None:
+def check_index(index: object) -> None:
+    """Raise TypeError for what is no `Index`."""
+    if not isinstance(index, Index):
+        raise TypeError(
+            f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
+        )
+
+
+def check_k(k: object) -> None:
+    """Raise TypeError for what is no number of hits, UsageError for one below 1."""
     if not isinstance(k, int) or isinstance(k, bool):
         raise TypeError(f"expected an int as `k`, found {k!r} ({type(k).__name__})")
     if k < 1:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +20,9 @@ Ints = NDArray[np.int64]
 NO_ROWS: Ints = np.zeros(0, np.int64)
 
 
-class Split(NamedTuple):
-    """For each query, by row, the rows of the papers that it cites, ascending."""
-
-    cited: Mapping[int, Ints]
-
-
-def read_split(reader: IndexReader, qrels: Path) -> Split:
-    """A split's citations out of qrels, whose query ids are paper ids.
+def read_split(reader: IndexReader, qrels: Path) -> dict[int, Ints]:
+    """For each query of a split, by row, the rows of the papers that it cites, ascending; out of qrels, whose
+    query ids are paper ids.
 
     Raises CorpusError where the index lacks a paper of them.
     """
@@ -45,7 +38,7 @@ def read_split(reader: IndexReader, qrels: Path) -> Split:
                 )
             rows.append(row)
         cited[rows[0]] = np.array(sorted(rows[1:]), np.int64)
-    return Split(cited)
+    return cited
 
 
 def query_at(reader: IndexReader, evidence: Evidence, row: int, seeds: Ints = NO_ROWS) -> CiteQuery:

@@ -120,7 +120,7 @@ class _Training:
         early, late = self._split_by_year()
         projections, by_seed = [], {}
         for seed in seeds:
-            projection = self._projection(f"seed-{seed}", self._train.cited, nearest, seed)
+            projection = self._projection(f"seed-{seed}", self._train, nearest, seed)
             projections.append(projection)
             by_seed[f"seed {seed}"] = self._projected_f1(projection)
         projection = Projection(*(np.mean(parts, axis=0) for parts in zip(*projections, strict=True)))
@@ -144,7 +144,7 @@ class _Training:
 
     def _split_by_year(self) -> tuple[dict[int, Ints], dict[int, Ints]]:
         """The queries of the earlier years, and those of the last ones, which the heads learn from."""
-        known = (float(self._years[row]) for row in self._train.cited)
+        known = (float(self._years[row]) for row in self._train)
         years = sorted({year for year in known if not np.isnan(year)})
         if len(years) <= self._recipe.held_back:
             raise UsageError(
@@ -152,16 +152,16 @@ class _Training:
                 f"{len(years)}; give metadata with years"
             )
         last = years[-self._recipe.held_back]
-        late = {row: cited for row, cited in self._train.cited.items() if self._years[row] >= last}
-        return {row: cited for row, cited in self._train.cited.items() if row not in late}, late
+        late = {row: cited for row, cited in self._train.items() if self._years[row] >= last}
+        return {row: cited for row, cited in self._train.items() if row not in late}, late
 
     def _nearest(self) -> dict[int, Ints]:
         """For each training query the nearest papers before training that it does not cite."""
-        network, queries = ProjectionNetwork(self._vectors), sorted(self._train.cited)
+        network, queries = ProjectionNetwork(self._vectors), sorted(self._train)
         depth = self._recipe.projection.depth
         nearest = {}
         for query, rows in self._ranked(network, queries):
-            nearest[query] = rows[~np.isin(rows, self._train.cited[query])][:depth]
+            nearest[query] = rows[~np.isin(rows, self._train[query])][:depth]
         return nearest
 
     def _ranked(self, network: ProjectionNetwork, queries: Sequence[int]) -> Iterator[tuple[int, Ints]]:
@@ -197,11 +197,9 @@ class _Training:
         with torch.no_grad():
             network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
             network.weights.copy_(torch.tensor(projection.weights))
-        ranked = self._ranked(network, sorted(self._dev.cited))
+        ranked = self._ranked(network, sorted(self._dev))
         lists = (
-            RankedList(
-                np.isin(rows[: self._recipe.depth], self._dev.cited[query]), len(self._dev.cited[query])
-            )
+            RankedList(np.isin(rows[: self._recipe.depth], self._dev[query]), len(self._dev[query]))
             for query, rows in ranked
         )
         return citation_figures(lists).f1
@@ -217,7 +215,7 @@ class _Training:
         years, and its figures on dev; those without seeds also where half of what is cited is left out.
         """
         heads, figures = {}, {}
-        train, dev = self._lists(held_back, late), self._lists(projection, self._dev.cited)
+        train, dev = self._lists(held_back, late), self._lists(projection, self._dev)
         if not all(parts[known.key] for parts in (train, dev) for known in EVERY_KNOWN):
             raise UsageError(
                 "expected papers that cite two or more to train and to measure on, found none; give a larger "
