@@ -16,8 +16,14 @@ from qbe.files import StrPath
 _HEAD = 1 << 22
 """Bytes that are read of a file: more than the longest record of a corpus."""
 
-PLOT_TITLE, PLOT_SOFTWARE = "query by query", "qbe evaluate"
-"""How the title of a plot ends, which an SVG file has as text, and what a PNG file names as its software."""
+PLOT_TITLE = "query by query"
+"""How the title of a plot of differences ends."""
+
+PLOT_SOFTWARE = "qbe plots"
+"""What a plot names as its software (PNG) or creator (SVG)."""
+
+_EARLIER_PLOTS = (b"qbe evaluate", f"{PLOT_TITLE}</text>".encode())
+"""What plots of earlier versions have."""
 
 
 _SEARCH_BEGINS = (
@@ -95,13 +101,12 @@ def _is_tagged_paper(head: bytes) -> bool:
 
 
 def _is_plot(head: bytes) -> bool:
-    if head.startswith(b"\x89PNG"):
-        return PLOT_SOFTWARE.encode() in head
-    return head.startswith(b"<?xml") and f"{PLOT_TITLE}</text>".encode() in head
+    marks = (PLOT_SOFTWARE.encode(), *_EARLIER_PLOTS)
+    return head.startswith((b"\x89PNG", b"<?xml")) and any(mark in head for mark in marks)
 
 
 SEARCH = Result("a result of qbe search", _is_search_result)
 REPORT = Result("a report of qbe evaluate", lambda head: head.startswith(b'{\n "protocol": '))
-PLOT = Result("a plot of qbe evaluate", _is_plot)
+PLOT = Result("a plot of qbe", _is_plot)
 TAGGED = Result("papers that have labels", _is_tagged_paper)
 TIMINGS = Result("timings of qbe index", lambda head: head.startswith(b'{\n "papers": '))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import NamedTuple
@@ -117,6 +117,18 @@ class Query:
         object.__setattr__(query, "aspects", tuple(aspects))
         return query
 
+    @classmethod
+    def by_facets(cls, paper: Paper, weights: Mapping[Facet, float]) -> Query:
+        """A query for papers that are like a paper in the facets of positive weight, and not in those of
+        negative weight; `qbe.shapes.SHAPES` has weights by name. Raises what `Query.of` and `Aspect` do.
+
+        >>> from qbe.types import Paper, Sentence
+        >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD),))
+        >>> Query.by_facets(paper, {Facet.METHOD: 1, Facet.BACKGROUND: -0.5}).query_id
+        '1*p1_method&-0.5*p1_background'
+        """
+        return cls.of(*(Aspect(paper, facet, weight=weight) for facet, weight in weights.items()))
+
     @property
     def papers(self) -> tuple[Paper, ...]:
         """The papers of its aspects, each once, in their order."""
@@ -126,6 +138,11 @@ class Query:
     def is_single(self) -> bool:
         """Whether it has one aspect: then its weight says nothing, and scores are those of the stages."""
         return len(self.aspects) == 1
+
+    @property
+    def is_by_facets(self) -> bool:
+        """Whether it has several aspects, each of them a facet: then grades rank (`qbe.grade`)."""
+        return not self.is_single and all(aspect.facet is not None for aspect in self.aspects)
 
     @property
     def has_facet(self) -> bool:

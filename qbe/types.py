@@ -226,7 +226,9 @@ class Hit(NamedTuple):
     components before fusion and, where a reranker took part, ``first_stage`` and ``reranker`` (absent from
     a paper below the reranked ones). ``driven_by`` is the pair of sentences that contributed most to a
     reranker's score, where it tells. ``plan``, only where a search was asked to explain itself, is the
-    transport plan, largest mass first, where the reranker has one.
+    transport plan, largest mass first, where the reranker has one. ``grades``, where papers were graded, say
+    how similar the paper is to the query's in each facet (by its name), from 0 (unrelated) to 3 (near
+    identical).
 
     >>> hit = Hit("p7", 0.82, (Match(0, 3, 0.9), Match(1, 2, 0.74)))
     >>> [(match.query_position, match.position) for match in hit.matches]
@@ -239,6 +241,7 @@ class Hit(NamedTuple):
     component_scores: Mapping[str, float] | None = None
     driven_by: Match | None = None
     plan: tuple[TransportEntry, ...] = ()
+    grades: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from qbe.cite.features import (
     columns,
     text_features,
 )
-from qbe.cite.head import Head
+from qbe.grade.head import Head
 
 
 def test_what_is_known_decides_the_features():

@@ -11,9 +11,10 @@ pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (
 
 from qbe.errors import MissingDependencyError, OutputError, UsageError
 from qbe.evaluate.__main__ import main
-from qbe.evaluate.plot import check_plot, gains_figure, write_plot
+from qbe.evaluate.plot import gains_figure, write_plot
 from qbe.evaluate.queries import RunComparison
 from qbe.evaluate.results import Evaluation
+from qbe.plots import check_plot
 
 SYSTEM = {"7_method": 0.5, "8_method": 0.25, "9_method": 0.75, "7_result": 0.5}
 BASELINE = {"7_method": 0.5, "8_method": 0.5, "9_method": 0.25, "7_result": 0.125}
@@ -70,7 +71,7 @@ def test_only_svg_and_png(tmp_path):
 
 
 def test_without_matplotlib_the_pip_line_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("qbe.evaluate.plot.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("qbe.plots.importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'qbe\[plot\]'"):
         check_plot(tmp_path / "gains.svg")
 

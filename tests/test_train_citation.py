@@ -23,12 +23,12 @@ from support.citing import (
 from qbe.cite.config import CiteConfig
 from qbe.cite.evidence import Evidence
 from qbe.cite.features import EVERY_KNOWN
-from qbe.cite.head import Head
 from qbe.cite.late_interaction import Projection, StoredPapers, TransformedQuery, lengths, terms, transformed
 from qbe.cite.model import WEIGHTS, read_model
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, IndexFormatError, ModelError, QbeError, UsageError
 from qbe.files import sha256
+from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
@@ -36,7 +36,7 @@ from qbe.train.__main__ import main
 from qbe.train.citation import training
 from qbe.train.citation.data import query_at, read_split
 from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
-from qbe.train.citation.heads import FeatureList, fit_head, mean_head
+from qbe.train.citation.heads import FeatureList, fit_head
 from qbe.train.citation.projection import (
     START_WEIGHTS,
     ProjectionNetwork,

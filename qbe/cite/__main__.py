@@ -104,18 +104,13 @@ def _named(index: Index, path: str | None) -> list[str]:
         return []
     from pathlib import Path
 
-    from qbe.cite.bibliography import papers_of
+    from qbe.search.cited import papers_of
 
     with index.reading() as reader:
-        paper_ids, entries, missing, repeated = papers_of(reader, Path(path))
-    if missing is not None:
-        absent = entries - len(paper_ids) - repeated
-        print(
-            f"{PROGRAM}: {path}: {absent} of {entries} entries are not in the index, such as {missing}; left "
-            "out",
-            file=sys.stderr,
-        )
-    return paper_ids
+        named = papers_of(reader, Path(path))
+    if note := named.missing_in_words(path):
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    return named.paper_ids
 
 
 def _recommend(

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from qbe.cite.features import EVERY_KNOWN, Known
-from qbe.cite.head import Head
 from qbe.cite.late_interaction import Projection
 from qbe.errors import ModelError
 from qbe.files import atomic_file, sha256, write_text
+from qbe.grade.head import Head
 
 CITATION = "citation"
 """The model that ships, a folder in `qbe.models`."""

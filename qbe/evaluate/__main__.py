@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     if options.output:
         check_output(options.output, REPORT)
     if options.plot:
-        from qbe.evaluate.plot import check_plot
+        from qbe.plots import check_plot
 
         check_plot(options.plot)
         check_output(options.plot, PLOT, "plot")

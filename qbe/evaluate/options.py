@@ -26,6 +26,11 @@ measures with which these collections are published. Give the qrels of one split
 the one is better for the first facet by a grade and the other for the second: the shares ranked right by
 the run of the first facet, of the second, and by both.
 
+--protocol exploration takes the same files and scores rankings by a liked and a disliked facet, of queries
+such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_background): nDCG@10 where the gain
+is the liked facet's grade minus the disliked one's, at least 0; P@10 and RR of the wanted papers, with a
+liked grade of at least 2 and a disliked one of at most 0.5.
+
 --protocol citations scores the papers recommended for citation by F1@20, MRR, R@1000, P@20 and R@20: over
 the whole ranking, of which 1,000 papers count, and by what each query paper cites. F1@20 is a query's, and
 averaged; F1@20 of means, that of mean precision and mean recall, is what publications give. --by year adds
@@ -62,9 +67,10 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "relish", "treccovid", "scidocs", "crossed", "citations"),
+        choices=("csfcube", "relish", "treccovid", "scidocs", "crossed", "exploration", "citations"),
         help="score as that collection's own scorer does: over judged pools, for csfcube in two folds; "
-        "crossed: whether a ranking follows its facet where two facets disagree; citations: recommended "
+        "crossed: whether a ranking follows its facet where two facets disagree; exploration: whether what "
+        "is similar by a liked facet and not by a disliked one comes first; citations: recommended "
         "citations, over the whole ranking",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")

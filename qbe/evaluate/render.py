@@ -9,11 +9,12 @@ from typing import Any
 
 from qbe.evaluate.citations import CITATIONS, LABELS, citations_definition
 from qbe.evaluate.csfcube import CSFCUBE, MEASURES
+from qbe.evaluate.exploration import DEFINITIONS, EXPLORATION, NDCG
 from qbe.evaluate.measures import definition
 from qbe.evaluate.pools import POOL_PROTOCOLS, pool_definition
 from qbe.evaluate.published import papers
 from qbe.evaluate.report import CROSSED, Report, Scoring
-from qbe.evaluate.results import ALL, CitationResult, Evaluation, ProtocolResult
+from qbe.evaluate.results import ALL, CitationResult, Evaluation, ExplorationResult, ProtocolResult
 
 _UNKNOWN = "-"
 _IN_PER_CENT = {*MEASURES, *(label for protocol in POOL_PROTOCOLS.values() for label in protocol.measures)}
@@ -25,8 +26,9 @@ _WRAP = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=Fal
 def to_text(report: Report) -> str:
     """Format a report as tables, one for each measure, with a row for each system, a column for each scope.
 
-    Without facets it is one table, with a column for each measure. Measures of a protocol are given in per
-    cent, as in publications, others as ir-measures computes them. The comparisons and the sources of
+    Without facets it is one table, with a column for each measure; under the protocol ``exploration``, which
+    has up to six scopes, these are the rows and the systems the columns. Measures of a protocol are given in
+    per cent, as in publications, others as ir-measures computes them. The comparisons and the sources of
     published figures follow.
 
     >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
@@ -37,6 +39,10 @@ def to_text(report: Report) -> str:
     bm25  0.7500
     """
     first = next(iter(report.evaluations.values()))
+    if isinstance(first, ExplorationResult):
+        parts = [f"{_title(report.scoring)}\n"]
+        parts += [_exploration_table(report, first, measure) for measure in first.figures]
+        return "\n".join([*parts, _comparison_table(report)] if report.comparisons else parts)
     counts = ", ".join(f"{scope} {len(ids)}" for scope, ids in first.queries.items())
     parts = [f"{_title(report.scoring)}; queries: {counts}\n"]
     if set(first.queries) == {ALL}:
@@ -57,6 +63,8 @@ def _title(scoring: Scoring) -> str:
         return f"{POOL_PROTOCOLS[scoring.protocol].title}, means over judged pools"
     if scoring.protocol == CROSSED:
         return "crossed pairs, shares ranked right"
+    if scoring.protocol == EXPLORATION:
+        return "exploration, means over query papers"
     if scoring.protocol == CITATIONS:
         return "citation recommendation, means over query papers"
     return f"CSFCube protocol, {scoring.split} folds" if scoring.protocol else "means over queries"
@@ -101,6 +109,16 @@ def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]
     if any(published.collection for published in report.published):
         return _align(rows, left=2)
     return _align([[name, *cells] for name, _, *cells in rows], left=1)
+
+
+def _exploration_table(report: Report, first: ExplorationResult, measure: str) -> str:
+    """The figures of a measure: a row for each scope and its number of queries, a column for each run."""
+    queries = first.queries if measure == NDCG else first.wanted
+    rows = [[measure, "queries", *report.evaluations]]
+    for scope, ids in queries.items():
+        figures = [evaluation.figures[measure][scope] for evaluation in report.evaluations.values()]
+        rows.append([scope, str(len(ids)), *(_figure(figure, False) for figure in figures)])
+    return _align(rows, left=1)
 
 
 def _overlap_table(report: Report) -> str:
@@ -222,6 +240,8 @@ def _definition(protocol: str | None, measure: str) -> str:
         return pool_definition(protocol, measure)
     if protocol == CROSSED:
         return f"share of crossed pairs ranked {measure} facet{'s' if measure.endswith('both') else ''}"
+    if protocol == EXPLORATION:
+        return DEFINITIONS[measure]
     if protocol == CITATIONS and measure in LABELS:
         return citations_definition(measure)
     return definition(measure)

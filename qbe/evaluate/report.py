@@ -12,6 +12,7 @@ from qbe.evaluate.citations import CITATIONS, citations_protocol
 from qbe.evaluate.crossed import crossed_protocol, read_facet_grades
 from qbe.evaluate.csfcube import CSFCUBE
 from qbe.evaluate.evaluation import evaluate
+from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
 from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.inputs import group_runs, read_papers, read_qrels, read_runs
 from qbe.evaluate.measures import DEFAULT_MEASURES, parse_measures
@@ -28,7 +29,7 @@ from qbe.types import Run
 FOLDS_NAME = "folds.json"
 
 CROSSED = "crossed"
-PROTOCOLS = (CSFCUBE, *POOL_PROTOCOLS, CROSSED, CITATIONS)
+PROTOCOLS = (CSFCUBE, *POOL_PROTOCOLS, CROSSED, EXPLORATION, CITATIONS)
 
 OVERLAP, YEAR = "overlap", "year"
 BY = (OVERLAP, YEAR)
@@ -125,12 +126,14 @@ def build_report(
 
     evaluations = {name: evaluation(name, read_runs(paths)) for name, paths in files.items()}
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
+    # `compare` pairs all queries of a scope: the other measures of exploration have values for some only.
+    compared = [NDCG] if scoring.protocol == EXPLORATION else None
     return Report(
         scoring,
         evaluations,
         files,
         tuple(baselines),
-        compare(evaluations, baselines) if baselines else (),
+        compare(evaluations, baselines, compared) if baselines else (),
         rows,
     )
 
@@ -141,8 +144,8 @@ def _check(scoring: Scoring) -> None:
         raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
     if scoring.measures:
         parse_measures(scoring.measures)  # a misspelt name
-    if scoring.protocol == CROSSED and scoring.measures:
-        raise UsageError("the `protocol` crossed has measures of its own; leave out `measures`")
+    if scoring.protocol in (CROSSED, EXPLORATION) and scoring.measures:
+        raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
     if scoring.by is None:
         return
     if scoring.by not in BY:
@@ -155,6 +158,8 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
     """Read the judgements and what belongs to them; return what evaluates a run."""
     if scoring.protocol == CROSSED:
         return partial(crossed_protocol, read_facet_grades(qrels_files))
+    if scoring.protocol == EXPLORATION:
+        return partial(exploration_protocol, read_facet_grades(qrels_files))
     qrels = read_qrels(qrels_files)
     if scoring.protocol == CITATIONS:
         return _citations(qrels, scoring)

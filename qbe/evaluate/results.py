@@ -72,6 +72,18 @@ class CitationResult(Evaluation):
     overlap: tuple[OverlapBin, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ExplorationResult(Evaluation):
+    """An evaluation of rankings by a liked and a disliked facet; a scope is such a pair of facets.
+
+    Attributes:
+        wanted: the queries of each scope that have a wanted paper. Measures of wanted papers have values and
+            figures of these queries only.
+    """
+
+    wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:
     """Split a query id ``{paper_id}_{facet}``; an id without a facet is returned with None.
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from qbe.search.passing import Passing
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import QuerySource
-    from qbe.search.writers import ResultWriter
+    from qbe.search.writers import Result, ResultWriter
+    from qbe.types import Paper
 
     Pools = Mapping[str, Sequence[str]]
 
@@ -26,13 +27,21 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 def main(arguments: list[str]) -> None:
     """Parse the options, search, and write the results."""
-    from qbe.search.options import check, check_labels, config_of, destination_of, form_of
+    from qbe.search.options import (
+        check,
+        check_labels,
+        config_of,
+        destination_of,
+        facet_weights_of,
+        form_of,
+    )
 
     options = parser().parse_args(arguments)
     form, width = form_of(options)
     check(options, form)
     config = config_of(options)
-    if not options.topics and options.facet is None:
+    weights = facet_weights_of(options)
+    if not options.topics and options.facet is None and weights is None:
         check_labels(options, has_facet=False)
         config = config.for_whole_abstracts()
     k = options.hits or default_hits(form)
@@ -40,10 +49,15 @@ def main(arguments: list[str]) -> None:
 
     from pathlib import Path
 
-    from qbe.outputs import SEARCH, check_output
+    from qbe.outputs import PLOT, SEARCH, check_output
 
     if options.output:
         check_output(options.output, SEARCH)
+    if options.plot:
+        from qbe.plots import check_plot
+
+        check_plot(options.plot)
+        check_output(options.plot, PLOT, "plot")
 
     from qbe.index.opening import open_index
     from qbe.search.fingerprint import RunInputs, fingerprint
@@ -62,7 +76,10 @@ def main(arguments: list[str]) -> None:
         tag = options.run_tag or config.run_tag
         pool = Path(options.pool) if options.pool else None
         topics = Path(options.topics or ".")
-        run = RunInputs(topics, pool, options.facet, k, tag, form, width, options.explain)
+        facets = options.facet
+        if weights is not None:
+            facets = {facet.value: weight for facet, weight in weights.items()}
+        run = RunInputs(topics, pool, facets, k, tag, form, width, options.explain)
         highlight = options.output is None and _shows_bold()
         writer = open_writer(form, tag, index.paper, width, explain=options.explain, highlight=highlight)
         with (
@@ -72,7 +89,16 @@ def main(arguments: list[str]) -> None:
             ) as output,
         ):
             try:
-                _search(pipeline, source, pools, k, writer, output, explain=options.explain)
+                _search(
+                    pipeline,
+                    source,
+                    pools,
+                    k,
+                    writer,
+                    output,
+                    explain=options.explain,
+                    plot=options.plot,
+                )
             except KeyboardInterrupt:
                 if output.is_resumable():
                     print("interrupted; --resume continues with what is finished", file=sys.stderr)
@@ -90,22 +116,38 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     """The queries that the options state."""
     from pathlib import Path
 
-    from qbe.query import Query
+    from qbe.search.options import facet_weights_of
     from qbe.search.parsing import parse_positions
-    from qbe.search.queries import from_query, from_topics, paper_from_file, pasted_paper
+    from qbe.search.queries import from_query, from_topics, query_by
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
+    weights = facet_weights_of(options)
     if options.topics:
-        return from_topics(index, Path(options.topics), facet)
+        return from_topics(index, Path(options.topics), facet, weights)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
+    unlike = [index.paper(paper_id) for paper_id in options.not_paper or ()]
+    return from_query(query_by(_papers(options, index), unlike, weights or facet or positions))
+
+
+def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
+    """The papers that the options name, bring, or take from a bibliography."""
+    from pathlib import Path
+
+    from qbe.search.cited import papers_of
+    from qbe.search.queries import paper_from_file, pasted_paper
+
     if options.paper is not None:
-        paper = index.paper(options.paper)
-    elif options.paper_file is not None:
-        paper = paper_from_file(options.paper_file)
-    else:
-        paper = pasted_paper(options.text, options.title or "")
-    return from_query(Query(paper, facet, positions))
+        return [index.paper(paper_id) for paper_id in dict.fromkeys(options.paper)]
+    if options.paper_file is not None:
+        return [paper_from_file(options.paper_file)]
+    if options.text is not None:
+        return [pasted_paper(options.text, options.title or "")]
+    with index.reading() as reader:
+        named = papers_of(reader, Path(options.cited))
+    if note := named.missing_in_words(options.cited):
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    return [index.paper(paper_id) for paper_id in named.paper_ids]
 
 
 def _check_pools(query_ids: Sequence[str], pools: Pools | None) -> None:
@@ -125,9 +167,10 @@ def _search(
     output: Output,
     *,
     explain: bool,
+    plot: str | None,
 ) -> None:
     """Search block by block, and write each block that the output does not have yet; first say on standard
-    error what users should know of the filter.
+    error what users should know of the filter. ``plot`` names the file for a plot of one query's hits.
     """
     from qbe.search.fingerprint import BLOCK
     from qbe.search.passing import describe
@@ -157,10 +200,23 @@ def _search(
                 Result(query_id, query.query, query_hits)
                 for query_id, query, query_hits in zip(ids, prepared, hits, strict=True)
             ]
+            if plot is not None:
+                _plot(pipeline, plot, results)
             output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
             if not pairs:
                 advance(len(ids))
     output.publish(len(firsts))
+
+
+def _plot(pipeline: Pipeline, path: str, results: Sequence[Result]) -> None:
+    """Draw the hits of one query by their grades."""
+    from qbe.search.plot import MOST, write_plot
+
+    ((_, query, hits),) = results
+    drawn = list(hits[:MOST])
+    if any(hit.grades is None for hit in drawn):
+        drawn = pipeline.grade(query, drawn)
+    write_plot(path, pipeline.index.paper, query, drawn)
 
 
 def _passing(pipeline: Pipeline, source: QuerySource, blocks: Sequence[slice]) -> list[Passing]:
@@ -185,7 +241,7 @@ def _rerank_pairs(
     if passing:
         sizes = [min(size, each.papers) for size, each in zip(sizes, passing, strict=True)]
     return sum(
-        pipeline.rerank_pairs(source.facets[place], size) for place, size in zip(places, sizes, strict=True)
+        pipeline.rerank_pairs(source.aspects[place], size) for place, size in zip(places, sizes, strict=True)
     )
 
 

@@ -18,6 +18,9 @@ FUSIONS = ("weighted", "rrf")
 COMPONENTS = ("bm25", "sentences", "facet", "whole")
 """What the fused first stage scores a candidate by."""
 FACETS = ("given", "predicted")
+GRADES, Z_SCORES = "grades", "z-scores"
+COMBINATIONS = (GRADES, Z_SCORES)
+"""How several aspects that are all facets are combined."""
 BY_FACET, CROSS_ENCODER, NO_RERANKING = "by-facet", "cross-encoder", "none"
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, *MATCHINGS)
@@ -65,6 +68,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "match": MATCHES,
     "fusion": FUSIONS,
     "facets": FACETS,
+    "combine": COMBINATIONS,
     "rerank": RERANKINGS,
     "rerank_precision": PRECISIONS,
 }
@@ -118,7 +122,9 @@ class SearchConfig:
     cross-encoder reranks, else 0; see `qbe.search.separation`).
 
     ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
-    paper brings none), or ``predicted`` ones.
+    paper brings none), or ``predicted`` ones. ``combine`` is for queries of several facets: ranked by the
+    ``grades`` of candidates in each (`qbe.grade`; default where the grade model reads the index's vectors and
+    the chosen reranker), or by the sum of ``z-scores``, as all other queries of several aspects are.
 
     Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
     queries keep the order of the first stage), ``cross-encoder`` (all queries), ``none``, or a matching of
@@ -150,6 +156,7 @@ class SearchConfig:
     nprobe: int | None = None
     separate: float | None = None
     facets: str = "given"
+    combine: str | None = None
     rerank: str = BY_FACET
     reranker: str | None = None
     rerank_precision: str | None = None
@@ -246,7 +253,9 @@ class SearchConfig:
             "facets": self.facets,
             "rerank": None if second is None else second._asdict(),
         }
-        return record if self.filter is None else {**record, "filter": self.filter.record()}
+        stated = {} if self.combine is None else {"combine": self.combine}
+        filtered = {} if self.filter is None else {"filter": self.filter.record()}
+        return {**record, **stated, **filtered}
 
     def _weights(self) -> Mapping[str, float]:
         return self.first_stage_settings.weights

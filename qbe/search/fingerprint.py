@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ BLOCK = 64
 
 class RunInputs(NamedTuple):
     """What a run depends on beside index and configuration: the files of topics and pools, the facet that
-    selects topics, hits a query, and how results are written (``width`` of tables, in columns).
+    selects topics, or weights of facets by name, hits a query, and how results are written (``width`` of
+    tables, in columns).
     """
 
     topics: Path
     pool: Path | None
-    facet: str | None
+    facet: str | Mapping[str, float] | None
     k: int
     run_tag: str
     format: str

@@ -111,6 +111,16 @@ def best_hits(paper_ids: Sequence[str], scores: NDArray[np.floating], k: int) ->
     return sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))[:k]
 
 
+def below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
+    """Papers that were not scored anew, best first, all scores moved alike: the best of them is 1 below
+    ``lowest``.
+
+    >>> [hit.score for hit in below(0.5, [Hit("a", 7.0), Hit("b", 6.75)])]
+    [-0.5, -0.75]
+    """
+    return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]
+
+
 def _length(components: Mapping[str, Floats]) -> int:
     return len(next(iter(components.values())))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from qbe.bibliography.latex import with_formulas
 from qbe.bibliography.reference import reference_of
 from qbe.query import Query
-from qbe.search.present import Lookup, credits_of, heading
+from qbe.search.present import Lookup, credits_of, grades_in_words, heading
 from qbe.search.shown import shown
 from qbe.types import Hit
 
@@ -42,6 +42,8 @@ def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
             title = f"[{title}]({reference.link.translate(_IN_LINKS)})"
         year = f" ({reference.year})" if reference.year else ""
         said = [credits_of(reference, link=False), f"{paper.paper_id}, {hit.score:.4f}"]
+        if hit.grades is not None:
+            said.append(grades_in_words(hit.grades))
         number = f"{rank}. "
         lines.append(f"{number}{title}{year}. {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
     from qbe.search.output import Destination
+    from qbe.types import Facet
 
 PROGRAM = "qbe search"
 OPTIONS = {
@@ -66,7 +67,7 @@ ALIASES = {
 """Names that people try, and the options that do what they mean."""
 
 _PLAIN = (
-    *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets"),
+    *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets", "combine"),
     *("rerank", "reranker", "rerank_precision", "rerank_depth", "rerank_weight"),
     *("query_tokens", "candidate_tokens", "temperature", "regularization"),
 )
@@ -98,12 +99,23 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         help="tab-separated: query_id, paper_id, facet (none: the whole abstract), aspects (several, with "
         "weights, in place of the facet)",
     )
-    source.add_argument("--paper", metavar="ID", help="a paper of the index (for several see --topics)")
+    source.add_argument(
+        "--paper", nargs="+", metavar="ID", help="a paper of the index, or several: papers like these"
+    )
+    source.add_argument(
+        "--cited",
+        metavar="FILE",
+        help="papers like those of the index that a bibliography names (BibTeX, RIS, CSL-JSON, or ids, one a "
+        "line)",
+    )
     source.add_argument(
         "--paper-file", metavar="FILE", help="JSON with title and abstract; - is standard input"
     )
     source.add_argument("--text", help="an abstract, as it is")
     parser.add_argument("--title", help="the title that goes with --text")
+    parser.add_argument(
+        "--not-paper", nargs="+", metavar="ID", help="papers of the index: what is like them comes later"
+    )
     aspect = parser.add_mutually_exclusive_group()
     aspect.add_argument(
         "--facet",
@@ -111,6 +123,25 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         help="the aspect to match (default: the topic's own facet, else the whole abstract)",
     )
     aspect.add_argument("--sentences", metavar="0,3", help="positions of the sentences to match, from 0")
+    aspect.add_argument(
+        "--like",
+        nargs="+",
+        metavar="FACET",
+        help="facets to have in common: background, method or result, each with a weight if wanted, such as "
+        "method:0.5",
+    )
+    aspect.add_argument(
+        "--explore",
+        choices=("same-problem-other-method", "same-method-other-problem", "competitors"),
+        help="--like background --unlike method, --like method --unlike background, or --like background "
+        "method",
+    )
+    parser.add_argument(
+        "--unlike",
+        nargs="+",
+        metavar="FACET",
+        help="with --like: facets not to have in common (weight 0.75 where none is given)",
+    )
     parser.add_argument(
         "--facets",
         choices=("given", "predicted"),
@@ -138,6 +169,11 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pool", metavar="FILE", help="rank these papers only: query_id, paper_id")
     parser.add_argument("--output", metavar="FILE", help="write there (default: standard output)")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the hits by their grades, problem by method with the result as size (.svg, .png)",
+    )
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -239,6 +275,12 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         help="fused: for queries by method and by result, how much a paper's likeness to the query's "
         "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.35, "
         "and 0 without a cross-encoder)",
+    )
+    group.add_argument(
+        "--combine",
+        choices=("grades", "z-scores"),
+        help="of queries by several facets: rank by estimated grades from 0 to 3 in each, or by the sum of "
+        "normalized scores (default: grades, where the index and the stages have what they are estimated by)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
@@ -350,8 +392,15 @@ def check(options: argparse.Namespace, form: str) -> None:
     from qbe.errors import UsageError
 
     check_results(options, form)
-    if options.sentences is not None and options.topics:
+    several = len(options.paper or ()) > 1 or options.not_paper or options.cited
+    if options.sentences is not None and (options.topics or several):
         raise UsageError("--sentences picks from one paper; give --paper, --paper-file or --text with it")
+    if options.unlike and not options.like:
+        raise UsageError("--unlike says what not to have in common; give --like with what is to be")
+    if options.plot is not None and options.topics:
+        raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
+    if options.not_paper and options.topics:
+        raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in EXPLAINED_FORMATS:
         if options.format or form != "trec":
             raise UsageError(f"--explain goes with --format table or json, found {form}")
@@ -404,6 +453,24 @@ def config_of(options: argparse.Namespace) -> SearchConfig:
 
     weights = None if options.weights is None else parse_weights(options.weights)
     return SearchConfig(**parameters, weights=weights, filter=filter_of(options))
+
+
+def facet_weights_of(options: argparse.Namespace) -> dict[Facet, float] | None:
+    """The weights of facets that the options state; None where they state none. Raises UsageError.
+
+    >>> options = parser().parse_args(["--index", "i", "--paper", "s036", "--explore", "competitors"])
+    >>> facet_weights_of(options)
+    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: 1.0}
+    """
+    if options.explore is not None:
+        from qbe.shapes import SHAPES
+
+        return dict(SHAPES[options.explore])
+    if options.like is None:
+        return None
+    from qbe.search.parsing import parse_facets
+
+    return parse_facets(options.like, options.unlike or ())
 
 
 def filter_of(options: argparse.Namespace) -> PaperFilter | None:

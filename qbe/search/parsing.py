@@ -1,9 +1,14 @@
-"""Values of options that are small languages: component weights and sentence positions."""
+"""Values of options that are small languages: weights of components and facets, sentence positions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
+
 from qbe.errors import UsageError
 from qbe.search.config import COMPONENTS
+from qbe.shapes import UNLIKE_WEIGHT
+from qbe.types import Facet
 
 
 def parse_weights(text: str) -> dict[str, float]:
@@ -24,6 +29,30 @@ def parse_weights(text: str) -> dict[str, float]:
                 f"expected weights such as {COMPONENTS[0]}=1,{COMPONENTS[-1]}=0.5 of "
                 f"{', '.join(COMPONENTS)}, found {part!r}; check `weights`"
             ) from None
+    return weights
+
+
+def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, float]:
+    """Weights of facets out of those that are liked and those that are disliked, each a name with a weight
+    behind a colon, by default 1 for liked and UNLIKE_WEIGHT for disliked ones; raises UsageError.
+
+    >>> parse_facets(["background"], ["method:0.5"])
+    {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
+    """
+    weights: dict[Facet, float] = {}
+    for sign, default, parts in ((1, 1.0, liked), (-1, UNLIKE_WEIGHT, disliked)):
+        for part in parts:
+            name, _, number = part.partition(":")
+            try:
+                facet, weight = Facet(name), float(number) if number else default
+                if not (isfinite(weight) and weight > 0) or facet in weights:
+                    raise ValueError
+            except ValueError:
+                raise UsageError(
+                    f"expected each facet once, such as background or method:0.5, found {part!r}; check "
+                    "--like and --unlike"
+                ) from None
+            weights[facet] = sign * weight
     return weights
 
 

@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from qbe.closing import Closing
+from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
-from qbe.query import Query
+from qbe.query import Query, TopicAspect
 from qbe.rerank.reranker import Progress
 from qbe.search.config import SearchConfig, check_filter
 from qbe.search.contracts import FirstStage
 from qbe.search.explain import ExplainedSentence, explain_query
+from qbe.search.exploring import ExploreRequest, ExploreStage
 from qbe.search.filters import PaperFilter
 from qbe.search.matches import add_matches
 from qbe.search.passing import Passing, PassingPapers
 from qbe.search.ranking import RankingRequest, rank
 from qbe.search.reranking import RerankStage
-from qbe.search.stages import open_first_stage, open_rerank_stage
-from qbe.search.vectors import PreparedQuery, encode_queries, prepare_queries
+from qbe.search.stages import open_explore_stage, open_first_stage, open_rerank_stage
+from qbe.search.vectors import PreparedQuery, by_every_facet, encode_queries, prepare_queries
 from qbe.types import Facet, Hit, Pools
 
 
@@ -43,10 +45,13 @@ class Explanation(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """The first stage over one commit of the index, and which of its papers pass filters."""
+    """The first stage over one commit of the index, what ranks queries of several facets by grades (None
+    where nothing does), and which of its papers pass filters.
+    """
 
     reader: IndexReader
     first_stage: FirstStage
+    explore_stage: ExploreStage | None
     passing: PassingPapers
 
 
@@ -144,20 +149,16 @@ class Pipeline(Closing):
         pools = _checked_pools(len(queries), pools)
         check_filter(filter)
         with self.index.reading() as reader:
-            (_, stage, passing), second = self._over(reader), self._rerank_stage
+            opened, second = self._over(reader), self._rerank_stage
             prepared = self.prepare(queries, explain=explain)
-            vectors = stage.needs_vectors or (second is not None and second.needs_vectors)
+            vectors = opened.first_stage.needs_vectors or (second is not None and second.needs_vectors)
             prepared = self._encoded(reader, prepared, needed=vectors)
-            among = [self._passing(passing, query.query, filter).selection for query in prepared]
+            among = [self._passing(opened.passing, query.query, filter).selection for query in prepared]
             requests = [
                 RankingRequest(query.query, query.aspects, pool, selection)
                 for query, pool, selection in zip(prepared, pools, among, strict=True)
             ]
-            depth = k if second is None else max(k, second.depth)
-            hits = rank(stage, reader, requests, depth, explain=explain)
-            if second is not None:
-                hits = second.rerank(reader, requests, hits, explain=explain, progress=progress)
-            hits = [query_hits[:k] for query_hits in hits]
+            hits = self._ranked(opened, prepared, requests, k, explain=explain, progress=progress)
             if not matches or reader.manifest.dense is None:
                 return hits
             prepared = self._encoded(reader, prepared, needed=any(hits))
@@ -195,14 +196,83 @@ class Pipeline(Closing):
             plain = query.query if isinstance(query, PreparedQuery) else query
             return self._passing(self._over(reader).passing, plain, filter)
 
+    def _ranked(
+        self,
+        opened: _Opened,
+        prepared: Sequence[PreparedQuery],
+        requests: Sequence[RankingRequest],
+        k: int,
+        *,
+        explain: bool,
+        progress: Progress | None,
+    ) -> list[list[Hit]]:
+        """The best ``k`` hits of each query: those of several facets by grades, others by their stages."""
+        reader, stage, explore, _ = opened
+        ranked: list[list[Hit]] = [[] for _ in requests]
+        by_grades = [place for place, query in enumerate(prepared) if explore and query.query.is_by_facets]
+        others = [place for place in range(len(requests)) if place not in set(by_grades)]
+        if explore and by_grades:
+            explored = [
+                ExploreRequest(requests[place], self._by_facet(reader, prepared[place]))
+                for place in by_grades
+            ]
+            hits = explore.batch_search(explored, k, explain=explain, progress=progress)
+            for place, query_hits in zip(by_grades, hits, strict=True):
+                ranked[place] = query_hits
+        if others:
+            second, rest = self._rerank_stage, [requests[place] for place in others]
+            depth = k if second is None else max(k, second.depth)
+            hits = rank(stage, reader, rest, depth, explain=explain)
+            if second is not None:
+                hits = second.rerank(reader, rest, hits, explain=explain, progress=progress)
+            for place, query_hits in zip(others, hits, strict=True):
+                ranked[place] = query_hits[:k]
+        return ranked
+
+    def _by_facet(self, reader: IndexReader, query: PreparedQuery) -> list[dict[Facet, EncodedAspect]]:
+        """Each of the query's papers by every facet that it has sentences of."""
+        (every,) = self._encoded(reader, [by_every_facet(query)], needed=True)
+        papers: dict[str, dict[Facet, EncodedAspect]] = {}
+        for encoded in every.aspects:
+            assert encoded.aspect.facet is not None
+            papers.setdefault(encoded.aspect.paper.paper_id, {})[encoded.aspect.facet] = encoded
+        return [papers[paper.paper_id] for paper in query.query.papers]
+
     def _passing(self, passing: PassingPapers, query: Query, filter: PaperFilter | None) -> Passing:
         return passing.for_query(self.config.filter if filter is None else filter, query)
 
-    def rerank_pairs(self, facets: Sequence[Facet | None], papers: int) -> int:
-        """How many pairs the reranker will score for a query whose aspects have these facets (None for one
-        that is none), out of so many papers to rank; 0 without a reranker.
+    def grade(self, query: Query | PreparedQuery, hits: Sequence[Hit]) -> list[Hit]:
+        """Hits of a query with their grades (`qbe.types.Hit`), however they were found.
+
+        Raises what `search` does, and UsageError where the grade model does not read the vectors of the index
+        or the reranker.
         """
-        return 0 if self._rerank_stage is None else self._rerank_stage.pair_count(facets, papers)
+        plain = query.query if isinstance(query, PreparedQuery) else query
+        with self.index.reading() as reader:
+            explore = self._over(reader).explore_stage
+            if explore is None:
+                raise UsageError(
+                    "expected vectors of the default encoder, and its rerankers or none, for grades, found "
+                    "others; choose `first_stage` dense or fused, and `combine` grades, over such an index"
+                )
+            (prepared,) = self.prepare([plain], explain=True)
+            facets = self._by_facet(reader, prepared)
+            return explore.grade(
+                ExploreRequest(RankingRequest(prepared.query, prepared.aspects, None), facets), hits
+            )
+
+    def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
+        """How many pairs the reranker will score for a query of these aspects, out of so many papers to rank,
+        at the most; 0 without a reranker.
+        """
+        if self._rerank_stage is None:
+            return 0
+        facets = [aspect.facet for aspect in aspects]
+        with self.index.reading() as reader:
+            explore = self._over(reader).explore_stage
+        if explore is not None and len(facets) > 1 and None not in facets:
+            return explore.pair_count(len({aspect.paper_id for aspect in aspects}), papers)
+        return self._rerank_stage.pair_count(facets, papers)
 
     def _encoded(
         self, reader: IndexReader, prepared: Sequence[PreparedQuery], *, needed: bool
@@ -214,7 +284,8 @@ class Pipeline(Closing):
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.config, reader, self._workers)
-                self._opened = _Opened(reader, stage, PassingPapers(reader))
+                explore = open_explore_stage(self.config, reader, stage, self._rerank_stage, self._workers)
+                self._opened = _Opened(reader, stage, explore, PassingPapers(reader))
             return self._opened
 
 

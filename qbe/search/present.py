@@ -30,8 +30,9 @@ def to_record(
     """One query's result as a record of JSON values.
 
     A query of one aspect has ``paper_id`` and ``facet``, one of several ``aspects`` instead, and each match
-    then names its ``aspect``. ``explain`` adds the query's sentences (see
-    `qbe.search.explain.ExplainedSentence`), the probabilities of matched sentences' facets, each hit's
+    then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3.
+
+    ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of matched sentences' facets, each hit's
     component scores (see `qbe.types.Hit`), the pair of sentences that contributed most to a reranker's score,
     null where there was none, and the transport plan, empty where the reranker has none.
 
@@ -77,6 +78,8 @@ def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Ma
         "links": reference.links,
         "abstract": paper.abstract,
     }
+    if hit.grades is not None:
+        place["grades"] = dict(hit.grades)
     matches = [_match(query, paper, match, explain) for match in hit.matches]
     if not explain:
         return {**place, "matches": matches}
@@ -117,7 +120,7 @@ def to_table(
     highlight: bool = False,
 ) -> str:
     """One query's result for a person: rank, score, title, year, authors, venue and link as far as they are
-    known, and a sentence that matched (see `qbe.search.shown.shown`).
+    known, grades where papers were graded, and a sentence that matched (see `qbe.search.shown.shown`).
 
     A facet with a question mark is a best guess; how a sentence that does not carry the facet searched for is
     labelled stands in parentheses. ``explain`` shows the query's sentences and all matches, each with its
@@ -146,6 +149,8 @@ def to_table(
             f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
         )
         lines += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
+        if hit.grades is not None:
+            lines += _wrapped("", grades_in_words(hit.grades), width)
         if explain:
             lines += _explained_lines(query, paper, hit, width, highlight)
         elif best := shown(query, paper, hit):
@@ -165,6 +170,15 @@ def credits_of(reference: Reference, *, link: bool = True) -> str:
     authors = ", ".join(reference.authors[:MAX_AUTHORS])
     others = " et al." if len(reference.authors) > MAX_AUTHORS else ""
     return "; ".join(filter(None, (authors + others, reference.venue, reference.link if link else "")))
+
+
+def grades_in_words(grades: Mapping[str, float]) -> str:
+    """Grades of a hit by facet.
+
+    >>> grades_in_words({"background": 2.61, "method": 0.4, "result": 1.0})
+    'background 2.6, method 0.4, result 1.0 of 3'
+    """
+    return ", ".join(f"{name} {grade:.1f}" for name, grade in grades.items()) + " of 3"
 
 
 def heading(query: Query) -> str:

@@ -2,48 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus import parse_paper, read_paper_file
 from qbe.errors import UsageError
 from qbe.index.index import Index
-from qbe.query import Aspect, Query, Topic
+from qbe.query import Aspect, Query, Topic, TopicAspect
 from qbe.text.split import split_sentences
 from qbe.topics import read_topics
 from qbe.types import Facet, Paper
 
+Counted = Mapping[Facet, float] | Facet | Sequence[int] | None
+"""What counts of a paper: facets with weights, a facet, sentence positions, or (None) its whole abstract."""
+
+UNLIKE_WEIGHT = 0.5
+"""What papers that are not wanted weigh together, against the others together."""
+
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: their ids in the run, the facets of each one's aspects (None
-    for an aspect that is none), and a function that loads those of a slice.
+    """Queries that are loaded a few at a time: their ids in the run, each one's aspects, and a function that
+    loads those of a slice.
 
     >>> from_query(Query(index.paper("s036"))).has_facet
     False
     """
 
     ids: Sequence[str]
-    facets: Sequence[Sequence[Facet | None]]
+    aspects: Sequence[Sequence[TopicAspect]]
     load: Callable[[slice], Sequence[Query]]
 
     @property
     def has_facet(self) -> bool:
         """Whether any query has a facet."""
-        return any(facet is not None for facets in self.facets for facet in facets)
+        return any(aspect.facet is not None for aspects in self.aspects for aspect in aspects)
 
 
-def from_topics(index: Index, path: Path, facet: Facet | None = None) -> QuerySource:
+def from_topics(
+    index: Index, path: Path, facet: Facet | None = None, weights: Mapping[Facet, float] | None = None
+) -> QuerySource:
     """The queries of a topics file, their papers read from the index; errors are those of `topics_of`.
+
+    With ``weights`` of facets there is one query for each paper of the file (`Query.by_facets`), whatever the
+    topics are about.
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
     >>> source.ids[:2], [query.query_id for query in source.load(slice(2))]
     (['s024_method', 's063_method'], ['s024_method', 's063_method'])
     """
     topics = topics_of(index, path, facet)
-    facets = [[aspect.facet for aspect in topic.resolved_aspects()] for topic in topics]
+    if weights is not None:
+        papers = dict.fromkeys(topic.paper_id for topic in topics)
+        topics = [_topic_by_facets(paper_id, weights) for paper_id in papers]
     ids = [topic.query_id for topic in topics]
-    return QuerySource(ids, facets, lambda block: queries_of(index, topics[block]))
+    aspects = [topic.resolved_aspects() for topic in topics]
+    return QuerySource(ids, aspects, lambda block: queries_of(index, topics[block]))
+
+
+def _topic_by_facets(paper_id: str, weights: Mapping[Facet, float]) -> Topic:
+    query = Query.by_facets(Paper(paper_id, "", ()), weights)
+    aspects = (TopicAspect(paper_id, facet, None, weight) for facet, weight in weights.items())
+    return Topic(query.query_id, paper_id, None, tuple(aspects))
 
 
 def from_query(query: Query) -> QuerySource:
@@ -52,8 +72,42 @@ def from_query(query: Query) -> QuerySource:
     >>> from_query(Query(index.paper("s036"), Facet.METHOD)).ids
     ['s036_method']
     """
-    facets = [aspect.facet for aspect in query.aspects]
-    return QuerySource([query.query_id], [facets], lambda block: [query][block])
+    aspects = [
+        TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions, aspect.weight)
+        for aspect in query.aspects
+    ]
+    return QuerySource([query.query_id], [aspects], lambda block: [query][block])
+
+
+def query_by(
+    papers: Sequence[Paper],
+    unlike: Sequence[Paper],
+    what: Mapping[Facet, float] | Facet | Sequence[int] | None,
+) -> Query:
+    """A query for papers like several, and ``unlike`` others.
+
+    The ``unlike`` papers weigh UNLIKE_WEIGHT times what the others weigh together, by what is liked of these.
+
+    >>> papers = [index.paper(paper_id) for paper_id in ("s036", "s051")]
+    >>> query_by(papers, [index.paper("s031")], Facet.METHOD).query_id
+    '1*s036_method&1*s051_method&-1*s031_method'
+    """
+    if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
+        facet = what if isinstance(what, Facet) else None
+        return Query(papers[0], facet, None if facet else what)  # type: ignore[arg-type]
+    share = UNLIKE_WEIGHT * len(papers) / max(len(unlike), 1)
+    weighted = [*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)]
+    return Query.of(*(aspect for paper, weight in weighted for aspect in _aspects(paper, weight, what)))
+
+
+def _aspects(paper: Paper, weight: float, what: Counted) -> list[Aspect]:
+    """What counts of one paper; of one that is not wanted only what is liked of the others."""
+    if isinstance(what, Mapping):
+        kept = {facet: each for facet, each in what.items() if weight > 0 or each > 0}
+        return [Aspect(paper, facet, weight=weight * each) for facet, each in kept.items()]
+    if what is None or isinstance(what, Facet):
+        return [Aspect(paper, what, weight=weight)]
+    return [Aspect(paper, positions=tuple(what), weight=weight)]
 
 
 def topics_of(index: Index, path: Path, facet: Facet | None = None) -> list[Topic]:

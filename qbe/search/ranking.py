@@ -112,13 +112,15 @@ def rank(
     for number in several:
         pool = pools[number]
         if pool is None:
-            pool = _union(stage, requests[number], min(max(k, ASPECT_DEPTH), len(reader)))
+            pool = liked_candidates(stage, requests[number], min(max(k, ASPECT_DEPTH), len(reader)))
         ranked[number] = _combined(stage, requests[number], pool, k, explain=explain)
     return ranked
 
 
-def _union(stage: FirstStage, request: RankingRequest, depth: int) -> list[str]:
-    """The papers that the aspects with a positive weight bring, each once, the query's own left out."""
+def liked_candidates(stage: FirstStage, request: RankingRequest, depth: int) -> list[str]:
+    """The papers that the aspects with a positive weight bring, each once, the query's own left out; each
+    aspect brings about ``depth``.
+    """
     positive = [
         encoded
         for encoded, aspect in zip(request.aspects, request.query.aspects, strict=True)

@@ -13,7 +13,7 @@ from qbe.index.reader import IndexReader
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.search.config import BY_FACET, RerankSettings
 from qbe.search.contracts import Scores
-from qbe.search.fusion import combine_aspects, interpolate
+from qbe.search.fusion import below, combine_aspects, interpolate
 from qbe.search.ranking import RankingRequest
 from qbe.search.separation import Separation
 from qbe.types import Facet, Hit
@@ -42,6 +42,11 @@ class RerankStage:
 
     def __init__(self, reranker: Reranker, settings: RerankSettings) -> None:
         self._reranker, self._settings = reranker, settings
+
+    @property
+    def reranker(self) -> Reranker:
+        """What scores candidates."""
+        return self._reranker
 
     @property
     def needs_vectors(self) -> bool:
@@ -98,7 +103,7 @@ class RerankStage:
             columns = self._columns(reader, request, numbers, top, aspect_scores)
             mixed = self._mixed(request, numbers, top, aspect_scores, columns, explain=explain)
             lowest = min((hit.score for hit in mixed), default=0.0)
-            both = [*mixed, *_below(lowest, _with_first_stage(hits[self.depth :], explain=explain))]
+            both = [*mixed, *below(lowest, _with_first_stage(hits[self.depth :], explain=explain))]
             final.append(sorted(both, key=lambda hit: (-hit.score, hit.paper_id)))
         return final
 
@@ -178,8 +183,3 @@ def _with_first_stage(hits: Sequence[Hit], *, explain: bool) -> list[Hit]:
         hit._replace(component_scores={**(hit.component_scores or {}), "first_stage": hit.score})
         for hit in hits
     ]
-
-
-def _below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
-    """The papers that were not reranked, all scores moved alike: the best of them is 1 below ``lowest``."""
-    return [hit._replace(score=lowest - 1 - (rest[0].score - hit.score)) for hit in rest]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker
-from qbe.search.config import BY_FACET, CROSS_ENCODER, RerankSettings, SearchConfig
+from qbe.search.config import (
+    BY_FACET,
+    CROSS_ENCODER,
+    GRADES,
+    RERANK_DEPTH,
+    Z_SCORES,
+    RerankSettings,
+    SearchConfig,
+)
 from qbe.search.contracts import FirstStage
 from qbe.search.reranking import RerankStage
+
+if TYPE_CHECKING:
+    from qbe.grade.model import GradeModel
+    from qbe.search.exploring import ExploreStage
 
 
 def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers) -> FirstStage:
@@ -75,6 +88,61 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> R
         **_stated(parameters),
     )
     return RerankStage(matching, settings)
+
+
+def open_explore_stage(
+    config: SearchConfig,
+    reader: IndexReader,
+    stage: FirstStage,
+    second: RerankStage | None,
+    workers: Workers,
+) -> ExploreStage | None:
+    """What ranks queries of several facets by grades; None where `combine` is z-scores, and by default where
+    the grade model does not read what the configuration names.
+
+    Raises UsageError where grades are asked for and cannot be had.
+
+    >>> config = SearchConfig(first_stage="dense", rerank="none")
+    >>> with index.reading() as reader:
+    ...     stage = open_first_stage(config, reader, Workers())
+    ...     open_explore_stage(config, reader, stage, None, Workers()).pair_count(1, 20)
+    0
+    """
+    if config.combine == Z_SCORES:
+        return None
+    from qbe.grade.model import default_model, read_model
+
+    model = read_model(default_model())
+    problem = _not_graded(config, reader, model)
+    if problem is not None:
+        if config.combine == GRADES:
+            raise UsageError(f"expected `combine` z-scores {problem}, found grades; choose z-scores")
+        return None
+    from qbe.search.exploring import ExploreStage
+    from qbe.search.grading import GradeFeatures, Grader
+
+    features = GradeFeatures(reader, workers, None if second is None else second.reranker)
+    grader = Grader(features, model)
+    return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
+
+
+def _not_graded(config: SearchConfig, reader: IndexReader, model: GradeModel) -> str | None:
+    """Why a search cannot be ranked by grades; None where it can."""
+    dense, second = reader.manifest.dense, config.rerank_settings
+    if dense is None or config.first_stage == "bm25":
+        return "without vectors"
+    if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
+        return f"with vectors of {dense['encoder']['name']}, which the grade model does not read"
+    if second is None:
+        return None
+    if second.name not in (BY_FACET, CROSS_ENCODER):
+        return f"with `rerank` {second.name}"
+    from qbe.rerank.open import describe_reranker
+
+    stated = _stated({"name": second.reranker, "precision": second.precision})
+    if describe_reranker(**stated) != dict(model.reranker):
+        return f"with the reranker {second.reranker}, which the grade model does not read"
+    return None
 
 
 def _cross_encoder(settings: RerankSettings, workers: Workers) -> Reranker:

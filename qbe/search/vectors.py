@@ -12,7 +12,7 @@ from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
-from qbe.types import Paper
+from qbe.types import Facet, Paper
 
 
 class PreparedQuery(NamedTuple):
@@ -80,6 +80,30 @@ def _prepared(query: Query, labelled: Mapping[int, LabelledPaper], *, explain: b
         Query.of(*aspects),
         [EncodedAspect.of(aspect) for aspect in aspects],
         [None if result is None else result.vectors for result in results],
+    )
+
+
+def by_every_facet(prepared: PreparedQuery) -> PreparedQuery:
+    """The query's papers, each by every facet that it has sentences of.
+
+    >>> from qbe import Facet
+    >>> query = Query.by_facets(index.paper("s036"), {Facet.METHOD: 1, Facet.RESULT: -1})
+    >>> (prepared,) = prepare_queries(index, [query], Workers(), facets="given", explain=False)
+    >>> [str(encoded.aspect.facet) for encoded in by_every_facet(prepared).aspects]
+    ['background', 'method', 'result']
+    """
+    papers: dict[str, tuple[Paper, PaperVectors | None]] = {}
+    for encoded, by_labelling in zip(prepared.aspects, prepared.by_labelling, strict=True):
+        papers.setdefault(encoded.aspect.paper.paper_id, (encoded.aspect.paper, by_labelling))
+    pairs = [
+        (Aspect(paper, facet), by_labelling)
+        for paper, by_labelling in papers.values()
+        for facet in Facet
+        if paper.facet_positions(facet)[0]
+    ]
+    aspects = [aspect for aspect, _ in pairs]
+    return PreparedQuery(
+        Query.of(*aspects), [EncodedAspect.of(aspect) for aspect in aspects], [each for _, each in pairs]
     )
 
 

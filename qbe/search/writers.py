@@ -16,11 +16,11 @@ from qbe.search.markdown import to_markdown
 from qbe.search.present import Lookup, to_record, to_table
 from qbe.search.shown import shown
 from qbe.trec import format_run
-from qbe.types import Hit, Run, Sentence
+from qbe.types import Facet, Hit, Run, Sentence
 
 COLUMNS = (
     *("query_id", "rank", "paper_id", "title", "authors", "year", "venue", "doi", "url", "score", "facet"),
-    "sentence",
+    *("sentence", *(str(facet) for facet in Facet)),
 )
 """The header of CSV."""
 
@@ -112,12 +112,13 @@ class CsvWriter:
     """CSV, a line a hit, behind a header (COLUMNS).
 
     ``authors`` are separated by semicolons; ``url`` is the corpus's own, else that of arXiv; ``sentence`` is
-    the one that a table shows (see `qbe.search.shown.shown`), and ``facet`` what it is labelled.
+    the one that a table shows (see `qbe.search.shown.shown`), and ``facet`` what it is labelled. The last
+    columns are the grades, where papers were graded.
 
     >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
     >>> print(CsvWriter(index.paper).text([result], first=True))
-    query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence
-    s036,1,s051,Masking Politicians' Words: ... in Claim Verification,,2020,,,,1.5,,
+    query_id,rank,paper_id,title,authors,year,venue,doi,url,score,facet,sentence,background,method,result
+    s036,1,s051,Masking Politicians' Words: ... in Claim Verification,,2020,,,,1.5,,,,,
     <BLANKLINE>
     """
 
@@ -144,7 +145,9 @@ class CsvWriter:
         best = shown(query, paper, hit)
         sentence = paper.sentences[best.match.position] if best else Sentence("")
         facet = sentence.facet.value if sentence.facet else ""
-        return [hit.paper_id, title, "; ".join(reference.authors), *about, hit.score, facet, sentence.text]
+        authors, grades = "; ".join(reference.authors), hit.grades or {}
+        by_facet = [grades.get(facet.value, "") for facet in Facet]
+        return [hit.paper_id, title, authors, *about, hit.score, facet, sentence.text, *by_facet]
 
 
 class MarkdownWriter:

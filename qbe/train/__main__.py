@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> None:
         "facet-encoder": _make_facet_encoder,
         "large-encoder": _train_large_encoder,
         "citation": _train_citation,
+        "grades": _train_grades,
     }
     train[options.command](options, run)
 
@@ -237,6 +238,27 @@ def _train_citation(options: argparse.Namespace, run: RunOptions) -> None:
     figures = train_citation(sources, Folders(Path(options.output), Path(options.work)), run)
     for known, (f1, mrr, recall) in figures.items():
         print(f"{options.output}: {known}: F1@20 {f1:.3f}, MRR {mrr:.3f}, recall {recall:.3f} on dev")
+
+
+def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
+    from pathlib import Path
+
+    from qbe.train.graded_pairs import default_pairs, pair_files
+    from qbe.train.grades.recipe import Recipe
+    from qbe.train.work_folder import Folders
+
+    if options.pairs:
+        train = pair_files(map(Path, options.pairs))
+    else:
+        train = pair_files([_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs()])
+    dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
+    with _training_packages():
+        from qbe.train.grades.training import Sources, train_grades
+    sources = Sources(Path(options.index), train, tuple(map(Path, dev)))
+    folders = Folders(Path(options.output), Path(options.work))
+    for name, each in train_grades(sources, folders, run, recipe=Recipe(sampled=options.sampled)).items():
+        errors = " / ".join(f"{value:.2f}" for value in each.errors.values())
+        print(f"{options.output}: {name}: errors {errors} grades (background / method / result)")
 
 
 def _path(options: argparse.Namespace, parameter: str, name: str) -> Path:

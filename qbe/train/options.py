@@ -82,6 +82,14 @@ def parser() -> argparse.ArgumentParser:
             "write it with a model card. An interrupted call continues from --work.",
         )
     )
+    _add_grades(
+        command(
+            "grades",
+            "the grade model",
+            "Train the model that turns scores of candidates into grades, over an index of graded pairs' "
+            "papers, and write it with a model card. An interrupted call continues from --work.",
+        )
+    )
     _add_admit(
         command(
             "admit",
@@ -270,6 +278,28 @@ def _add_citation(citation: argparse.ArgumentParser) -> None:
     _add_output(citation)
     _add_work(citation)
     _add_run(citation, device=False)
+
+
+def _add_grades(grades: argparse.ArgumentParser) -> None:
+    grades.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="PATH",
+        help="graded pairs to train on, files or folders with train*.tsv (default: facet-judgments/train.tsv "
+        "in $QBE_DATA, and data/graded-pairs in a checkout of the repository)",
+    )
+    grades.add_argument("--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on {_DATA}")
+    grades.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
+    grades.add_argument(
+        "--sampled",
+        type=int,
+        default=500,
+        metavar="N",
+        help=f"lists of each file, drawn at random ({_DEFAULT})",
+    )
+    _add_output(grades)
+    _add_work(grades)
+    _add_run(grades, device=False)
 
 
 def _add_admit(admit: argparse.ArgumentParser) -> None:

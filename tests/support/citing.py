@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from qbe.cite.features import EVERY_KNOWN
-from qbe.cite.head import Head
 from qbe.cite.late_interaction import Projection
 from qbe.cite.model import CitationModel, write_model
+from qbe.grade.head import Head
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.manifest import read_manifest

@@ -11,29 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from qbe.cite.head import Head
+from qbe.grade.head import Head
 from qbe.train.citation.recipe import HeadSchedule
 
 log = logging.getLogger(__name__)
-
-
-def mean_head(heads: Sequence[Head]) -> Head:
-    """A head whose scores are the means of the scores of heads over the same features.
-
-    >>> ones = np.ones(1)
-    >>> heads = [Head(0 * ones, ones, np.eye(1), 0 * ones, weight * ones, ones) for weight in (1.0, 3.0)]
-    >>> features = np.array([[0.5]])
-    >>> bool(np.isclose(mean_head(heads).scores(features), np.mean([h.scores(features) for h in heads])))
-    True
-    """
-    return Head(
-        heads[0].mean,
-        heads[0].scale,
-        np.concatenate([head.hidden for head in heads], axis=1),
-        np.concatenate([head.bias for head in heads]),
-        np.mean([head.direct for head in heads], axis=0),
-        np.concatenate([head.out for head in heads]) / len(heads),
-    )
 
 
 class FeatureList(NamedTuple):

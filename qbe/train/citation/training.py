@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from qbe.cite.evidence import Evidence
 from qbe.cite.features import EVERY_KNOWN, columns
-from qbe.cite.head import Head
 from qbe.cite.judging import CandidateJudge, Candidates, CiteQuery
 from qbe.cite.late_interaction import Projection
 from qbe.cite.model import CitationModel, write_model
 from qbe.errors import UsageError
 from qbe.export.staging import staged_folder
+from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
@@ -31,7 +31,7 @@ from qbe.search.passing import PassingPapers
 from qbe.train.citation.card import describe
 from qbe.train.citation.data import query_at, read_split
 from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
-from qbe.train.citation.heads import FeatureList, fit_head, mean_head
+from qbe.train.citation.heads import FeatureList, fit_head
 from qbe.train.citation.projection import (
     ProjectionNetwork,
     StoredVectors,

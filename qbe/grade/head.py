@@ -1,7 +1,8 @@
-"""The judge of candidates: a small neural network over their features."""
+"""A small neural network over features of candidates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,3 +36,22 @@ class Head(NamedTuple):
         inputs = np.nan_to_num((features - self.mean) / self.scale, nan=0.0)
         scores: Doubles = inputs @ self.direct + np.tanh(inputs @ self.hidden + self.bias) @ self.out
         return scores
+
+
+def mean_head(heads: Sequence[Head]) -> Head:
+    """A head whose scores are the means of the scores of heads over the same features.
+
+    >>> ones = np.ones(1)
+    >>> heads = [Head(0 * ones, ones, np.eye(1), 0 * ones, weight * ones, ones) for weight in (1.0, 3.0)]
+    >>> features = np.array([[0.5]])
+    >>> bool(np.isclose(mean_head(heads).scores(features), np.mean([h.scores(features) for h in heads])))
+    True
+    """
+    return Head(
+        heads[0].mean,
+        heads[0].scale,
+        np.concatenate([head.hidden for head in heads], axis=1),
+        np.concatenate([head.bias for head in heads]),
+        np.mean([head.direct for head in heads], axis=0),
+        np.concatenate([head.out for head in heads]) / len(heads),
+    )

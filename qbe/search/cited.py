@@ -26,6 +26,20 @@ class NamedPapers(NamedTuple):
     missing: str | None
     repeated: int = 0
 
+    def missing_in_words(self, name: str) -> str | None:
+        """What the index lacks of the bibliography of that ``name``, in one line; None where it lacks none.
+
+        >>> NamedPapers(["s051"], 2, "unknown").missing_in_words("refs.bib")
+        'refs.bib: 1 of 2 entries are not in the index, such as unknown; left out'
+        """
+        if self.missing is None:
+            return None
+        absent = self.entries - len(self.paper_ids) - self.repeated
+        return (
+            f"{name}: {absent} of {self.entries} entries are not in the index, such as {self.missing}; "
+            "left out"
+        )
+
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
     r"""The papers of the index that a file names: ids, one a line (``.txt``), or a bibliography in any format

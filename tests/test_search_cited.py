@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.citing import index_of, papers_that_cite
 
-from qbe.cite.bibliography import NamedPapers, papers_of
 from qbe.errors import CorpusError, InputError, UsageError
 from qbe.index.reader import IndexReader
+from qbe.search.cited import NamedPapers, papers_of
 
 BIBTEX = """
 @article{s004, title = {Another title}}

@@ -1,0 +1,167 @@
+"""Queries of several facets: candidates graded in each, and ranked by their grades."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from qbe.index.reader import IndexReader
+from qbe.rerank.reranker import Progress, RerankScore
+from qbe.search.contracts import FirstStage, Rows, Scores
+from qbe.search.fusion import below, best_hits
+from qbe.search.grading import ByFacet, Graded, Grader, GradeRequest
+from qbe.search.ranking import ASPECT_DEPTH, RankingRequest, checked_pool, liked_candidates
+from qbe.types import Facet, Hit, Match
+
+_PLACES: Mapping[Facet, int] = {facet: place for place, facet in enumerate(Facet)}
+
+
+class ExploreRequest(NamedTuple):
+    """A query whose aspects are all facets, and each of its papers by all facets that it has sentences of."""
+
+    ranking: RankingRequest
+    facets: Sequence[ByFacet]
+
+
+class ExploreStage:
+    """Ranks by the weighted sum of grades: of liked facets less those of disliked ones.
+
+    Candidates come from the first stage, by every liked aspect. All are graded by stored vectors; the best
+    ``depth`` of them are graded again with the reranker, where there is one, and the others follow below.
+    """
+
+    def __init__(self, reader: IndexReader, stage: FirstStage, grader: Grader, depth: int) -> None:
+        self._reader, self._stage, self._grader, self._depth = reader, stage, grader, depth
+
+    def batch_search(
+        self, requests: Sequence[ExploreRequest], k: int, *, explain: bool, progress: Progress | None
+    ) -> list[list[Hit]]:
+        """For each request its best ``k`` papers with their grades, best first, ties by id."""
+        rows = [self._rows(request.ranking, k) for request in requests]
+        places = list(zip(requests, rows, strict=True))
+        graded = [
+            [Graded(self._grader.by_vectors(GradeRequest(facets, found)), {}) for facets in request.facets]
+            for request, found in places
+        ]
+        ranked = [
+            _hits(self._reader, request, found, by_paper, explain=explain)
+            for (request, found), by_paper in zip(places, graded, strict=True)
+        ]
+        if not self._grader.reranks:
+            return [hits[:k] for hits in ranked]
+        best = [self._best_rows(hits) for hits in ranked]
+        again = iter(
+            self._grader.batch_grade(
+                [
+                    GradeRequest(facets, top)
+                    for request, top in zip(requests, best, strict=True)
+                    for facets in request.facets
+                ],
+                progress,
+            )
+        )
+        final = []
+        for request, hits, top in zip(requests, ranked, best, strict=True):
+            by_paper = [next(again) for _ in request.facets]
+            first = _hits(self._reader, request, top, by_paper, explain=explain)
+            lowest = min((hit.score for hit in first), default=0.0)
+            final.append([*first, *below(lowest, hits[self._depth :])][:k])
+        return final
+
+    def grade(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
+        """Hits of any query, in their order, with their grades."""
+        rows = np.unique(np.array([self._reader.papers.row(hit.paper_id) for hit in hits], dtype=np.int64))
+        graded = self._grader.batch_grade([GradeRequest(facets, rows) for facets in request.facets])
+        by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
+        return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
+
+    def pair_count(self, papers: int, candidates: int) -> int:
+        """How many pairs are reranked for a query of so many papers, out of so many candidates, at most."""
+        return min(self._depth, candidates) * papers * len(Facet) if self._grader.reranks else 0
+
+    def _rows(self, request: RankingRequest, k: int) -> Rows:
+        papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)
+        if paper_ids is None:
+            depth = min(max(k, ASPECT_DEPTH), len(self._reader))
+            paper_ids = liked_candidates(self._stage, request, depth)
+        return np.unique(np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64))
+
+    def _best_rows(self, hits: Sequence[Hit]) -> Rows:
+        rows = [self._reader.papers.row(hit.paper_id) for hit in hits[: self._depth]]
+        return np.unique(np.array(rows, dtype=np.int64))
+
+
+def value(request: ExploreRequest, graded: Sequence[Graded]) -> Scores:
+    """The scores (papers,) of candidates: the sum over the aspects of weight times grade, over the sum of the
+    positive weights, so that 3 is the highest.
+    """
+    query = request.ranking.query
+    order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
+    total = sum(aspect.weight for aspect in query.aspects if aspect.weight > 0)
+    scores = np.zeros(len(graded[0].grades))
+    for aspect in query.aspects:
+        assert aspect.facet is not None
+        scores += aspect.weight * graded[order[aspect.paper.paper_id]].grades[:, _PLACES[aspect.facet]]
+    return np.asarray(scores / total, dtype=np.float64)
+
+
+def _named_grades(request: ExploreRequest, graded: Sequence[Graded]) -> list[dict[str, float]]:
+    """The grades of each candidate by facet: of several papers the best, of those that only disliked aspects
+    name none. A facet that no paper of the query has sentences of is left out.
+    """
+    query = request.ranking.query
+    ids = {aspect.paper.paper_id for aspect in query.aspects if aspect.weight > 0}
+    papers = zip(query.papers, request.facets, graded, strict=True)
+    liked = [(facets, each.grades) for paper, facets, each in papers if paper.paper_id in ids]
+    best = {
+        facet.value: np.max([grades[:, place] for facets, grades in liked if facet in facets], axis=0)
+        for facet, place in _PLACES.items()
+        if any(facet in facets for facets, _ in liked)
+    }
+    count = len(graded[0].grades)
+    return [{name: round(float(column[row]), 4) for name, column in best.items()} for row in range(count)]
+
+
+def _hits(
+    reader: IndexReader, request: ExploreRequest, rows: Rows, graded: Sequence[Graded], *, explain: bool
+) -> list[Hit]:
+    """All candidates as hits, best first."""
+    if not len(rows):
+        return []
+    ids = [reader.papers.ids[row] for row in rows.tolist()]
+    scores, grades = value(request, graded), _named_grades(request, graded)
+    place = {paper_id: number for number, paper_id in enumerate(ids)}
+    hits = []
+    for hit in best_hits(ids, scores, len(ids)):
+        number = place[hit.paper_id]
+        hit = hit._replace(grades=grades[number], driven_by=_closest(request, graded, number))
+        if explain:
+            hit = hit._replace(component_scores=dict(_components(request, graded, number)))
+        hits.append(hit)
+    return hits
+
+
+def _components(
+    request: ExploreRequest, graded: Sequence[Graded], number: int
+) -> Iterator[tuple[str, float]]:
+    """The grade of a candidate by each aspect, under the aspect's name."""
+    query = request.ranking.query
+    order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
+    for place, aspect in enumerate(query.aspects):
+        assert aspect.facet is not None
+        of_paper = graded[order[aspect.paper.paper_id]]
+        yield request.ranking.label(place), float(of_paper.grades[number, _PLACES[aspect.facet]])
+
+
+def _closest(request: ExploreRequest, graded: Sequence[Graded], number: int) -> Match | None:
+    """The pair of sentences that contributed most to the reranker's score by the aspect of most weight."""
+    query = request.ranking.query
+    leading = max(range(len(query.aspects)), key=lambda place: query.aspects[place].weight)
+    aspect = query.aspects[leading]
+    order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
+    assert aspect.facet is not None
+    scores: Sequence[RerankScore] = graded[order[aspect.paper.paper_id]].reranked.get(aspect.facet, ())
+    match = scores[number].match if scores else None
+    return match and match._replace(aspect=leading)

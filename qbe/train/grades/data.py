@@ -1,0 +1,102 @@
+"""Graded pairs as features and grades, measured over an index of their papers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.encode.aspect import EncodedAspect
+from qbe.grade.features import RERANKED, columns
+from qbe.index.reader import IndexReader
+from qbe.query import Aspect
+from qbe.search.grading import GradeFeatures, GradeRequest
+from qbe.train.graded_pairs import GradedLists, GradedPair
+from qbe.types import Facet
+
+log = logging.getLogger(__name__)
+
+BLOCK = 10
+"""Lists that are measured at a time."""
+
+
+class GradedFeatures(NamedTuple):
+    """Candidates of several lists: their ``features`` (pairs, F), those of RERANKED, their ``grades``
+    (pairs, 3), and where each list begins, ``starts`` (lists,).
+    """
+
+    features: NDArray[np.float64]
+    grades: NDArray[np.float64]
+    starts: NDArray[np.int64]
+
+    def lists(self) -> list[GradedFeatures]:
+        """Each list by itself."""
+        ends = [*self.starts[1:].tolist(), len(self.grades)]
+        pairs = zip(self.starts.tolist(), ends, strict=True)
+        zero = np.zeros(1, np.int64)
+        return [GradedFeatures(self.features[a:b], self.grades[a:b], zero) for a, b in pairs]
+
+
+def joined(parts: Sequence[GradedFeatures]) -> GradedFeatures:
+    """Several as one."""
+    before = np.cumsum([0, *(len(part.grades) for part in parts)])
+    starts = [part.starts + first for part, first in zip(parts, before[:-1].tolist(), strict=True)]
+    features, grades = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:2])
+    return GradedFeatures(features, grades, np.concatenate(starts))
+
+
+def sampled(lists: GradedLists, count: int, seed: int) -> dict[str, Sequence[GradedPair]]:
+    """So many of the lists, drawn at random; all if there are no more.
+
+    >>> sorted(sampled({"a": [], "b": []}, 5, 0))
+    ['a', 'b']
+    """
+    order = np.random.default_rng(seed).permutation(sorted(lists))[:count]
+    return {query: lists[query] for query in order.tolist()}
+
+
+def measured(reader: IndexReader, source: GradeFeatures, lists: GradedLists, file: Path) -> GradedFeatures:
+    """The features of lists, out of ``file`` if it is there, else computed and kept there. Papers that the
+    index lacks are left out, and so are lists without a paper to compare.
+    """
+    if not file.exists():
+        parts = []
+        queries = [query for query in lists if reader.papers.find(query) is not None]
+        for first in range(0, len(queries), BLOCK):
+            block = {query: lists[query] for query in queries[first : first + BLOCK]}
+            parts += _measured(reader, source, block)
+            log.info("%s: %d of %d lists", file.stem, min(first + BLOCK, len(queries)), len(queries))
+        whole = joined(parts)
+        partial = file.with_suffix(".partial.npz")
+        np.savez(partial, **whole._asdict())
+        partial.replace(file)
+    with np.load(file) as stored:
+        return GradedFeatures(*(stored[name] for name in GradedFeatures._fields))
+
+
+def _measured(
+    reader: IndexReader, source: GradeFeatures, lists: Mapping[str, Sequence[GradedPair]]
+) -> list[GradedFeatures]:
+    requests, grades = [], []
+    for query, pairs in lists.items():
+        paper = reader.paper(query)
+        vectors = reader.stored_vectors(paper)
+        facets = {
+            facet: EncodedAspect.of(Aspect(paper, facet), vectors)
+            for facet in Facet
+            if paper.facet_positions(facet)[0]
+        }
+        by_row = {reader.papers.find(pair.paper_id): pair.grades for pair in pairs if pair.paper_id != query}
+        known = {row: each for row, each in by_row.items() if row is not None}
+        if known and facets:
+            rows = np.array(sorted(known), np.int64)
+            requests.append(GradeRequest(facets, rows))
+            grades.append(np.array([known[row] for row in rows.tolist()], np.float64))
+    return [
+        GradedFeatures(columns(features, RERANKED, len(of_list)), of_list, np.zeros(1, np.int64))
+        for (features, _), of_list in zip(source.batch(requests), grades, strict=True)
+    ]

@@ -1,0 +1,401 @@
+"""Exploration: gains and wanted papers, which ranking counts, the measures by hand, and the command."""
+
+import json
+from math import log2
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbe import Aspect, Paper, Query, Sentence
+from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.__main__ import main
+from qbe.evaluate.crossed import read_facet_grades
+from qbe.evaluate.exploration import Judged, Wish, exploration_protocol, judged_pools, ndcg, wish_of
+from qbe.evaluate.render import to_json, to_text
+from qbe.evaluate.report import Scoring, build_report
+from qbe.trec import Judgment, write_qrels, write_run
+from qbe.types import Facet, Hit, Run
+
+B, M, R = Facet
+SCOPES = (
+    "background-not-method",
+    "method-not-background",
+    "background-not-result",
+    "result-not-background",
+    "method-not-result",
+    "result-not-method",
+)
+
+GRADES = {
+    "p": {
+        "a": {B: 3.0, M: 0.5},  # a gain of 2.5 for the problem and not the method: wanted
+        "b": {B: 3.0, M: 2.0},  # 1
+        "c": {B: 2.0, M: 0.0},  # 2: wanted
+        "d": {B: 0.0, M: 3.0},  # 0
+        "e": {B: 3.0},
+    },
+    "q": {"a": {B: 1.5, M: 0.0}, "d": {B: 0.0, M: 0.0}},  # 1.5, not wanted
+}
+BACKGROUND_NOT_METHOD = {paper: rows for paper, rows in GRADES.items() if paper == "q"} | {
+    "p": {name: row for name, row in GRADES["p"].items() if name != "d"}
+}
+"""Without the one paper that is better by its method."""
+
+
+def run(rankings: dict[str, str]) -> Run:
+    """A run of ``{"p_background": "abc"}`` and so on, best first."""
+    return Run(
+        "by-hand",
+        {
+            query: tuple(Hit(name, float(-place)) for place, name in enumerate(names))
+            for query, names in rankings.items()
+        },
+    )
+
+
+# Gains
+
+
+def test_gains_and_wanted_papers_by_hand():
+    pools = judged_pools(GRADES, B, M)
+    assert pools == {
+        "p": {"a": Judged(2.5, True), "b": Judged(1, False), "c": Judged(2, True), "d": Judged(0, False)},
+        "q": {"a": Judged(1.5, False), "d": Judged(0, False)},
+    }
+    assert list(judged_pools(GRADES, M, B)) == ["p"]  # q has nothing that is better by its method
+    assert judged_pools(GRADES, B, R) == {}
+
+
+@pytest.mark.parametrize(
+    ("liked", "disliked", "wanted"), [(2, 0.5, True), (1.9, 0, False), (3, 0.6, False), (2, 0, True)]
+)
+def test_wanted_begins_at_two_and_ends_at_a_half(liked, disliked, wanted):
+    assert judged_pools({"p": {"a": {B: liked, R: disliked}}}, B, R)["p"]["a"].wanted is wanted
+
+
+def test_the_query_paper_is_no_candidate():
+    grades = {"p": {"p": {B: 3.0, M: 0.0}, "a": {B: 1.0, M: 0.0}}}
+    assert judged_pools(grades, B, M) == {"p": {"a": Judged(1, False)}}
+    evaluation = exploration_protocol(grades, run({"p_background": "pa"}))
+    assert evaluation.figures["nDCG@10"] == {"background-not-method": 1}
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    ("query_id", "wish"),
+    [
+        ("p_background", Wish("p", B)),
+        ("1*p_background&-0.5*p_method", Wish("p", B, M)),
+        ("-2*p_background&0.25*p_result", Wish("p", R, B)),
+        ("1e-05*p_method&-1e+20*p_result", Wish("p", M, R)),
+        ("1*a_b*c_method&-1*a_b*c_result", Wish("a_b*c", M, R)),
+        ("a&b_method", Wish("a&b", M)),  # a topic of a file may be named so
+        ("p", None),
+        ("p_abstract", None),
+        ("1*p_background&0.5*p_method", None),
+        ("1*p_background&-1*p_background", None),
+        ("1*p_background&-1*q_method", None),
+        ("1*p_background&-1*p_abstract", None),
+        ("1*p_abstract&-1*p_sentences-1-2", None),
+    ],
+)
+def test_what_ids_ask_for(query_id, wish):
+    assert wish_of(query_id) == wish
+
+
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1)
+    | st.text("a%&256*_", min_size=1),
+    st.permutations(list(Facet)),
+    st.floats(1e-9, 1e9),
+    st.booleans(),
+)
+def test_ids_of_queries_are_read_back(paper_id, facets, weight, disliked_first):
+    liked, disliked, _ = facets
+    paper = Paper(paper_id, "T", (Sentence("S."),))
+    aspects = [Aspect(paper, liked, weight=weight), Aspect(paper, disliked, weight=-weight / 2)]
+    if disliked_first:
+        aspects.reverse()
+    assert wish_of(Query.of(*aspects).query_id) == Wish(paper_id, liked, disliked)
+    assert wish_of(Query(paper, liked).query_id) == Wish(paper_id, liked)
+
+
+def test_three_aspects_are_not_a_wish_for_a_graded_paper():
+    mixed = "1*p_background&-0.5*p_method&-0.5*p_result"
+    with pytest.raises(FileFormatError, match="expected rankings for the graded papers"):
+        exploration_protocol(GRADES, run({mixed: "ab"}))
+
+
+# Measures
+
+
+def test_ndcg_by_hand():
+    ideal = 2.5 + 2 / log2(3) + 1 / 2
+    assert ndcg([1, 0, 2.5], [2.5, 1, 2, 0]) == (1 + 2.5 / 2) / ideal
+    assert ndcg([2.5, 2, 1, 0], [2.5, 1, 2, 0]) == 1
+    assert ndcg([0] * 10 + [1], [0] * 10 + [1]) == 0  # the eleventh place does not count
+    assert ndcg([], [1.0]) == 0
+    assert ndcg([0.0], [0.0]) == 0
+
+
+@st.composite
+def _rankings(draw):
+    """Gains of a pool in halves, as a permutation, and how many of it are retrieved."""
+    pool = draw(st.lists(st.integers(0, 6).map(lambda halves: halves / 2), min_size=1, max_size=30))
+    return pool, draw(st.permutations(pool)), draw(st.integers(0, len(pool)))
+
+
+@given(_rankings())
+def test_ndcg_lies_between_0_and_1_and_the_ideal_order_has_1(case):
+    pool, order, retrieved = case
+    assert 0 <= ndcg(order[:retrieved], pool) <= 1
+    assert ndcg(sorted(pool, reverse=True), pool) == (1 if any(pool) else 0)
+
+
+def test_the_protocol_by_hand():
+    evaluation = exploration_protocol(
+        GRADES,
+        run(
+            {"1*p_background&-0.5*p_method": "ebxpca", "1*q_background&-0.5*q_method": "da", "p_method": "da"}
+        ),
+    )
+    scope, other = "background-not-method", "method-not-background"
+    assert evaluation.queries == {scope: (f"p_{scope}", f"q_{scope}"), other: (f"p_{other}",)}
+    assert evaluation.wanted == {scope: (f"p_{scope}",), other: (f"p_{other}",)}
+    # Of p's ranking e (no grade of its method), x (no grade at all) and p itself are left out: b, c, a.
+    first = (1 + 2 / log2(3) + 2.5 / 2) / (2.5 + 2 / log2(3) + 1 / 2)
+    second = (1.5 / log2(3)) / 1.5
+    assert evaluation.per_query == {
+        "nDCG@10": {f"p_{scope}": first, f"q_{scope}": second, f"p_{other}": 1.0},
+        "P@10": {f"p_{scope}": 0.2, f"p_{other}": 0.1},
+        "RR": {f"p_{scope}": 0.5, f"p_{other}": 1.0},
+    }
+    assert evaluation.figures == {
+        "nDCG@10": {scope: (first + second) / 2, other: 1.0},
+        "P@10": {scope: 0.2, other: 0.1},
+        "RR": {scope: 0.5, other: 1.0},
+    }
+    assert evaluation.warnings == (
+        "3 pool documents missing in 2 queries (p_background-not-method, ...): they count as not retrieved",
+    )
+
+
+def test_equal_scores_are_ordered_as_trec_eval_orders_them():
+    hits = {name: Hit(name, 1.0) for name in "abcd"}
+    equal = Run("equal", {"p_background": tuple(hits.values())})  # d, c, b, a
+    values = exploration_protocol(BACKGROUND_NOT_METHOD, equal).per_query
+    key = "p_background-not-method"
+    ideal = 2.5 + 2 / log2(3) + 1 / 2
+    assert values["nDCG@10"][key] == (2 + 1 / log2(3) + 2.5 / 2) / ideal  # c, b, a
+    assert values["RR"][key] == 1
+
+
+def test_the_six_scopes_stand_in_their_order():
+    grades = {"p": {str(place): {f: 3.0 * (f is facet) for f in Facet} for place, facet in enumerate(Facet)}}
+    evaluation = exploration_protocol(grades, run({f"p_{facet}": "012" for facet in Facet}))
+    assert tuple(evaluation.queries) == SCOPES
+    assert evaluation.figures["RR"] == dict(zip(SCOPES, [1, 1 / 2, 1, 1 / 3, 1 / 2, 1 / 3], strict=True))
+
+
+def test_a_scope_without_any_wanted_paper_has_ndcg_only():
+    evaluation = exploration_protocol({"q": GRADES["q"]}, run({"q_background": "ad"}))
+    assert evaluation.figures == {
+        measure: {"background-not-method": figure}
+        for measure, figure in (("nDCG@10", 1), ("P@10", None), ("RR", None))
+    }
+
+
+# Which ranking counts
+
+
+def test_a_ranking_of_both_facets_is_taken_before_that_of_the_liked_one():
+    rankings = {"p_background": "bca", "1*p_background&-1*p_method": "acb"}
+    both = exploration_protocol(GRADES, run(rankings))
+    assert both.per_query["nDCG@10"]["p_background-not-method"] == 1
+    plain = exploration_protocol(GRADES, run({"p_background": "bca", "1*p_method&-1*p_background": "d"}))
+    assert plain.per_query["nDCG@10"]["p_background-not-method"] < 1
+    assert plain.per_query["nDCG@10"]["p_method-not-background"] == 1
+
+
+def test_a_scope_of_both_kinds_of_rankings_has_a_warning():
+    evaluation = exploration_protocol(
+        BACKGROUND_NOT_METHOD, run({"1*p_background&-1*p_method": "abc", "q_background": "ad"})
+    )
+    assert evaluation.warnings == (
+        "1 of 2 queries for background-not-method are ranked by the liked facet alone (q_background, ...)",
+    )
+
+
+def test_a_missing_query_scores_0_and_others_are_left_out_with_warnings():
+    evaluation = exploration_protocol(
+        BACKGROUND_NOT_METHOD, run({"q_background": "ad", "z_background": "a", "p": "a", "p_result": "a"})
+    )
+    assert evaluation.per_query == {
+        "nDCG@10": {"q_background-not-method": 1, "p_background-not-method": 0},
+        "P@10": {"p_background-not-method": 0},
+        "RR": {"p_background-not-method": 0},
+    }
+    assert evaluation.figures["nDCG@10"] == {"background-not-method": 0.5}
+    assert evaluation.warnings == (
+        "no documents for query p_background-not-method: it scores as an empty ranking",
+        "queries without judgements left out: 2 (z_background, p)",
+    )
+
+
+def test_a_scope_without_any_ranking_has_no_figure():
+    evaluation = exploration_protocol(GRADES, run({"p_method": "da", "q_method": "a"}))
+    assert evaluation.figures == {
+        measure: {"background-not-method": None, "method-not-background": 1 if measure != "P@10" else 0.1}
+        for measure in ("nDCG@10", "P@10", "RR")
+    }
+    assert list(evaluation.per_query["nDCG@10"]) == ["p_method-not-background"]
+    assert evaluation.warnings[0] == (
+        "no query for background-not-method in the run: no figures for background-not-method"
+    )
+
+
+def test_ids_of_papers_may_have_what_query_ids_escape():
+    grades = {"10.1/a%26&b": {"a": {B: 2.0, M: 0.0}, "b": {B: 2.0, M: 1.0}}}
+    query = "1*10.1/a%2526%26b_background&-1*10.1/a%2526%26b_method"
+    evaluation = exploration_protocol(grades, run({query: "ab"}))
+    assert evaluation.per_query["RR"] == {"10.1/a%26&b_background-not-method": 1}
+    assert evaluation.warnings == ()
+
+
+# Errors
+
+
+def test_two_rankings_for_one_wish_are_refused():
+    twice = {"1*p_background&-0.5*p_method": "ab", "-1*p_method&1*p_background": "ba"}
+    with pytest.raises(FileFormatError) as caught:
+        exploration_protocol(GRADES, run(twice))
+    assert str(caught.value) == (
+        "expected one ranking by background and not method for paper p, found 1*p_background&-0.5*p_method "
+        "and -1*p_method&1*p_background; put them in runs of their own"
+    )
+
+
+def test_judgements_without_a_gain_are_refused():
+    with pytest.raises(FileFormatError, match="a higher grade for one facet than for another, found none"):
+        exploration_protocol({"p": {"a": {B: 2.0, M: 2.0}, "b": {R: 3.0}}}, run({"p_background": "ab"}))
+
+
+@pytest.mark.parametrize(
+    ("rankings", "found"),
+    [({"z_background": "a", "p": "a"}, "z_background, ..."), ({}, "no query at all, ...")],
+)
+def test_a_run_of_other_papers_is_refused(rankings, found):
+    with pytest.raises(FileFormatError) as caught:
+        exploration_protocol(GRADES, run(rankings))
+    assert str(caught.value) == (
+        "expected rankings for the graded papers (p, ...), of queries such as 1*ID_background&-1*ID_method "
+        f"or ID_background, found none in the run ({found}); give grades and run of the same papers"
+    )
+
+
+# The command
+
+PAIRS = """\
+query_id\tpaper_id\tbackground\tmethod\tresult
+p\ta\t3\t.5\t1
+p\tb\t3\t2\t1
+p\tc\t2\t0\t2
+q\ta\t1.5\t0\t1.5
+q\td\t0\t0\t0
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> list[str]:
+    """Graded pairs, a run of both facets, and one of the liked facet; the first arguments of the command."""
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.tsv").write_text(PAIRS)
+    write_run(Path("both.trec"), run({f"1*{paper}_background&-0.5*{paper}_method": "acbd" for paper in "pq"}))
+    write_run(Path("one.background.trec"), run({"p_background": "bacd", "q_background": "da"}))
+    return ["--protocol", "exploration", "--qrels", "pairs.tsv"]
+
+
+def test_the_command_prints_a_row_for_each_scope(files, capsys):
+    main([*files, "--run", "both.trec", "one.background.trec", "--output", "report.json"])
+    printed = capsys.readouterr()
+    one = (1 + 2.5 / log2(3) + 2 / 2) / (2.5 + 2 / log2(3) + 1 / 2)
+    mean = (one + 1 / log2(3)) / 2
+    lines = printed.out.splitlines()
+    assert lines[:4] == [
+        "exploration, means over query papers",
+        "",
+        "nDCG@10                queries    both     one",
+        f"background-not-method        2  1.0000  {mean:.4f}",
+    ]
+    assert [line.split() for line in lines if line.startswith(("P@10", "RR", "background-not-method"))] == [
+        ["background-not-method", "2", "1.0000", f"{mean:.4f}"],
+        ["P@10", "queries", "both", "one"],
+        ["background-not-method", "1", "0.2000", "0.2000"],
+        ["RR", "queries", "both", "one"],
+        ["background-not-method", "1", "1.0000", "0.5000"],
+    ]
+    assert max(map(len, lines)) < 60
+    assert ["result-not-method", "2", "-", "-"] in [line.split() for line in lines]
+    assert "qbe evaluate: warning: one: no query for result-not-method in the run" in printed.err
+    report = json.loads(Path("report.json").read_text())
+    assert report["queries"]["background-not-method"] == [
+        "p_background-not-method",
+        "q_background-not-method",
+    ]
+    assert report["measures"]["P@10"] == (
+        "share of wanted papers (liked >= 2, disliked <= 0.5) among the first 10, over the queries with any"
+    )
+    assert report["rows"][0]["figures"]["RR"]["result-not-method"] is None
+
+
+def test_runs_are_compared_with_a_baseline_by_ndcg(files, capsys):
+    main([*files, "--run", "both.trec", "--baseline", "one.background.trec"])
+    comparison = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("both ")]
+    one = (1 + 2.5 / log2(3) + 2 / 2) / (2.5 + 2 / log2(3) + 1 / 2)
+    difference = 1 - (one + 1 / log2(3)) / 2
+    assert [row[:6] for row in comparison] == [
+        ["both", "one", "nDCG@10", "background-not-method", "2", f"{difference:+.4f}"]
+    ]
+    assert comparison[0][6] == "0.5000"  # two differences of one sign: 2 of 4 sign patterns
+
+
+def test_qrels_of_several_facets_are_judgements_too(files, tmp_path):
+    rows = [line.split("\t") for line in PAIRS.splitlines()[1:]]
+    for place, facet in ((2, B), (3, M)):
+        judgments = [Judgment(f"{row[0]}_{facet}", row[1], round(float(row[place]))) for row in rows]
+        write_qrels(f"x.{facet}.qrels", judgments)
+    report = build_report(["x.background.qrels", "x.method.qrels"], ["both.trec"], Scoring("exploration"))
+    assert report.evaluations["both"].queries == {
+        "background-not-method": ("p_background-not-method", "q_background-not-method")
+    }
+    assert to_json(report)["protocol"] == "exploration"
+    assert to_text(report).startswith("exploration, means over query papers\n\nnDCG@10 ")
+
+
+def test_the_command_names_the_run_in_its_errors(files):
+    write_run(Path("two.trec"), run({f"1*p_background&-{weight}*p_method": "ab" for weight in "12"}))
+    with pytest.raises(FileFormatError, match=r"^two: expected one ranking by background and not method"):
+        main([*files, "--run", "two.trec"])
+
+
+def test_further_measures_are_refused(files):
+    with pytest.raises(UsageError, match="the `protocol` exploration has measures of its own"):
+        main([*files, "--run", "both.trec", "--measures", "AP"])
+
+
+def test_the_grades_themselves_are_the_ideal_order():
+    """On the graded pairs of the repository; half grades, ties and all."""
+    grades = read_facet_grades([Path(__file__).parent.parent / "data" / "graded-pairs" / "dev-2.tsv"])
+    oracle = {
+        f"1*{paper}_{liked}&-1*{paper}_{disliked}": tuple(
+            Hit(name, row[liked] - row[disliked]) for name, row in rows.items()
+        )
+        for paper, rows in grades.items()
+        for liked, disliked in ((B, M), (M, B))
+    }
+    figures = exploration_protocol(grades, Run("oracle", oracle)).figures["nDCG@10"]
+    assert [figures[scope] for scope in SCOPES] == [1, 1, None, None, None, None]
