@@ -13,7 +13,7 @@ import qbe
 ROOT = Path(qbe.__file__).parent
 
 PLAN = (ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
-BASE = {"types", "query", "errors", "files", "outputs", "closing", "parallel"}
+BASE = {"types", "query", "shapes", "errors", "files", "outputs", "plots", "closing", "parallel"}
 
 
 def layers() -> dict[str, set[str]]:
@@ -36,7 +36,7 @@ ONE_DOOR = {
     "transformers": {"export", "train"},
     "onnx": {"export", "train"},
     "faiss": {"index"},
-    "matplotlib": {"evaluate"},
+    "matplotlib": {"evaluate", "plots", "search"},
     "tqdm": {"_cli"},
     "shtab": {"completion"},
 }

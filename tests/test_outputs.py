@@ -225,7 +225,7 @@ def test_a_plot_replaces_a_plot_and_no_other_picture(evaluation, tmp_path, capsy
 
     picture = tmp_path / name
     picture.write_bytes(content)
-    with pytest.raises(OutputError, match=r"a plot of qbe evaluate to replace, found .* another `plot`"):
+    with pytest.raises(OutputError, match=r"a plot of qbe to replace, found .* another `plot`"):
         main([*evaluation, "--plot", str(picture)])
     assert picture.read_bytes() == content
     picture.unlink()

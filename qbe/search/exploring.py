@@ -10,7 +10,7 @@ import numpy as np
 from qbe.index.reader import IndexReader
 from qbe.rerank.reranker import Progress, RerankScore
 from qbe.search.contracts import FirstStage, Rows, Scores
-from qbe.search.fusion import below, best_hits
+from qbe.search.fusion import below, best_hits, sum_of_papers
 from qbe.search.grading import ByFacet, Graded, Grader, GradeRequest
 from qbe.search.ranking import ASPECT_DEPTH, RankingRequest, checked_pool, liked_candidates
 from qbe.types import Facet, Hit, Match
@@ -94,17 +94,18 @@ class ExploreStage:
 
 
 def value(request: ExploreRequest, graded: Sequence[Graded]) -> Scores:
-    """The scores (papers,) of candidates: the sum over the aspects of weight times grade, over the sum of the
-    positive weights, so that 3 is the highest.
+    """The scores (papers,) of candidates: the sum over the aspects of weight times grade
+    (`qbe.search.fusion.sum_of_papers`), over the sum of the positive weights, so that 3 is the highest.
     """
     query = request.ranking.query
     order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
     total = sum(aspect.weight for aspect in query.aspects if aspect.weight > 0)
-    scores = np.zeros(len(graded[0].grades))
-    for aspect in query.aspects:
-        assert aspect.facet is not None
-        scores += aspect.weight * graded[order[aspect.paper.paper_id]].grades[:, _PLACES[aspect.facet]]
-    return np.asarray(scores / total, dtype=np.float64)
+    columns = [
+        graded[order[aspect.paper.paper_id]].grades[:, _PLACES[aspect.facet]]
+        for aspect in query.aspects
+        if aspect.facet is not None
+    ]
+    return np.asarray(sum_of_papers(columns, query.aspects) / total, dtype=np.float64)
 
 
 def _named_grades(request: ExploreRequest, graded: Sequence[Graded]) -> list[dict[str, float]]:

@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.query import Aspect
 from qbe.types import Hit
 
 Floats = NDArray[np.float64]
+
+BEST_PAPERS = 2
+"""How many papers of a query count for a candidate; chosen on the bibliographies of `citations` train
+(`benchmarks.seeds`).
+"""
 
 RRF_K = 60
 """The constant of reciprocal rank fusion (Cormack et al., 2009, section 2)."""
@@ -60,20 +66,45 @@ def reciprocal_rank(components: Mapping[str, Floats], weights: Mapping[str, floa
     return fused
 
 
-def combine_aspects(scores: Sequence[Floats], weights: Sequence[float]) -> Floats:
+def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
     """One score (n,) for candidates scored by several aspects: the sum of the aspects' z-normalized scores
-    (n,) times their weights, over the sum of the weights' absolute values. Negative weights lower the score
-    of papers that are like the aspect.
+    (n,) times their weights (see `sum_of_papers`), over the sum of the weights' absolute values. Negative
+    weights lower the score of papers that are like the aspect.
 
-    >>> combine_aspects([np.array([1.0, 3.0]), np.array([0.0, 2.0])], [1.0, -0.5]).round(3).tolist()
+    >>> from qbe.types import Paper, Sentence
+    >>> paper = Paper("1", "On stone", (Sentence("Stone is hard."), Sentence("We cut it.")))
+    >>> aspects = [Aspect(paper), Aspect(paper, positions=(1,), weight=-0.5)]
+    >>> combine_aspects([np.array([1.0, 3.0]), np.array([0.0, 2.0])], aspects).round(3).tolist()
     [-0.333, 0.333]
     """
-    total = sum(abs(weight) for weight in weights)
-    combined = sum(
-        (weight * z_normalize(aspect) for weight, aspect in zip(weights, scores, strict=True)),
-        np.zeros(len(scores[0])),
-    )
-    return np.asarray(combined / total, dtype=np.float64)
+    total = sum(abs(aspect.weight) for aspect in aspects)
+    return sum_of_papers([z_normalize(each) for each in scores], aspects) / total
+
+
+def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
+    """The sum of the aspects' scores (n,) times their weights, paper by paper of the query.
+
+    Where three or more papers are liked (one of their aspects has a positive weight), only the two that speak
+    most for a candidate count, each as much as half of them: what is related to a part of several papers is
+    wanted, not only what is in the middle of all.
+
+    >>> from qbe.types import Paper, Sentence
+    >>> papers = [Paper(str(number), "", (Sentence("We cut stone."),)) for number in range(3)]
+    >>> columns = [np.array([1.0]), np.array([0.5]), np.array([-9.0])]
+    >>> sum_of_papers(columns, [Aspect(paper) for paper in papers]).tolist()  # 3 / 2 * (1 + 0.5)
+    [2.25]
+    """
+    by_paper: dict[str, Floats] = {}
+    liked: set[str] = set()
+    for score, aspect in zip(scores, aspects, strict=True):
+        paper_id = aspect.paper.paper_id
+        by_paper[paper_id] = by_paper.get(paper_id, np.zeros(len(score))) + aspect.weight * score
+        if aspect.weight > 0:
+            liked.add(paper_id)
+    rest = sum((each for name, each in by_paper.items() if name not in liked), np.zeros(len(scores[0])))
+    for_it = np.stack([each for name, each in by_paper.items() if name in liked])
+    best = for_it if len(liked) <= BEST_PAPERS else np.sort(for_it, axis=0)[-BEST_PAPERS:]
+    return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)
 
 
 def separate(scores: Floats, background: Floats, strength: float) -> Floats:

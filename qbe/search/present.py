@@ -32,9 +32,10 @@ def to_record(
     A query of one aspect has ``paper_id`` and ``facet``, one of several ``aspects`` instead, and each match
     then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3.
 
-    ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of matched sentences' facets, each hit's
-    component scores (see `qbe.types.Hit`), the pair of sentences that contributed most to a reranker's score,
-    null where there was none, and the transport plan, empty where the reranker has none.
+    ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of
+    matched sentences' facets, each hit's component scores (see `qbe.types.Hit`), the pair of sentences that
+    contributed most to a reranker's score, null where there was none, and the transport plan, empty where the
+    reranker has none.
 
     >>> from qbe.types import Facet
     >>> query = Query(index.paper("s036"), Facet.METHOD)

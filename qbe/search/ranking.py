@@ -141,7 +141,7 @@ def _combined(
     hits = stage.batch_search(request.aspects, len(pool), [pool] * len(request.aspects))
     scores = [{hit.paper_id: hit.score for hit in aspect_hits} for aspect_hits in hits]
     columns = [np.array([by_id[paper_id] for paper_id in pool]) for by_id in scores]
-    combined = combine_aspects(columns, [aspect.weight for aspect in request.query.aspects])
+    combined = combine_aspects(columns, request.query.aspects)
     best = best_hits(pool, combined, k)
     if not explain:
         return best

@@ -130,11 +130,11 @@ class RerankStage:
         """
         if not hits:
             return []
-        weights = [request.query.aspects[number].weight for number in numbers]
+        aspects = [request.query.aspects[number] for number in numbers]
         combined: list[float] = columns[0].tolist()
         if not request.query.is_single:
-            combined = combine_aspects(columns, weights).tolist()
-        leading = max(range(len(numbers)), key=lambda place: weights[place])
+            combined = combine_aspects(columns, aspects).tolist()
+        leading = max(range(len(numbers)), key=lambda place: aspects[place].weight)
         mixed = interpolate([hit.score for hit in hits], combined, self._settings.weight)
         reranked = []
         for place, hit in enumerate(_with_first_stage(hits, explain=explain)):
