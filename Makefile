@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install reproduce reproduce-large whole test lint types tests peers clean
+.PHONY: help install reproduce reproduce-large exploration whole test lint types tests peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
 	@echo "make reproduce-large  the same with the large encoder (half an hour, 1 GB of models)"
+	@echo "make exploration  one facet liked, another disliked, on graded pairs of arXiv papers (12 minutes)"
 	@echo "make whole      the same queries over all of arXiv's computer science, without pools (an hour)"
 	@echo "make test       lint, types, examples in docstrings, tests"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
@@ -27,6 +28,9 @@ reproduce: install
 
 reproduce-large: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/reproduce-large.sh
+
+exploration: install
+	PATH="$(abspath $(BIN)):$$PATH" bash scripts/exploration.sh
 
 whole: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/whole.sh

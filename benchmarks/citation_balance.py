@@ -241,9 +241,9 @@ def main(argv: list[str]) -> None:
 
     from qbe.cite.evidence import Evidence
     from qbe.cite.model import default_model, read_model
-    from qbe.evaluate.plot import check_plot
     from qbe.index.opening import open_index
     from qbe.parallel import Workers
+    from qbe.plots import check_plot
     from qbe.train.citation.data import read_split
 
     if options.plot:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from qbe.files import atomic_file
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,21 +25,6 @@ SIGNIFICANT = 0.05
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333")
 """Colours that readers who cannot distinguish red from green can tell apart (Okabe and Ito)."""
 MARKERS = "osD^vPX"
-INK, GRID = "#333333", "#dddddd"
-STYLE: Mapping[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 8,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    # Reproducible bytes: by default matplotlib chooses element ids at random. Text is written as text.
-    "svg.hashsalt": "qbe",
-    "svg.fonttype": "none",
-}
-METADATA = {"svg": {"Date": None}, "png": {"Software": "qbe"}}
 
 
 def collection_options(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +103,8 @@ def chart_figure(chart: Chart) -> Figure:
     """Draw a chart."""
     from matplotlib.figure import Figure
 
+    from qbe.plots import GRID
+
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
     axes = figure.subplots()
     for number, line in enumerate(chart.lines):
@@ -144,19 +129,7 @@ def chart_figure(chart: Chart) -> Figure:
 
 
 def write_chart(path: Path, chart: Chart) -> None:
-    """Write a chart to a file, atomically; equal figures give equal bytes.
+    """Write a chart to a file; raises what `qbe.plots.save_plot` does."""
+    from qbe.plots import save_plot
 
-    Raises what `qbe.evaluate.plot.check_plot` raises, and OutputError when the file cannot be written.
-    """
-    from qbe.evaluate.plot import check_plot
-
-    check_plot(path)
-    import matplotlib
-
-    file_format = path.suffix[1:].lower()
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # independent of the user's settings
-        matplotlib.rcParams.update(STYLE)
-        figure = chart_figure(chart)
-        with atomic_file(path) as stream:
-            figure.savefig(stream, format=file_format, dpi=150, metadata=METADATA[file_format])
+    save_plot(path, lambda: chart_figure(chart))

@@ -130,8 +130,8 @@ def chart(figures: Mapping[str, Mapping[str, float]]) -> Chart:
 
 def main(argv: list[str]) -> None:
     from qbe.evaluate.citations import citations_protocol
-    from qbe.evaluate.plot import check_plot
     from qbe.index.opening import open_index
+    from qbe.plots import check_plot
     from qbe.trec import read_qrels
 
     options = parser().parse_args(argv)

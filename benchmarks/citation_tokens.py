@@ -250,7 +250,7 @@ def chart(results: Mapping[Ranking, Mapping[int, CitationResult]]) -> Chart:
 
 
 def main(argv: list[str]) -> None:
-    from qbe.evaluate.plot import check_plot
+    from qbe.plots import check_plot
 
     options = parser().parse_args(argv)
     if options.plot:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import shutil
 import statistics
 import tempfile
 import time
@@ -68,28 +67,6 @@ def marked(papers: Iterator[Paper]) -> Iterator[Paper]:
     for paper in papers:
         marks = [f"1 in {share}" for share in SHARES if random.integers(share) == 0]
         yield dataclasses.replace(paper, metadata={MARKS: marks})
-
-
-def write_index(source: Index, folder: Path, papers: int, kind: str, threads: int) -> None:
-    """Make an index of synthetic papers with marks, postings and vectors."""
-    from benchmarks.synthetic import papers_of, write_synthetic
-    from qbe.index.building.timings import Timings
-    from qbe.index.dense.ann import AnnSettings
-    from qbe.index.lucene import INPUT, write_input, write_lucene_index
-    from qbe.index.manifest import MANIFEST, describe_files, digest, read_manifest, write_manifest
-    from qbe.index.papers import RECORDS, write_papers
-
-    write_synthetic(source, folder, papers, 0, AnnSettings(kind), threads, Timings())
-    manifest = read_manifest(folder)
-    write_papers(folder, write_input(folder, marked(papers_of(source, papers, 0))))
-    lucene = write_lucene_index(folder, papers, threads)
-    shutil.rmtree(folder / INPUT)
-    files = describe_files(folder, leave_out=[MANIFEST])
-    corpus = {**manifest.corpus, "sha256": files[RECORDS]["sha256"]}
-    manifest = dataclasses.replace(
-        manifest, corpus=corpus, lucene=lucene, files=files, digest=digest(files, lucene)
-    )
-    write_manifest(folder, manifest)
 
 
 class Measured:
@@ -185,6 +162,7 @@ HEADER = [
 
 
 def main(argv: list[str]) -> None:
+    from benchmarks.synthetic import write_searchable
     from qbe.index.opening import open_index
     from qbe.search.filters import PaperFilter
     from qbe.search.passing import PassingPapers
@@ -196,7 +174,7 @@ def main(argv: list[str]) -> None:
         folder = options.made or Path(work) / "index"
         if not folder.exists():
             with open_index(options.index) as source:
-                write_index(source, folder, options.papers, options.ann, threads)
+                write_searchable(source, folder, options.papers, options.ann, threads, marked)
         with open_index(folder, threads=threads) as index, index.reading() as reader:
             passing, filters = PassingPapers(reader), Filters({ALL: None})
             for share in SHARES:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -179,6 +179,34 @@ def write_synthetic(
             digest=digest(files, None),
         )
         write_manifest(folder, manifest)
+
+
+def write_searchable(
+    source: Index,
+    folder: Path,
+    papers: int,
+    kind: str,
+    threads: int,
+    change: Callable[[Iterator[Paper]], Iterator[Paper]],
+) -> None:
+    """Make an index of synthetic papers with postings and vectors; ``change`` gives them metadata."""
+    from qbe.index.building.timings import Timings
+    from qbe.index.dense.ann import AnnSettings
+    from qbe.index.lucene import INPUT, write_input, write_lucene_index
+    from qbe.index.manifest import MANIFEST, describe_files, digest, read_manifest, write_manifest
+    from qbe.index.papers import RECORDS, write_papers
+
+    write_synthetic(source, folder, papers, 0, AnnSettings(kind), threads, Timings())
+    manifest = read_manifest(folder)
+    write_papers(folder, write_input(folder, change(papers_of(source, papers, 0))))
+    lucene = write_lucene_index(folder, papers, threads)
+    shutil.rmtree(folder / INPUT)
+    files = describe_files(folder, leave_out=[MANIFEST])
+    corpus = {**manifest.corpus, "sha256": files[RECORDS]["sha256"]}
+    manifest = dataclasses.replace(
+        manifest, corpus=corpus, lucene=lucene, files=files, digest=digest(files, lucene)
+    )
+    write_manifest(folder, manifest)
 
 
 def main(argv: list[str]) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,39 @@ def papers(sample):
     return list(read_jsonl(sample / "corpus.jsonl"))
 
 
+Shared = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory, papers) -> Path:
+def shared(tmp_path_factory) -> Shared:
+    """Makes a folder of a name once for all processes that run the tests."""
+    from qbe.files import make_once
+
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
+    root.mkdir(exist_ok=True)
+
+    def once(name: str, make: Callable[[Path], object]) -> Path:
+        folder, partial = root / name, root / "partial" / name
+
+        def made() -> None:
+            partial.parent.mkdir(exist_ok=True)
+            make(partial)
+            partial.rename(folder)
+
+        make_once(folder, folder.exists, made, lambda: None)
+        return folder
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def tiny_model(shared, papers) -> Path:
     """A model folder as Hugging Face lays it out: a BERT of 16 dimensions with random weights."""
     from support.tiny import write_model
 
-    folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
-    write_model(folder, (text for paper in papers for text in (paper.title, paper.abstract)))
-    return folder
+    texts = [text for paper in papers for text in (paper.title, paper.abstract)]
+    return shared("tiny-bert", lambda folder: write_model(folder, texts))
 
 
 @pytest.fixture
@@ -62,14 +88,16 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(tmp_path_factory, tiny_model) -> Path:
+def tiny_encoder(shared, tiny_model) -> Path:
     """The tiny model, exported by the command line."""
-    folder = tmp_path_factory.mktemp("exported") / "tiny"
-    command = [sys.executable, "-m", "qbe.export", "encoder", "--model", tiny_model, "--output", folder]
+    return shared("tiny", lambda folder: _export("encoder", tiny_model, folder, ["int8", "fp32"]))
+
+
+def _export(kind: str, model: Path, folder: Path, precisions: list[str]) -> None:
+    command = [sys.executable, "-m", "qbe.export", kind, "--model", model, "--output", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp32"]
-    return folder
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == precisions
 
 
 @pytest.fixture(scope="session")
@@ -83,47 +111,42 @@ def tiny_tagger(tmp_path_factory, tiny_encoder) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_classifier(tmp_path_factory, tiny_model) -> Path:
+def tiny_classifier(shared, tiny_model) -> Path:
     """A model folder as Hugging Face lays it out: the tiny model under a head that scores pairs of texts."""
     from support.tiny_classifier import write_classifier
 
-    folder = tmp_path_factory.mktemp("tiny") / "tiny-classifier"
-    write_classifier(folder, tiny_model)
-    return folder
+    return shared("tiny-classifier", lambda folder: write_classifier(folder, tiny_model))
 
 
 @pytest.fixture(scope="session")
-def tiny_cross_encoder(tmp_path_factory, tiny_classifier) -> Path:
+def tiny_cross_encoder(shared, tiny_classifier) -> Path:
     """The tiny classifier, exported by the command line."""
-    folder = tmp_path_factory.mktemp("exported") / "tiny-cross-encoder"
-    command = [sys.executable, "-m", "qbe.export", "cross-encoder"]
-    command += ["--model", tiny_classifier, "--output", folder]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["int8", "fp16", "fp32"]
-    return folder
+    precisions = ["int8", "fp16", "fp32"]
+    return shared(
+        "tiny-cross-encoder",
+        lambda folder: _export("cross-encoder", tiny_classifier, folder, precisions),
+    )
 
 
 @pytest.fixture(scope="session")
-def tiny_reranker_weights(tmp_path_factory) -> Path:
+def tiny_reranker_weights(shared) -> Path:
     """A model folder as Hugging Face lays it out: what tiny facet rerankers are trained from."""
     from support.tiny_reranker import write_bert
 
-    folder = tmp_path_factory.mktemp("tiny") / "tiny-reranker"
-    write_bert(folder)
-    return folder
+    return shared("tiny-reranker", write_bert)
 
 
 @pytest.fixture(scope="session")
-def tiny_facet_rerankers(tmp_path_factory, tiny_reranker_weights) -> Path:
+def tiny_facet_rerankers(shared, tiny_reranker_weights) -> Path:
     """Facet rerankers of random weights in int8, and in fp32 in the folder ``fp32`` inside."""
     from support.tiny_reranker import export, stirred
 
-    folder = tmp_path_factory.mktemp("exported") / "tiny-facets"
-    network = stirred(tiny_reranker_weights)
-    export(network, folder, tiny_reranker_weights, "int8")
-    export(network, folder / "fp32", tiny_reranker_weights, "fp32")
-    return folder
+    def make(folder: Path) -> None:
+        network = stirred(tiny_reranker_weights)
+        export(network, folder, tiny_reranker_weights, "int8")
+        export(network, folder / "fp32", tiny_reranker_weights, "fp32")
+
+    return shared("tiny-facets", make)
 
 
 @pytest.fixture(scope="session")
@@ -134,6 +157,17 @@ def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
 
     folder = tmp_path_factory.mktemp("indexes") / "sample"
     build(folder, [str(sample / "corpus.jsonl")], BuildSettings(encoder=str(tiny_encoder)))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def graded_index(tmp_path_factory, sample) -> Path:
+    """The sample, indexed with the default encoder, whose vectors the grade model reads."""
+    from qbe.index.building.build import build
+    from qbe.index.building.settings import BuildSettings
+
+    folder = tmp_path_factory.mktemp("indexes") / "graded"
+    build(folder, [str(sample / "corpus.jsonl")], BuildSettings())
     return folder
 
 

@@ -221,7 +221,12 @@ def test_what_is_refused(search, sample, tmp_path, monkeypatch, arguments, error
         ["--index", "x", "--paper", "1", "--facet", "method", "--sentences", "0"],
         ["--index", "x", "--paper", "1", "--first-stage", "splade"],
         ["--index", "x", "--paper", "1", "--hits", "many"],
-        ["--index", "x", "--paper", "1", "--paper", "2"],
+        ["--index", "x", "--paper-file", "1", "--paper-file", "2"],
+        ["--index", "x", "--paper", "1", "--explore", "competitors", "--facet", "method"],
+        ["--index", "x", "--paper", "1", "--explore", "competitors", "--like", "method"],
+        ["--index", "x", "--paper", "1", "--explore", "rivals"],
+        ["--index", "x", "--paper", "1", "--cited", "refs.bib"],
+        ["--index", "x", "--paper", "1", "--combine", "sum"],
     ],
 )
 def test_wrong_options_end_with_2(arguments, capsys):

@@ -21,10 +21,13 @@ TEXT = (*SCORES, "age", "recency", "new")
 LINKS = ("citations", "neighbours", "cited_neighbours")
 """Features that need the citations among papers of the index."""
 
-SEEDS = ("seed_mean", "seed_best")
+SEEDS = ("seed_mean", "seed_best", "seed_sentences_mean", "seed_sentences_best", "seed_sentences_two")
 """Features that need papers which the query is known to cite."""
 
-SEED_LINKS = ("cocitations", "cocitation_cosines", "cited_by_seeds", "citing_seeds")
+SEED_LINKS = (
+    *("cocitations", "cocitation_cosines", "cited_by_seeds", "citing_seeds"),
+    *("seed_walks", "rare_seed_walks"),
+)
 """Features that need both."""
 
 NEW_YEARS = 1

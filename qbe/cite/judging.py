@@ -223,17 +223,25 @@ class CandidateJudge:
 
     def _by_seeds(self, query: CiteQuery, rows: Ints, known: Known) -> dict[str, Doubles]:
         cosines = self._projected.whole_cosines(rows, query.seeds)
+        by_sentences = np.sort(self._projected.likeness(query.seeds, rows), axis=0)
         features = {
             "seed_mean": z_normalize(cosines.mean(axis=1)),
             "seed_best": z_normalize(cosines.max(axis=1)),
+            "seed_sentences_mean": z_normalize(by_sentences.mean(axis=0)),
+            "seed_sentences_best": z_normalize(by_sentences[-1]),
+            "seed_sentences_two": z_normalize(by_sentences[-2:].mean(axis=0)),
         }
         if known.links:
             links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
             equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
+            walks = links.walks(query.seeds, rows, earlier)
+            popularity = np.maximum(links.popularity(rows, earlier), 1)
             features |= {
                 "cocitations": np.log1p(links.cocited(query.seeds, rows, earlier)),
                 "cocitation_cosines": np.sqrt(links.cocitation_cosines(query.seeds, rows, earlier)),
                 "cited_by_seeds": np.sqrt(links.share_citing(equal, rows)),
                 "citing_seeds": np.sqrt(links.share_cited(equal, rows)),
+                "seed_walks": np.sqrt(walks),
+                "rare_seed_walks": np.sqrt(walks / np.sqrt(popularity)),
             }
         return features

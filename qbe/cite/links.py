@@ -33,9 +33,9 @@ class CitationLinks:
         counts = np.array([len(rows) for rows in cites], np.int64)
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._cited = np.array([row for rows in cites for row in rows], np.int64)
-        citing = np.repeat(np.arange(len(cites)), counts)
+        self._by = np.repeat(np.arange(len(cites)), counts)
         order = np.argsort(self._cited, kind="stable")
-        self._citing = citing[order]
+        self._citing = self._by[order]
         self._citing_starts = np.searchsorted(self._cited[order], np.arange(len(cites) + 1))
 
     def __len__(self) -> int:
@@ -69,7 +69,8 @@ class CitationLinks:
 
     def popularity(self, rows: Ints, known: Mask) -> Doubles:
         """How many of the ``known`` papers (papers,) cite each of the rows (n,)."""
-        return np.array([known[self.citing(np.array([row]))].sum() for row in rows.tolist()], np.float64)
+        counts = np.bincount(self._cited[known[self._by]], minlength=len(self._starts) - 1)
+        return counts[rows].astype(np.float64)
 
     def share_citing(self, near: Neighbours, rows: Ints) -> Doubles:
         """For each of the rows (n,) the weight of the neighbours that cite it."""
@@ -106,6 +107,20 @@ class CitationLinks:
                 total[self._cites(row)] += 1 / np.sqrt(len(citing))
         cosines: Doubles = total[rows] / np.sqrt(np.maximum(self.popularity(rows, known), 1))
         return cosines
+
+    def walks(self, seeds: Ints, rows: Ints, known: Mask) -> Doubles:
+        """For each of the rows (n,) how likely two steps lead to it: from a seed to each of the ``known``
+        papers that cite it, and from there to one of the papers that these cite, drawn at random; summed over
+        seeds and first steps (Cooper et al., 2014, P3, without the division by the number of first steps).
+        """
+        total = np.zeros(len(self._starts) - 1)
+        citing = self.citing(seeds)
+        papers, seeds_of_each = np.unique(citing[known[citing]], return_counts=True)
+        for row, count in zip(papers.tolist(), seeds_of_each.tolist(), strict=True):
+            cited = self._cites(row)
+            total[cited] += count / len(cited)
+        walks: Doubles = total[rows]
+        return walks
 
     def _cites(self, row: int) -> Ints:
         cited: Ints = self._cited[self._starts[row] : self._starts[row + 1]]

@@ -78,6 +78,21 @@ class CitationSource:
         cosines: Doubles = (right @ left.T) / self._lengths_of_whole(rows, right)[:, None]
         return cosines
 
+    def likeness(self, papers: Rows, rows: Rows) -> Doubles:
+        """Scores (papers, rows) by late interaction: each of the papers, all at rows, as a query."""
+        ascending, places = np.unique(rows, return_inverse=True)
+        stored, matrices = self._stored(ascending), self._projection
+        whole = self._vectors.whole(papers).astype(np.float64)
+        scores = np.empty((len(papers), len(ascending)))
+        for number, row in enumerate(papers.tolist()):
+            sentences = self._vectors.gather(np.array([row], np.int64)).vectors.astype(np.float64)
+            query = TransformedQuery(
+                transformed(sentences, matrices.sentences), transformed(whole[[number]], matrices.whole)
+            )
+            scores[number] = matrices.weights @ terms(query, stored)
+        likeness: Doubles = scores[:, places]
+        return likeness
+
     def _transformed(self, query: EncodedAspect) -> TransformedQuery:
         assert query.sentences is not None
         assert query.whole is not None

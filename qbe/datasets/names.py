@@ -9,6 +9,7 @@ NAMES = {
     "scidocs": "SciDocs (Cohan et al., 2020), whole abstracts",
     "citations": "who cites whom: papers on visualization (vispubdata), or a corpus of your own",
     "citeomatic": "who cites whom in DBLP, PubMed or Open Research (Bhagavatula et al., 2018)",
+    "graded-pairs": "a file of graded pairs of papers, as topics by facet with pools",
     "arxiv-cs": "arXiv's computer science, out of arXiv's metadata snapshot (a corpus without queries)",
     "acl-anthology": "the ACL Anthology, out of its XML files (a corpus without queries)",
     "sample": "the small collection that is part of the package",
@@ -27,5 +28,7 @@ OF_CITATIONS = ("citations", "citeomatic")
 CITEOMATIC = ("dblp", "pubmed", "open-research")
 """The collections of citeomatic, which ``corpus`` names."""
 
-WITHOUT_RAW = ("scidocs", *OF_CITATIONS, *CORPORA)
+GRADED_PAIRS = "graded-pairs"
+
+WITHOUT_RAW = ("scidocs", GRADED_PAIRS, *OF_CITATIONS, *CORPORA)
 """Data sets whose abstracts are no lists of sentences, so that ``raw`` would change nothing."""

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.datasets.names import CITEOMATIC, CORPORA, NAMES, OF_CITATIONS, WITHOUT_RAW, WITHOUT_SOURCE
+from qbe.datasets.names import (
+    CITEOMATIC,
+    CORPORA,
+    GRADED_PAIRS,
+    NAMES,
+    OF_CITATIONS,
+    WITHOUT_RAW,
+    WITHOUT_SOURCE,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +37,9 @@ collection of papers of your own, in a format of qbe index that says what they c
 --source, else from $QBE_DATA/NAME; citeomatic is what get-data.sh of github.com/allenai/citeomatic fetches,
 and Semantic Scholar's Open Corpus of 2017-02-21.
 
+graded-pairs takes a file of graded pairs (tab-separated: query_id, paper_id, background, method, result) as
+--source; the protocols crossed and exploration of qbe evaluate take the same file as judgements.
+
 arxiv-cs and acl-anthology are corpora alone. arxiv-cs is made of arXiv's metadata snapshot
 (arxiv-metadata-oai-snapshot.json, CC0), acl-anthology of the folder data/xml of the Anthology's repository;
 --source names that file or folder. What to expect of time and space is said first; --limit is for a trial.
@@ -43,6 +54,7 @@ examples:
   qbe datasets citations --output data/citations
   qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
   qbe datasets citeomatic --corpus dblp --source citeomatic-2018-02-12 --output data/dblp
+  qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2
   qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output data/arxiv-cs
   qbe datasets sample --output data/sample
 """
@@ -64,6 +76,11 @@ def parser() -> argparse.ArgumentParser:
         if name in CORPORA:
             command.add_argument("--source", metavar="PATH", help="the downloaded file or folder")
             command.add_argument("--limit", type=int, metavar="N", help="the first N papers alone")
+        elif name == GRADED_PAIRS:
+            command.add_argument("--source", metavar="FILE", help="the pairs; required")
+            command.add_argument(
+                "--corpus", metavar="FILE", help="their papers (default: those of arXiv in $QBE_DATA)"
+            )
         elif name not in WITHOUT_SOURCE:
             command.add_argument("--source", metavar="DIR", help="the folder of the release's files")
         if name in OF_CITATIONS:

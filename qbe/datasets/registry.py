@@ -7,10 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.datasets import citations, citeomatic, corpora, csfcube, embedded, whole
+from qbe.datasets import citations, citeomatic, corpora, csfcube, embedded, graded, whole
 from qbe.datasets.aspire import RELISH, TRECCOVID
 from qbe.datasets.citing import titles_of
-from qbe.datasets.names import CITEOMATIC, CORPORA, NAMES, OF_CITATIONS, WITHOUT_RAW, WITHOUT_SOURCE
+from qbe.datasets.names import (
+    CITEOMATIC,
+    CORPORA,
+    GRADED_PAIRS,
+    NAMES,
+    OF_CITATIONS,
+    WITHOUT_RAW,
+    WITHOUT_SOURCE,
+)
 from qbe.datasets.placing import placed
 from qbe.datasets.release import find_release
 from qbe.datasets.scidocs import SCIDOCS
@@ -75,7 +83,8 @@ def write_dataset(
             CSFCube is downloaded where that is absent.
         raw: whether the corpus has each abstract as one string, without labels.
         limit: of a corpus without queries, how many papers are written; None: all.
-        corpus: of citeomatic, which collection; of citations, a corpus of one's own in place of the release.
+        corpus: of citeomatic, which collection; of citations, a corpus of one's own in place of the release;
+            of graded-pairs, what holds their papers.
         split_years: of a corpus of one's own the last year of train, and of dev; none: see
             `qbe.datasets.citations.write_own`.
         leave_out: of citations and citeomatic, files of papers: no paper with such a title is a query.
@@ -129,7 +138,7 @@ def _check_citations(
     """Raise UsageError for arguments of citations and citeomatic that do not fit, or are for others."""
     if name not in OF_CITATIONS:
         for parameter, value in (("corpus", corpus), ("split_years", split_years), ("leave_out", leave_out)):
-            if value:
+            if value and not (name == GRADED_PAIRS and parameter == "corpus"):
                 raise UsageError(f"{name} is no collection of citations; leave out `{parameter}`")
     if name == "citeomatic" and corpus not in CITEOMATIC:
         raise UsageError(f"expected `corpus` of {', '.join(CITEOMATIC)}, found {corpus or 'none'}")
@@ -183,6 +192,7 @@ _WRITERS: Mapping[str, Writer] = {
     "scidocs": functools.partial(_write_whole, SCIDOCS),
     "citations": _write_citations,
     "citeomatic": _write_citeomatic,
+    GRADED_PAIRS: lambda request: graded.write(request.source, request.corpus, request.output),
     "arxiv-cs": functools.partial(_write_corpus, corpora.ARXIV_CS),
     "acl-anthology": functools.partial(_write_corpus, corpora.ACL_ANTHOLOGY),
     "sample": _write_sample,

@@ -13,7 +13,9 @@ from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.files import StrPath
 from qbe.types import Facet, Hit, Paper, Run, Sentence
 
-_FACET_NAME = re.compile(rf"(?P<name>.+)\.(?:{'|'.join(facet.value for facet in Facet)})(?:\.[^.]+)?")
+_FACETS = "|".join(facet.value for facet in Facet)
+_FACET_NAME = re.compile(rf"(?P<name>.+)\.(?:{_FACETS})(?:-not-(?:{_FACETS}))?(?:\.[^.]+)?")
+"""Files of one system: ``NAME.method.trec``, and ``NAME.method-not-background.trec`` of exploration."""
 
 
 def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
@@ -48,8 +50,9 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     """Group run files by the name of their system, in the order in which they are given.
 
     ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any last
-    extension, or none) are one system, NAME. Any other file is a system by itself, named by its file name
-    without the extension. Where two systems would have the same name, their folders are put before it.
+    extension, or none) are one system, NAME, and so are files named by a facet that is liked and one that is
+    not, such as ``NAME.method-not-background.trec``. Any other file is a system by itself, named by its file
+    name without the extension. Where two systems would have the same name, their folders are put before it.
     Raises UsageError for a file given twice.
 
     >>> for name, files in group_runs(["runs/a.method.trec", "runs/a.result.trec", "runs/b.trec"]).items():

@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
         if not source.has_facet:
             check_labels(options, has_facet=False)
             config = config.for_whole_abstracts()
-        _check_pools(source.ids, pools)
+        _check_pools(source.pools, pools)
         tag = options.run_tag or config.run_tag
         pool = Path(options.pool) if options.pool else None
         topics = Path(options.topics or ".")
@@ -126,7 +126,7 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
     if options.topics:
         return from_topics(index, Path(options.topics), facet, weights)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
-    unlike = [index.paper(paper_id) for paper_id in options.not_paper or ()]
+    unlike = [index.paper(paper_id) for paper_id in dict.fromkeys(options.not_paper or ())]
     return from_query(query_by(_papers(options, index), unlike, weights or facet or positions))
 
 
@@ -191,7 +191,7 @@ def _search(
             hits = pipeline.batch_search(
                 prepared,
                 k,
-                None if pools is None else [pools[query_id] for query_id in ids],
+                None if pools is None else [pools[pool] for pool in source.pools[block]],
                 matches=writer.needs_matches,
                 explain=explain,
                 progress=advance if pairs else None,
@@ -237,7 +237,7 @@ def _rerank_pairs(
 ) -> int:
     """How many pairs of a query's aspect and a candidate will be reranked, at the most."""
     places = [place for block in blocks for place in range(len(source.ids))[block]]
-    sizes = [len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places]
+    sizes = [len(pipeline.index if pools is None else pools[source.pools[place]]) for place in places]
     if passing:
         sizes = [min(size, each.papers) for size, each in zip(sizes, passing, strict=True)]
     return sum(

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.files import sha256
+from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import BY_FACET, CROSS_ENCODER, SearchConfig
+from qbe.search.config import BY_FACET, CROSS_ENCODER, Z_SCORES, SearchConfig
 from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -64,8 +65,10 @@ def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: Run
 
 
 def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str, Any]:
-    """The identities of the reranker, and of a tagger that labels queries anew."""
+    """The identities of the grade model, of the reranker, and of a tagger that labels queries anew."""
     models: dict[str, Any] = {}
+    if config.combine != Z_SCORES:
+        models["grades"] = sha256(default_model() / WEIGHTS)
     if config.rerank in (BY_FACET, CROSS_ENCODER):
         stated = {"name": config.reranker, "precision": config.rerank_precision}
         models["reranker"] = describe_reranker(

@@ -102,6 +102,8 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
         if aspect.weight > 0:
             liked.add(paper_id)
     rest = sum((each for name, each in by_paper.items() if name not in liked), np.zeros(len(scores[0])))
+    if not liked:  # where only disliked aspects are reranked
+        return np.asarray(rest, dtype=np.float64)
     for_it = np.stack([each for name, each in by_paper.items() if name in liked])
     best = for_it if len(liked) <= BEST_PAPERS else np.sort(for_it, axis=0)[-BEST_PAPERS:]
     return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)

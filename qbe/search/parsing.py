@@ -49,8 +49,8 @@ def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, f
                     raise ValueError
             except ValueError:
                 raise UsageError(
-                    f"expected each facet once, such as background or method:0.5, found {part!r}; check "
-                    "--like and --unlike"
+                    "expected facets such as background or method:0.5, each once and with a weight above 0, "
+                    f"found {part!r}; check --like and --unlike"
                 ) from None
             weights[facet] = sign * weight
     return weights

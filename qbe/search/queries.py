@@ -22,8 +22,8 @@ UNLIKE_WEIGHT = 0.5
 
 
 class QuerySource(NamedTuple):
-    """Queries that are loaded a few at a time: their ids in the run, each one's aspects, and a function that
-    loads those of a slice.
+    """Queries that are loaded a few at a time: their ids in the run, each one's aspects, a function that
+    loads those of a slice, and the ids under which their pools stand in a file of pools.
 
     >>> from_query(Query(index.paper("s036"))).has_facet
     False
@@ -32,6 +32,7 @@ class QuerySource(NamedTuple):
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
     load: Callable[[slice], Sequence[Query]]
+    pools: Sequence[str]
 
     @property
     def has_facet(self) -> bool:
@@ -45,19 +46,25 @@ def from_topics(
     """The queries of a topics file, their papers read from the index; errors are those of `topics_of`.
 
     With ``weights`` of facets there is one query for each paper of the file (`Query.by_facets`), whatever the
-    topics are about.
+    topics are about; its pool is that of the paper's topic of the facet with most weight, or of the first.
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
     >>> source.ids[:2], [query.query_id for query in source.load(slice(2))]
     (['s024_method', 's063_method'], ['s024_method', 's063_method'])
     """
     topics = topics_of(index, path, facet)
+    pools = [topic.query_id for topic in topics]
     if weights is not None:
-        papers = dict.fromkeys(topic.paper_id for topic in topics)
-        topics = [_topic_by_facets(paper_id, weights) for paper_id in papers]
+        liked = max(weights, key=lambda each: weights[each])
+        by_paper: dict[str, str] = {}
+        for topic in topics:
+            if topic.paper_id not in by_paper or topic.facet is liked:
+                by_paper[topic.paper_id] = topic.query_id
+        pools = list(by_paper.values())
+        topics = [_topic_by_facets(paper_id, weights) for paper_id in by_paper]
     ids = [topic.query_id for topic in topics]
     aspects = [topic.resolved_aspects() for topic in topics]
-    return QuerySource(ids, aspects, lambda block: queries_of(index, topics[block]))
+    return QuerySource(ids, aspects, lambda block: queries_of(index, topics[block]), pools)
 
 
 def _topic_by_facets(paper_id: str, weights: Mapping[Facet, float]) -> Topic:
@@ -76,17 +83,14 @@ def from_query(query: Query) -> QuerySource:
         TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions, aspect.weight)
         for aspect in query.aspects
     ]
-    return QuerySource([query.query_id], [aspects], lambda block: [query][block])
+    return QuerySource([query.query_id], [aspects], lambda block: [query][block], [query.query_id])
 
 
-def query_by(
-    papers: Sequence[Paper],
-    unlike: Sequence[Paper],
-    what: Mapping[Facet, float] | Facet | Sequence[int] | None,
-) -> Query:
+def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: Counted) -> Query:
     """A query for papers like several, and ``unlike`` others.
 
     The ``unlike`` papers weigh UNLIKE_WEIGHT times what the others weigh together, by what is liked of these.
+    Raises UsageError for a paper that is among both.
 
     >>> papers = [index.paper(paper_id) for paper_id in ("s036", "s051")]
     >>> query_by(papers, [index.paper("s031")], Facet.METHOD).query_id
@@ -95,6 +99,11 @@ def query_by(
     if not unlike and len(papers) == 1 and not isinstance(what, Mapping):
         facet = what if isinstance(what, Facet) else None
         return Query(papers[0], facet, None if facet else what)  # type: ignore[arg-type]
+    both = {paper.paper_id for paper in unlike} & {paper.paper_id for paper in papers}
+    if both:
+        raise UsageError(
+            f"expected papers that are wanted or not, found {min(both)} among both; check --not-paper"
+        )
     share = UNLIKE_WEIGHT * len(papers) / max(len(unlike), 1)
     weighted = [*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)]
     return Query.of(*(aspect for paper, weight in weighted for aspect in _aspects(paper, weight, what)))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import PaperVectors
+from qbe.errors import FacetNotFoundError
 from qbe.index.index import Index, LabelledPaper
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
@@ -84,7 +85,8 @@ def _prepared(query: Query, labelled: Mapping[int, LabelledPaper], *, explain: b
 
 
 def by_every_facet(prepared: PreparedQuery) -> PreparedQuery:
-    """The query's papers, each by every facet that it has sentences of.
+    """The query's papers, each by every facet that it has sentences of; raises FacetNotFoundError for a paper
+    that has none.
 
     >>> from qbe import Facet
     >>> query = Query.by_facets(index.paper("s036"), {Facet.METHOD: 1, Facet.RESULT: -1})
@@ -101,6 +103,11 @@ def by_every_facet(prepared: PreparedQuery) -> PreparedQuery:
         for facet in Facet
         if paper.facet_positions(facet)[0]
     ]
+    for paper_id in papers.keys() - {aspect.paper.paper_id for aspect, _ in pairs}:
+        raise FacetNotFoundError(
+            f"expected paper {paper_id} to have sentences of a facet to be graded by, found none; have them "
+            "predicted (`facets` predicted)"
+        )
     aspects = [aspect for aspect, _ in pairs]
     return PreparedQuery(
         Query.of(*aspects), [EncodedAspect.of(aspect) for aspect in aspects], [each for _, each in pairs]

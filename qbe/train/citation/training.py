@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from qbe.cite.evidence import Evidence
-from qbe.cite.features import EVERY_KNOWN, columns
+from qbe.cite.features import EVERY_KNOWN, Known, columns
 from qbe.cite.judging import CandidateJudge, Candidates, CiteQuery
 from qbe.cite.late_interaction import Projection
 from qbe.cite.model import CitationModel, write_model
@@ -215,7 +215,8 @@ class _Training:
         years, and its figures on dev; those without seeds also where half of what is cited is left out.
         """
         heads, figures = {}, {}
-        train, dev = self._lists(held_back, late), self._lists(projection, self._dev)
+        train = self._lists(held_back, late, self._recipe.draws)
+        dev = self._lists(projection, self._dev)
         if not all(parts[known.key] for parts in (train, dev) for known in EVERY_KNOWN):
             raise UsageError(
                 "expected papers that cite two or more to train and to measure on, found none; give a larger "
@@ -239,9 +240,11 @@ class _Training:
                 figures[known.key + HALF] = measured(heads[known.key], dev[known.key + HALF])
         return heads, figures
 
-    def _lists(self, projection: Projection, cited: Mapping[int, Ints]) -> dict[str, list[FeatureList]]:
+    def _lists(
+        self, projection: Projection, cited: Mapping[int, Ints], draws: int = 1
+    ) -> dict[str, list[FeatureList]]:
         """For everything that may be known a list of each query; with seeds, half of what it cites is known
-        and the rest wanted.
+        and the rest wanted, and with more ``draws`` as many more lists with other shares known.
         """
         judge, rng = self._opened(projection), np.random.default_rng(SEEDS_SEED)
         lists: dict[str, list[FeatureList]] = defaultdict(list)
@@ -259,10 +262,23 @@ class _Training:
                 for asked, wanted, name in kinds:
                     if asked is not query and not len(half):
                         continue
-                    judged = judge.judged(asked, candidates, self._among(query), links=known.links)
-                    features = columns(judged.features, known.names)
-                    lists[name].append(FeatureList(features, np.isin(judged.rows, wanted), len(wanted)))
+                    lists[name].append(self._list(judge, asked, candidates, wanted, known))
+            for _ in range(draws - 1):
+                count = round(len(whole) * rng.uniform(*self._recipe.shares))
+                seeds = np.sort(rng.permutation(whole)[:count])
+                wanted = np.setdiff1d(whole, seeds)
+                for known in EVERY_KNOWN:
+                    if known.seeds and len(seeds) and len(wanted):
+                        asked = query._replace(seeds=seeds)
+                        lists[known.key].append(self._list(judge, asked, candidates, wanted, known))
         return lists
+
+    def _list(
+        self, judge: CandidateJudge, query: CiteQuery, candidates: Candidates, wanted: Ints, known: Known
+    ) -> FeatureList:
+        judged = judge.judged(query, candidates, self._among(query), links=known.links)
+        features = columns(judged.features, known.names)
+        return FeatureList(features, np.isin(judged.rows, wanted), len(wanted))
 
     def _candidates(
         self, judge: CandidateJudge, queries: Sequence[CiteQuery]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.errors import CorpusError
 from qbe.grade.features import RERANKED, columns
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect
@@ -61,7 +62,7 @@ def sampled(lists: GradedLists, count: int, seed: int) -> dict[str, Sequence[Gra
 
 def measured(reader: IndexReader, source: GradeFeatures, lists: GradedLists, file: Path) -> GradedFeatures:
     """The features of lists, out of ``file`` if it is there, else computed and kept there. Papers that the
-    index lacks are left out, and so are lists without a paper to compare.
+    index lacks are left out, and so are lists without a paper to compare; raises CorpusError where all are.
     """
     if not file.exists():
         parts = []
@@ -70,6 +71,11 @@ def measured(reader: IndexReader, source: GradeFeatures, lists: GradedLists, fil
             block = {query: lists[query] for query in queries[first : first + BLOCK]}
             parts += _measured(reader, source, block)
             log.info("%s: %d of %d lists", file.stem, min(first + BLOCK, len(queries)), len(queries))
+        if not parts:
+            raise CorpusError(
+                f"{file.stem}: expected graded pairs of papers of the index, found none; build it from their "
+                "papers"
+            )
         whole = joined(parts)
         partial = file.with_suffix(".partial.npz")
         np.savez(partial, **whole._asdict())

@@ -1,0 +1,86 @@
+"""Graded pairs of papers as a collection: their papers, topics by facet, and pools.
+
+A file of graded pairs is tab-separated with the columns query_id, paper_id, background, method and result;
+the protocols ``crossed`` and ``exploration`` of ``qbe evaluate`` take it as judgements.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from qbe.corpus.jsonl import dump_record
+from qbe.corpus.read import read_corpus
+from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.record import paper_to_record
+from qbe.datasets.names import GRADED_PAIRS
+from qbe.errors import DatasetError
+from qbe.files import atomic_file
+from qbe.lines import bad_line, read_fields
+from qbe.query import Topic
+from qbe.topics import write_pools, write_topics
+from qbe.types import Facet
+
+CORPUS, TOPICS, POOLS = "corpus.jsonl", "topics.tsv", "pools.tsv"
+ARXIV = "arxiv-cs/arxiv-cs.jsonl.xz"
+"""Where the papers of qbe's own pairs are, below QBE_DATA."""
+
+_COLUMNS = ("query_id", "paper_id", *(facet.value for facet in Facet))
+
+
+def write(source: Path | None, corpus: str | None, output: Path) -> list[str]:
+    """Write ``corpus.jsonl``, ``topics.tsv`` (each query by the three facets) and ``pools.tsv``.
+
+    ``source`` is the file of pairs, ``corpus`` one that holds their papers, by default that of arXiv in
+    QBE_DATA. Returns lines that summarize what was written. Raises DatasetError where one of both is not
+    given or papers are not in the corpus, FileFormatError for another file than one of pairs, CorpusError for
+    a corpus that cannot be read, OutputError where nothing can be written.
+    """
+    if source is None:
+        raise DatasetError("expected a file of graded pairs as `source`, found none; give one")
+    pools = _read(source)
+    wanted = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
+    output.mkdir(parents=True, exist_ok=True)
+    missing = set(wanted)
+    with atomic_file(output / CORPUS) as stream:
+        for paper in read_corpus([_corpus(corpus)], _unsplit, Reading(on_error=SKIP)):
+            if paper.paper_id in missing:
+                missing.remove(paper.paper_id)
+                stream.write(dump_record({**paper_to_record(paper), "abstract": paper.abstract}))
+        if missing:
+            raise DatasetError(
+                f"expected the {len(wanted):,} papers of {source} in `corpus`, found {len(missing):,} not "
+                f"there, such as {min(missing)}; give the corpus that the pairs were made of"
+            )
+    topics = [Topic(f"{query}_{facet}", query, facet) for query in pools for facet in Facet]
+    write_topics(output / TOPICS, topics)
+    write_pools(output / POOLS, {topic.query_id: pools[topic.paper_id] for topic in topics})
+    return [f"{GRADED_PAIRS}: {len(wanted):,} papers, {len(pools)} queries by 3 facets in {output}"]
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    """Candidates by query, in the order of the file."""
+    rows = read_fields(path, "\t")
+    number, header = next(rows, (1, []))
+    if not set(_COLUMNS) <= set(header):
+        raise bad_line(path, number, f"the columns {', '.join(_COLUMNS)}", "\t".join(header))
+    query, candidate = header.index("query_id"), header.index("paper_id")
+    pools: dict[str, list[str]] = {}
+    for _, fields in rows:
+        pools.setdefault(fields[query], []).append(fields[candidate])
+    return pools
+
+
+def _corpus(corpus: str | None) -> str:
+    data = os.environ.get("QBE_DATA")
+    if corpus is None and not data:
+        raise DatasetError(
+            f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
+            "found neither"
+        )
+    return corpus or str(Path(data or "", ARXIV))
+
+
+def _unsplit(abstract: str) -> list[str]:
+    """The whole abstract: the index splits it into sentences."""
+    return [abstract]

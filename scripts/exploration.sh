@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Exploration on graded pairs: one facet liked, another disliked, by grades, by the difference of z-scores, by
+# the liked facet alone, and by BM25. The papers are those of arXiv in $QBE_DATA. PAIRS names the file of pairs.
+set -euo pipefail
+
+pairs="${PAIRS:-data/graded-pairs/dev-2.tsv}"
+name="$(basename "$pairs" .tsv)"
+qbe datasets graded-pairs --source "$pairs" --output "qrels/$name" --overwrite
+qbe index --corpus "qrels/$name/corpus.jsonl" --output "indexes/$name" --overwrite
+
+search() {
+    qbe search --index "indexes/$name" --topics "qrels/$name/topics.tsv" --pool "qrels/$name/pools.tsv" \
+        --output "runs/$name.$1.trec" "${@:2}"
+}
+
+for facet in background method; do
+    search "bm25.$facet" --facet $facet --first-stage bm25 --rerank none
+    search "facet.$facet" --facet $facet
+done
+for wish in "background method" "method background"; do
+    read -r liked disliked <<< "$wish"
+    search "z-scores-0.5.$liked-not-$disliked" --like "$liked" --unlike "$disliked:0.5" --combine z-scores
+    search "z-scores-1.$liked-not-$disliked" --like "$liked" --unlike "$disliked:1" --combine z-scores
+    search "grades.$liked-not-$disliked" --like "$liked" --unlike "$disliked"
+done
+
+qbe evaluate --protocol exploration --qrels "$pairs" --baseline runs/"$name".facet.*.trec \
+    --run runs/"$name".bm25.*.trec runs/"$name".z-scores-{0.5,1}.*.trec runs/"$name".grades.*.trec \
+    --output "runs/$name.exploration.json"

@@ -1,0 +1,494 @@
+"""Queries of several facets: candidates graded in each, and ranked by what is liked less what is disliked."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from qbe.errors import FacetNotFoundError, UsageError
+from qbe.index.index import Index
+from qbe.query import Aspect, Query
+from qbe.search.config import SearchConfig
+from qbe.search.filters import PaperFilter
+from qbe.search.fingerprint import RunInputs, fingerprint
+from qbe.search.fusion import z_normalize
+from qbe.search.pipeline import Pipeline
+from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
+from qbe.topics import read_topics
+from qbe.trec import read_run
+from qbe.types import Facet, Hit, Paper, Sentence
+
+BACKGROUND, METHOD, RESULT = Facet
+ALL = 127
+"""The papers of the sample without the query's own."""
+
+DEPTH = 5
+"""Papers that are reranked here."""
+
+EVERY_PAIR = [{liked: 1.0, disliked: -0.5} for liked, disliked in permutations(Facet, 2)]
+UNLIKE = {BACKGROUND: 1.0, METHOD: -0.5}
+
+
+@pytest.fixture(scope="module")
+def index(graded_index) -> Iterator[Index]:
+    with Index(graded_index) as index:
+        yield index
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_index) -> Iterator[Index]:
+    with Index(tiny_index) as index:
+        yield index
+
+
+@pytest.fixture(scope="module")
+def by_vectors(index) -> Iterator[Pipeline]:
+    """Grades by stored vectors alone."""
+    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none")) as pipeline:
+        yield pipeline
+
+
+@pytest.fixture(scope="module")
+def reranked(index) -> Iterator[Pipeline]:
+    """The best papers graded by the rerankers as well."""
+    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank_depth=DEPTH)) as pipeline:
+        yield pipeline
+
+
+@pytest.fixture
+def query(index):
+    """A query by weights of facets, of the paper s036 or another."""
+    return lambda weights, paper_id="s036": Query.by_facets(index.paper(paper_id), weights)
+
+
+def value(hit: Hit, weights: dict[Facet, float]) -> float:
+    """The weighted sum of a hit's grades, over the weights of what is liked."""
+    assert hit.grades is not None
+    liked = sum(weight for weight in weights.values() if weight > 0)
+    return sum(weight * hit.grades[facet.value] for facet, weight in weights.items()) / liked
+
+
+def ids(hits: list[Hit]) -> list[str]:
+    return [hit.paper_id for hit in hits]
+
+
+# Order
+
+
+@pytest.mark.parametrize(
+    "weights", [*EVERY_PAIR, *SHAPES.values(), {METHOD: 2.0, RESULT: 1.0, BACKGROUND: -1}]
+)
+def test_hits_are_graded_in_every_facet_and_ranked_by_the_weighted_sum(by_vectors, query, weights):
+    hits = by_vectors.search(query(weights), ALL)
+    assert len(hits) == ALL
+    assert "s036" not in ids(hits)
+    for hit in hits:
+        assert list(hit.grades) == ["background", "method", "result"]
+        assert all(0 <= grade <= 3 for grade in hit.grades.values())
+        assert hit.score == pytest.approx(value(hit, weights), abs=3e-4)
+    assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))
+
+
+def test_the_best_papers_are_graded_again_and_the_others_follow_below(by_vectors, reranked, query):
+    before, after = by_vectors.search(query(UNLIKE), ALL), reranked.search(query(UNLIKE), ALL)
+    assert sorted(ids(after[:DEPTH])) == sorted(ids(before[:DEPTH]))
+    assert ids(after[DEPTH:]) == ids(before[DEPTH:])
+    assert [hit.grades for hit in after[DEPTH:]] == [hit.grades for hit in before[DEPTH:]]
+    assert {hit.paper_id: hit.grades for hit in after[:DEPTH]} != {
+        hit.paper_id: hit.grades for hit in before[:DEPTH]
+    }
+    for hit in after[:DEPTH]:
+        assert hit.score == pytest.approx(value(hit, UNLIKE), abs=3e-4)
+        assert hit.driven_by.aspect == 0
+    assert after == sorted(after, key=lambda hit: (-hit.score, hit.paper_id))
+    assert after[DEPTH].score == pytest.approx(after[DEPTH - 1].score - 1)
+
+
+def test_what_is_unlike_counts_by_its_grade_against_a_paper(by_vectors, query):
+    weights = ({BACKGROUND: 1.0, METHOD: -0.5}, {BACKGROUND: 1.0, METHOD: -1.0})
+    little, much = ({hit.paper_id: hit for hit in by_vectors.search(query(each), ALL)} for each in weights)
+    for paper_id, hit in little.items():
+        assert hit.score - much[paper_id].score == pytest.approx(0.5 * hit.grades["method"], abs=1e-4)
+        assert hit.grades == much[paper_id].grades
+
+
+def test_shapes_differ_in_what_they_put_first(by_vectors, index, query):
+    """Over all papers of the sample that have all facets: mean grades of the first five."""
+    papers = [paper.paper_id for paper in index][::8]
+    means = {}
+    for shape, weights in SHAPES.items():
+        hits = by_vectors.batch_search([query(weights, paper_id) for paper_id in papers], 5, matches=False)
+        grades = [hit.grades for ranked in hits for hit in ranked]
+        means[shape] = {facet: np.mean([each[facet.value] for each in grades]) for facet in Facet}
+    problem, technique, both = (
+        means[shape] for shape in (SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS)
+    )
+    assert problem[BACKGROUND] > technique[BACKGROUND]
+    assert technique[METHOD] > problem[METHOD]
+    assert both[METHOD] > problem[METHOD]
+    assert both[BACKGROUND] > technique[BACKGROUND]
+
+
+def test_only_the_proportion_of_weights_matters(by_vectors, query):
+    once = by_vectors.search(query({METHOD: 1.0, BACKGROUND: -0.75}))
+    twice = by_vectors.search(query({METHOD: 2.0, BACKGROUND: -1.5}))
+    assert ids(once) == ids(twice)
+    assert [hit.score for hit in once] == pytest.approx([hit.score for hit in twice])
+
+
+def test_a_paper_under_another_id_is_graded_highest(by_vectors, index):
+    paper = index.paper("s036")
+    copy = Paper("copy", paper.title, paper.sentences, labelled=True)
+    hits = by_vectors.search(Query.by_facets(copy, SHAPES[COMPETITORS]), ALL)
+    assert hits[0].paper_id == "s036"
+    for facet in Facet:
+        best = max(hit.grades[facet.value] for hit in hits)
+        assert hits[0].grades[facet.value] == best > 2
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize("k", [1, 4, DEPTH, 7, 40])
+def test_fewer_hits_are_the_first_of_more(by_vectors, reranked, query, k):
+    for pipeline in (by_vectors, reranked):
+        assert (
+            pipeline.search(query(UNLIKE), k, matches=False)
+            == pipeline.search(query(UNLIKE), 60, matches=False)[:k]
+        )
+
+
+def test_no_more_hits_than_papers(by_vectors, query):
+    assert len(by_vectors.search(query(UNLIKE), 5000)) == ALL
+
+
+def test_a_paper_of_a_pool_is_graded_as_in_the_whole_index(by_vectors, query):
+    pool = ["s051", "s036", "s001", "s059", "s100", "s051"]
+    whole = {hit.paper_id: hit for hit in by_vectors.search(query(UNLIKE), ALL)}
+    hits = by_vectors.search(query(UNLIKE), 10, pool)
+    assert hits == sorted((whole[name] for name in {*pool} - {"s036"}), key=lambda hit: -hit.score)
+    assert ids(by_vectors.search(query(UNLIKE), 2, pool)) == ids(hits[:2])
+
+
+@pytest.mark.parametrize("pool", [[], ["s036"]])
+def test_a_pool_without_another_paper_has_no_hits(by_vectors, reranked, query, pool):
+    assert by_vectors.search(query(UNLIKE), 10, pool) == reranked.search(query(UNLIKE), 10, pool) == []
+
+
+def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
+    years = PaperFilter(years=(2021, None))
+    hits = by_vectors.search(query(UNLIKE), ALL)
+    passing = [hit for hit in hits if int(index.paper(hit.paper_id).year) >= 2021]
+    assert 3 < len(passing) < ALL
+    assert by_vectors.search(query(UNLIKE), ALL, filter=years) == passing
+    pool = ids(hits)[::3]
+    of_pool = [hit for hit in passing if hit.paper_id in pool]
+    assert by_vectors.search(query(UNLIKE), ALL, pool, filter=years) == of_pool
+
+
+@pytest.mark.parametrize("stage", ["dense", "fused"])
+def test_a_filter_that_no_paper_passes_leaves_nothing(index, query, stage):
+    with Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none")) as pipeline:
+        assert pipeline.search(query(UNLIKE), filter=PaperFilter(years=(1800, 1801))) == []
+
+
+def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
+    """All papers of so small an index are candidates, whatever finds them."""
+    with Pipeline.open(index, SearchConfig(rerank="none")) as fused:
+        assert fused.search(query(UNLIKE), ALL) == by_vectors.search(query(UNLIKE), ALL)
+
+
+def test_explained_hits_have_the_grade_of_each_aspect(by_vectors, reranked, query):
+    for pipeline in (by_vectors, reranked):
+        for hit in pipeline.search(query(UNLIKE), 8, explain=True):
+            assert list(hit.component_scores) == ["background", "method"]
+            for name, grade in hit.component_scores.items():
+                assert hit.grades[name] == pytest.approx(grade, abs=5e-5)
+    assert by_vectors.search(query(UNLIKE), 1)[0].component_scores is None
+    explanation = by_vectors.explain(query(UNLIKE), 1)
+    assert len(explanation.sentences) == 2
+    assert explanation.hits == by_vectors.search(query(UNLIKE), 1, explain=True)
+
+
+def test_matches_are_those_of_each_aspect(by_vectors, query):
+    (hit,) = by_vectors.search(query(UNLIKE), 1)
+    assert {match.aspect for match in hit.matches} == {0, 1}
+    assert by_vectors.search(query(UNLIKE), 1, matches=False)[0].matches == ()
+
+
+def test_a_batch_gives_what_single_searches_give(by_vectors, reranked, index, query):
+    """Queries by grades and others, in any order."""
+    queries = [
+        query(UNLIKE),
+        Query(index.paper("s024"), METHOD),
+        query(SHAPES[COMPETITORS], "s118"),
+        Query(index.paper("s036")),
+        query(UNLIKE),
+    ]
+    pools = [None, None, ["s001", "s002", "s003"], None, ["s051"]]
+    for pipeline in (by_vectors, reranked):
+        together = pipeline.batch_search(queries, 7, pools)
+        assert together == [pipeline.search(each, 7, pool) for each, pool in zip(queries, pools, strict=True)]
+        assert [ranked[0].grades is not None for ranked in together] == [True, False, True, False, True]
+
+
+def test_progress_counts_the_pairs_that_were_announced(reranked, query):
+    counted = []
+    reranked.batch_search([query(UNLIKE), query(UNLIKE, "s118")], progress=counted.append)
+    aspects = [aspect.paper.paper_id for aspect in query(UNLIKE).aspects]
+    assert aspects == ["s036", "s036"]
+    from qbe.search.queries import from_query
+
+    (topic,) = from_query(query(UNLIKE)).aspects
+    assert sum(counted) == 2 * reranked.rerank_pairs(topic, ALL) == 2 * 3 * DEPTH
+    assert reranked.rerank_pairs(topic, 2) == 6
+
+
+# The query's paper
+
+
+def test_a_facet_that_the_querys_paper_lacks_has_no_grade(by_vectors):
+    sentences = (Sentence("Citations are hard to find.", BACKGROUND), Sentence("We walk a graph.", METHOD))
+    paper = Paper("draft", "Finding citations", sentences, labelled=True)
+    hits = by_vectors.search(Query.by_facets(paper, UNLIKE))
+    assert len(hits) == 10
+    assert all(list(hit.grades) == ["background", "method"] for hit in hits)
+    with pytest.raises(FacetNotFoundError, match="paper draft to have sentences labelled result, found only"):
+        by_vectors.search(Query.by_facets(paper, {RESULT: 1, METHOD: -1}))
+
+
+def test_an_unlabelled_paper_from_outside_is_labelled(by_vectors, index):
+    paper = index.paper("s036")
+    bare = Paper("bare", paper.title, tuple(Sentence(sentence.text) for sentence in paper.sentences))
+    hits = by_vectors.search(Query.by_facets(bare, SHAPES[COMPETITORS]), 3)
+    assert hits[0].paper_id == "s036"
+    assert list(hits[0].grades) == ["background", "method", "result"]
+
+
+# Without grades
+
+
+@pytest.mark.parametrize("facet", [*Facet, None])
+def test_queries_of_one_aspect_are_not_graded(by_vectors, reranked, index, facet):
+    one = Query(index.paper("s036"), facet)
+    for pipeline in (by_vectors, reranked):
+        hits = pipeline.search(one)
+        assert [hit.grades for hit in hits] == [None] * 10
+        config = SearchConfig(**{name: getattr(pipeline.config, name) for name in ("first_stage", "rerank")})
+        if pipeline is by_vectors:
+            plain = SearchConfig(first_stage="dense", rerank="none", combine="z-scores")
+            with Pipeline.open(index, plain) as without:
+                assert without.search(one) == hits
+        assert config.combine is None
+
+
+def test_queries_with_an_aspect_that_is_no_facet_are_not_graded(by_vectors, index):
+    paper = index.paper("s036")
+    for second in (Aspect(paper), Aspect(paper, positions=(1,))):
+        hits = by_vectors.search(Query.of(Aspect(paper, BACKGROUND), second))
+        assert [hit.grades for hit in hits] == [None] * 10
+
+
+def test_z_scores_are_added_as_before(index, query):
+    weights = SHAPES[SAME_PROBLEM_OTHER_METHOD]
+    config = SearchConfig(first_stage="dense", rerank="none", combine="z-scores")
+    with Pipeline.open(index, config) as pipeline:
+        hits = pipeline.search(query(weights), ALL)
+        columns = [
+            {hit.paper_id: hit.score for hit in pipeline.search(Query(index.paper("s036"), facet), ALL)}
+            for facet in weights
+        ]
+    names = ids(hits)
+    normalized = [z_normalize(np.array([column[name] for name in names])) for column in columns]
+    expected = (normalized[0] - 0.75 * normalized[1]) / 1.75
+    assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert [hit.grades for hit in hits] == [None] * ALL
+
+
+@pytest.mark.parametrize(
+    ("which", "parameters", "found"),
+    [
+        ("index", {"first_stage": "bm25", "rerank": "none"}, "without vectors"),
+        ("index", {"first_stage": "dense", "rerank": "transport"}, "with `rerank` transport"),
+        ("tiny", {"first_stage": "dense", "rerank": "none"}, "with vectors of tiny, which the grade model"),
+    ],
+)
+def test_without_what_grades_need_z_scores_are_added(request, which, parameters, found):
+    index = request.getfixturevalue(which)
+    one = Query.by_facets(index.paper("s036"), UNLIKE)
+    results = []
+    for combine in (None, "z-scores"):
+        with Pipeline.open(index, SearchConfig(combine=combine, **parameters)) as pipeline:
+            results.append(pipeline.search(one))
+            with pytest.raises(UsageError, match="expected vectors of the default encoder"):
+                pipeline.grade(one, results[-1])
+    assert results[0] == results[1]
+    assert [hit.grades for hit in results[0]] == [None] * 10
+    with pytest.raises(UsageError, match=f"expected `combine` z-scores {found}.*found grades") as raised:
+        Pipeline.open(index, SearchConfig(combine="grades", **parameters))
+    assert "\n" not in str(raised.value)
+
+
+def test_another_reranker_is_not_read(index, tiny_facet_rerankers, query):
+    parameters = {"first_stage": "dense", "reranker": str(tiny_facet_rerankers), "rerank_depth": 3}
+    with Pipeline.open(index, SearchConfig(**parameters)) as pipeline:
+        assert pipeline.search(query(UNLIKE))[0].grades is None
+    with pytest.raises(UsageError, match=r"with the reranker \S+tiny-facets, which the grade model does not"):
+        Pipeline.open(index, SearchConfig(combine="grades", **parameters))
+
+
+# Grades of any hits
+
+
+def test_hits_of_any_query_are_graded_as_a_search_grades_them(by_vectors, reranked, index, query):
+    searched = by_vectors.search(query(UNLIKE), ALL)
+    grades = {hit.paper_id: hit.grades for hit in searched}
+    hits = by_vectors.search(Query(index.paper("s036"), METHOD), 20)
+    graded = by_vectors.grade(Query(index.paper("s036"), METHOD), hits)
+    assert [hit._replace(grades=None) for hit in graded] == hits
+    assert [hit.grades for hit in graded] == [grades[hit.paper_id] for hit in hits]
+    top = reranked.search(query(UNLIKE), DEPTH)
+    assert reranked.grade(query(UNLIKE), [hit._replace(grades=None) for hit in top]) == top
+    assert by_vectors.grade(query(UNLIKE), []) == []
+
+
+def test_a_paper_without_facets_cannot_be_graded_by(by_vectors):
+    paper = Paper("plain", "A title", (Sentence("Thanks to all."),), labelled=True)
+    hits = by_vectors.search(Query(paper), 2)
+    with pytest.raises(FacetNotFoundError) as raised:
+        by_vectors.grade(Query(paper), hits)
+    assert str(raised.value) == (
+        "expected paper plain to have sentences of a facet to be graded by, found none; have them predicted "
+        "(`facets` predicted)"
+    )
+
+
+# The command
+
+
+@pytest.fixture
+def explore(search, graded_index):
+    """Run the command on stored vectors in this process; gives what it printed."""
+
+    def run(*arguments: object) -> str:
+        return search("--first-stage", "dense", "--rerank", "none", *arguments, folder=graded_index)
+
+    return run
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_have_names(explore, by_vectors, query, name):
+    (line,) = explore("--paper", "s036", "--explore", name, "--hits", 4, "--format", "json").splitlines()
+    record = json.loads(line)
+    expected = by_vectors.search(query(SHAPES[name]), 4)
+    assert record["query_id"] == query(SHAPES[name]).query_id
+    assert [aspect["weight"] for aspect in record["aspects"]] == list(SHAPES[name].values())
+    assert [(hit["paper_id"], hit["grades"]) for hit in record["hits"]] == [
+        (hit.paper_id, hit.grades) for hit in expected
+    ]
+
+
+def test_the_options_names_are_those_of_shapes():
+    from qbe.search.options import parser
+
+    (action,) = [each for each in parser()._actions if each.dest == "explore"]
+    assert action.choices == tuple(SHAPES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query_id"),
+    [
+        ("--like background --unlike method", "1*s036_background&-0.75*s036_method"),
+        ("--like method:2 --unlike background:0.5", "2*s036_method&-0.5*s036_background"),
+        ("--like background method:0.5", "1*s036_background&0.5*s036_method"),
+        (
+            "--like result --like method --unlike background:1",
+            "1*s036_result&1*s036_method&-1*s036_background",
+        ),
+        ("--like method", "s036_method"),
+        ("--like method:3", "s036_method"),
+    ],
+)
+def test_what_is_liked_and_disliked_with_weights(explore, arguments, query_id):
+    run = explore("--paper", "s036", *arguments.split(), "--hits", 2)
+    assert [line.split()[0] for line in run.splitlines()] == [query_id] * 2
+
+
+def test_tables_tell_the_grades(explore, by_vectors, query):
+    arguments = ("--paper", "s036", "--explore", "competitors", "--hits", 1, "--format")
+    (hit,) = by_vectors.search(query(SHAPES[COMPETITORS]), 1)
+    grades = ", ".join(f"{name} {grade:.1f}" for name, grade in hit.grades.items())
+    assert f"{grades} of 3" in " ".join(explore(*arguments, "table").split())
+    assert f"{grades} of 3" in explore(*arguments, "markdown").replace("\\", "")
+    (row,) = csv.DictReader(io.StringIO(explore(*arguments, "csv")))
+    assert {facet.value: float(row[facet.value]) for facet in Facet} == hit.grades
+    (row,) = csv.DictReader(io.StringIO(explore("--paper", "s036", "--hits", 1, "--format", "csv")))
+    assert [row[facet.value] for facet in Facet] == [""] * 3
+
+
+def test_topics_are_explored_each_paper_once(explore, by_vectors, sample, query, tmp_path):
+    topics = read_topics(sample / "topics.tsv")
+    papers = list(dict.fromkeys(topic.paper_id for topic in topics))
+    assert len(papers) < len(topics)
+    weights = SHAPES[SAME_METHOD_OTHER_PROBLEM]
+    arguments = ("--topics", sample / "topics.tsv", "--explore", SAME_METHOD_OTHER_PROBLEM, "--hits", 6)
+    explore(*arguments, "--output", tmp_path / "run.trec")
+    run = read_run(tmp_path / "run.trec")
+    assert list(run.rankings) == [query(weights, paper_id).query_id for paper_id in papers]
+    for paper_id in papers[:3]:
+        asked = query(weights, paper_id)
+        assert ids(run.rankings[asked.query_id]) == ids(by_vectors.search(asked, 6))
+    pools = tmp_path / "pools.tsv"
+    rows = [f"{query_id}\t{name}\n" for query_id in run.rankings for name in ("s001", "s002", "s003")]
+    pools.write_text("query_id\tpaper_id\n" + "".join(rows))
+    pooled = explore(*arguments, "--pool", pools)
+    assert {line.split()[2] for line in pooled.splitlines()} <= {"s001", "s002", "s003"}
+
+
+def test_topics_of_weighted_facets_are_graded(explore, by_vectors, query, tmp_path):
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("query_id\tpaper_id\tfacet\taspects\nq\ts036\t\tbackground -0.5*method\n")
+    run = explore("--topics", topics, "--hits", 5)
+    assert [line.split()[2] for line in run.splitlines()] == ids(by_vectors.search(query(UNLIKE), 5))
+
+
+def test_z_scores_are_an_option(explore, index):
+    arguments = ("--paper", "s036", "--explore", "competitors", "--combine")
+    (line,) = explore(*arguments, "z-scores", "--format", "json", "--hits", 1).splitlines()
+    assert "grades" not in json.loads(line)["hits"][0]
+    assert "grades" in explore(*arguments, "grades", "--format", "json", "--hits", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--like problem", "background or method:0.5, each once and with a weight above 0, found 'problem'"),
+        ("--like method method:2", "found 'method:2'; check --like and --unlike"),
+        ("--like method --unlike method", "found 'method'"),
+        ("--like method:0", "found 'method:0'"),
+        ("--like method:-1", "found 'method:-1'"),
+        ("--like method:nan", "found 'method:nan'"),
+        ("--like method --unlike background:inf", "found 'background:inf'"),
+        ("--like method:one", "found 'method:one'"),
+        ("--unlike method", "--unlike says what not to have in common; give --like"),
+        ("--explore competitors --unlike method", "--unlike says what not to have in common; give --like"),
+    ],
+)
+def test_wrong_weights_of_facets(explore, arguments, message):
+    with pytest.raises(UsageError) as raised:
+        explore("--paper", "s036", *arguments.split())
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_the_grade_model_is_among_what_a_run_depends_on(index, sample):
+    run = RunInputs(sample / "topics.tsv", None, {"method": 1.0}, 10, "qbe", "trec", 80, explain=False)
+    configs = [SearchConfig(rerank="none", combine=combine) for combine in (None, "grades", "z-scores")]
+    known = [fingerprint(index, config, None, run) for config in configs]
+    assert ["grades" in each["models"] for each in known] == [True, True, False]
+    assert known[0]["options"]["facet"] == {"method": 1.0}
