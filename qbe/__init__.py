@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
     from qbe.search.pipeline import Pipeline
+    from qbe.shapes import SHAPES
     from qbe.text.papers import paper_from_text
     from qbe.trec import read_run, write_run
     from qbe.types import Facet, Hit, Match, Paper, Run, Sentence
@@ -75,6 +76,7 @@ _HOMES = {
     "RecordError": "qbe.errors",
     "Run": "qbe.types",
     "RunError": "qbe.errors",
+    "SHAPES": "qbe.shapes",
     "SearchConfig": "qbe.search.config",
     "Sentence": "qbe.types",
     "UsageError": "qbe.errors",
@@ -87,6 +89,7 @@ _HOMES = {
 """The module of each public name."""
 
 __all__ = [
+    "SHAPES",
     "Aspect",
     "BuildSettings",
     "CiteConfig",

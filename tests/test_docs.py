@@ -251,7 +251,7 @@ def test_every_key_of_json_output_is_described():
 
     paper = Paper("p", "T", (Sentence("We search.", Facet.METHOD),), labelled=True)
     match = Match(0, 0, 0.5)
-    hit = Hit("p", 1.0, (match,), {}, match, (TransportEntry(0, 0, 1.0),))
+    hit = Hit("p", 1.0, (match,), {}, match, (TransportEntry(0, 0, 1.0),), {})
 
     def keys(value: object) -> set[str]:
         if isinstance(value, dict):

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MOST_BYTES = 70_000_000
-MODELS = ("facet-encoder", "facet-encoder-large", "facet-rerankers", "facet-tagger")
+MODELS = ("citation", "facet-encoder", "facet-encoder-large", "facet-rerankers", "facet-tagger")
 
 
 def version() -> str:
@@ -80,6 +80,8 @@ def test_the_wheel_holds_what_is_needed_and_no_more(wheel):
     expected = {"qbe/py.typed", "qbe/evaluate/published.json", "qbe/datasets/sample/papers.jsonl"}
     for model in MODELS:
         expected |= {f"qbe/models/{model}/README.md", f"qbe/models/{model}/LICENSE"}
+    shipped = (path for path in (ROOT / "qbe" / "models").glob("*/*") if path.suffix != ".pyc")
+    expected |= {path.relative_to(ROOT).as_posix() for path in shipped}
     expected |= {file.relative_to(ROOT).as_posix() for file in (ROOT / "qbe").rglob("*.py")}
     assert sorted(expected - names) == []
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)

@@ -140,7 +140,8 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         "--unlike",
         nargs="+",
         metavar="FACET",
-        help="with --like: facets not to have in common (weight 0.75 where none is given)",
+        help="with --like: facets not to have in common (where no weight is given: 1 against background "
+        "alone, else 0.75)",
     )
     parser.add_argument(
         "--facets",

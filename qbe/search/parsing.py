@@ -7,7 +7,7 @@ from math import isfinite
 
 from qbe.errors import UsageError
 from qbe.search.config import COMPONENTS
-from qbe.shapes import UNLIKE_WEIGHT
+from qbe.shapes import unlike_weight
 from qbe.types import Facet
 
 
@@ -34,25 +34,38 @@ def parse_weights(text: str) -> dict[str, float]:
 
 def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, float]:
     """Weights of facets out of those that are liked and those that are disliked, each a name with a weight
-    behind a colon, by default 1 for liked and UNLIKE_WEIGHT for disliked ones; raises UsageError.
+    behind a colon, by default 1 for liked ones and `qbe.shapes.unlike_weight` for the others.
+
+    Raises UsageError for what is no facet or weight, and for a facet that is there twice.
 
     >>> parse_facets(["background"], ["method:0.5"])
     {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
     """
+    weights = _parse(liked, 1.0)
+    against = _parse(disliked, unlike_weight(weights))
+    twice = weights.keys() & against.keys()
+    if twice:
+        raise UsageError(
+            f"expected facets to like and others not to, found {min(map(str, twice))} among both; check "
+            "--like and --unlike"
+        )
+    return weights | {facet: -weight for facet, weight in against.items()}
+
+
+def _parse(parts: Sequence[str], default: float) -> dict[Facet, float]:
     weights: dict[Facet, float] = {}
-    for sign, default, parts in ((1, 1.0, liked), (-1, UNLIKE_WEIGHT, disliked)):
-        for part in parts:
-            name, _, number = part.partition(":")
-            try:
-                facet, weight = Facet(name), float(number) if number else default
-                if not (isfinite(weight) and weight > 0) or facet in weights:
-                    raise ValueError
-            except ValueError:
-                raise UsageError(
-                    "expected facets such as background or method:0.5, each once and with a weight above 0, "
-                    f"found {part!r}; check --like and --unlike"
-                ) from None
-            weights[facet] = sign * weight
+    for part in parts:
+        name, _, number = part.partition(":")
+        try:
+            facet, weight = Facet(name), float(number) if number else default
+            if not (isfinite(weight) and weight > 0) or facet in weights:
+                raise ValueError
+        except ValueError:
+            raise UsageError(
+                "expected facets such as background or method:0.5, each once and with a weight above 0, "
+                f"found {part!r}; check --like and --unlike"
+            ) from None
+        weights[facet] = weight
     return weights
 
 

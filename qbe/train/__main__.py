@@ -250,7 +250,9 @@ def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
     if options.pairs:
         train = pair_files(map(Path, options.pairs))
     else:
-        train = pair_files([_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs()])
+        train = pair_files(
+            [_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs() / "train-6.tsv"]
+        )
     dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
     with _training_packages():
         from qbe.train.grades.training import Sources, train_grades

@@ -286,14 +286,14 @@ def _add_grades(grades: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="PATH",
         help="graded pairs to train on, files or folders with train*.tsv (default: facet-judgments/train.tsv "
-        "in $QBE_DATA, and data/graded-pairs in a checkout of the repository)",
+        "in $QBE_DATA, and data/graded-pairs/train-6.tsv in a checkout of the repository)",
     )
     grades.add_argument("--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on {_DATA}")
     grades.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
     grades.add_argument(
         "--sampled",
         type=int,
-        default=500,
+        default=350,
         metavar="N",
         help=f"lists of each file, drawn at random ({_DEFAULT})",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -233,7 +234,11 @@ class _Training:
                 return (f1 + mrr) / 2
 
             log.info("fitting the head for %s to %d lists", known.key, len(train[known.key]))
-            by_seed = [fit_head(train[known.key], self._recipe.heads, seed, figure) for seed in seeds]
+            schedule = self._recipe.heads
+            if known.seeds:
+                rate = schedule.learning_rate / self._recipe.draws
+                schedule = dataclasses.replace(schedule, learning_rate=rate)
+            by_seed = [fit_head(train[known.key], schedule, seed, figure) for seed in seeds]
             heads[known.key] = mean_head(by_seed)
             figures[known.key] = measured(heads[known.key])
             if not known.seeds:

@@ -14,10 +14,10 @@ class Recipe:
     liked and the other disliked.
     """
 
-    sampled: int = 500
+    sampled: int = 350
     epochs: int = 30
     batch: int = 256
     hidden: int = 16
     learning_rate: float = 3e-3
     weight_decay: float = 1e-2
-    differences: float = 1.0
+    differences: float = 3.0
