@@ -199,8 +199,16 @@ def test_csv():
         "score": "1.5",
         "facet": "method",
         "sentence": "Tails are what we count.",
+        **dict.fromkeys(("background", "method", "result"), ""),
     }
-    assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", "", ""]
+    assert second == ["q1", "2", "plain", "On stone", *[""] * 5, "-0.5", *[""] * 5]
+
+
+def test_csv_of_graded_papers():
+    grades = {"background": 2.5, "method": 0.25}  # of a paper that lacks the result
+    hit = Hit("plain", 1.0, grades=grades)
+    _, row = csv.reader(io.StringIO(written("csv", Result("q1", BY_METHOD, [hit]))))
+    assert row[-3:] == ["2.5", "0.25", ""]
 
 
 @settings(max_examples=200)

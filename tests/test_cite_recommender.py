@@ -111,13 +111,16 @@ def components(index: Index, paper: Paper) -> dict[str, dict[str, float]]:
         dense = DenseStage(reader, workers).scores(query, np.arange(len(names)), None)
     found = {"bm25": {hit.paper_id: hit.score for hit in hits}}
     found |= {name: dict(zip(names, dense[name].tolist(), strict=True)) for name in ("sentences", "whole")}
-    found["citation"] = {}
-    for name in names:
-        stored = index.vectors(index.paper(name))
-        whole = mean_max(own.whole[None], stored.whole[None])
-        forward = mean_max(own.sentences, stored.sentences)
-        found["citation"][name] = forward + 2 * whole + 0.5 * mean_max(stored.sentences, own.sentences)
+    found["citation"] = {name: late_interaction(index, paper, name) for name in names}
     return found
+
+
+def late_interaction(index: Index, paper: Paper, name: str) -> float:
+    """The score of a paper by the vectors of another."""
+    own, stored = index.vectors(paper), index.vectors(index.paper(name))
+    whole = mean_max(own.whole[None], stored.whole[None])
+    forward = mean_max(own.sentences, stored.sentences)
+    return forward + 2 * whole + 0.5 * mean_max(stored.sentences, own.sentences)
 
 
 def by_hand(index: Index, paper: Paper, known: Known, left_out: set[str], younger: bool) -> dict[str, float]:
@@ -159,6 +162,12 @@ def by_hand(index: Index, paper: Paper, known: Known, left_out: set[str], younge
         cosines = {name: [mean_max(whole[name], whole[seed]) for seed in SEEDS] for name in names}
         features["seed_mean"] = z({name: float(np.mean(each)) for name, each in cosines.items()})
         features["seed_best"] = z({name: max(each) for name, each in cosines.items()})
+        by_seed = {
+            name: sorted(late_interaction(index, index.paper(seed), name) for seed in SEEDS) for name in names
+        }
+        features["seed_sentences_mean"] = z({name: float(np.mean(each)) for name, each in by_seed.items()})
+        features["seed_sentences_best"] = z({name: each[-1] for name, each in by_seed.items()})
+        features["seed_sentences_two"] = z({name: np.mean(each[-2:]) for name, each in by_seed.items()})
     if known.links and known.seeds:
         features["cocitations"] = {
             name: math.log1p(sum({name, seed} <= cites[each] for each in asked for seed in SEEDS))
@@ -174,6 +183,15 @@ def by_hand(index: Index, paper: Paper, known: Known, left_out: set[str], younge
                 )
             )
             for name in names
+        }
+        inside = {name: {each for each in cites[name] if each in cites and each != name} for name in cites}
+        walks = {
+            name: sum((name in inside[each]) / len(inside[each]) for seed in SEEDS for each in citing[seed])
+            for name in names
+        }
+        features["seed_walks"] = {name: math.sqrt(walk) for name, walk in walks.items()}
+        features["rare_seed_walks"] = {
+            name: math.sqrt(walk / math.sqrt(max(len(citing[name]), 1))) for name, walk in walks.items()
         }
         features["cited_by_seeds"] = {
             name: math.sqrt(np.mean([name in cites[seed] for seed in SEEDS])) for name in names

@@ -19,7 +19,16 @@ from qbe.grade.features import (
     of_sentences,
 )
 from qbe.grade.head import Head, mean_head
-from qbe.grade.model import CARD, HIGHEST, WEIGHTS, GradeModel, default_model, read_model, write_model
+from qbe.grade.model import (
+    CARD,
+    HIGHEST,
+    WEIGHTS,
+    GradeModel,
+    default_model,
+    on_scale,
+    read_model,
+    write_model,
+)
 from qbe.models.encoder_files import resolve_encoder
 from qbe.rerank.open import describe_reranker
 from qbe.types import Facet
@@ -90,12 +99,14 @@ def test_a_feature_that_is_missing_is_not_a_number():
 # Grades
 
 
-def test_a_grade_is_the_score_of_the_facets_head_within_0_and_3():
+def test_a_grade_is_the_score_of_the_facets_head():
     by_facet = {facet: linear(of_sentences(facet)) for facet in Facet}
     model = GradeModel({VECTORS: by_facet}, ENCODER, RERANKER, {})
     scores = {"background": [0.5, -1.0], "method": [3.5, 3.0], "result": [0.0, 1.25]}
     features = {f"{name}.sentences": np.array(column) for name, column in scores.items()}
-    assert model.grades(features, VECTORS, 2).tolist() == [[0.5, HIGHEST, 0.0], [0.0, 3.0, 1.25]]
+    grades = model.grades(features, VECTORS, 2)
+    assert grades.tolist() == [[0.5, 3.5, 0.0], [-1.0, 3.0, 1.25]]
+    assert on_scale(grades).tolist() == [[0.5, HIGHEST, 0.0], [0.0, 3.0, 1.25]]
 
 
 def test_what_is_missing_counts_as_the_mean_of_the_training():

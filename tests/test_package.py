@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MOST_BYTES = 70_000_000
-MODELS = ("citation", "facet-encoder", "facet-encoder-large", "facet-rerankers", "facet-tagger")
+MODELS = ("citation", "facet-encoder", "facet-encoder-large", "facet-rerankers", "facet-tagger", "grades")
 
 
 def version() -> str:

@@ -83,13 +83,19 @@ def ids(hits: list[Hit]) -> list[str]:
     "weights", [*EVERY_PAIR, *SHAPES.values(), {METHOD: 2.0, RESULT: 1.0, BACKGROUND: -1}]
 )
 def test_hits_are_graded_in_every_facet_and_ranked_by_the_weighted_sum(by_vectors, query, weights):
-    hits = by_vectors.search(query(weights), ALL)
+    hits = by_vectors.search(query(weights), ALL, explain=True)
     assert len(hits) == ALL
     assert "s036" not in ids(hits)
     for hit in hits:
+        for facet, weight in weights.items():
+            counted = hit.component_scores[facet.value]
+            assert hit.grades[facet.value] == pytest.approx(min(max(counted, 0), 3), abs=1e-4)
+            assert weight > 0 or 0 <= counted <= 3
         assert list(hit.grades) == ["background", "method", "result"]
         assert all(0 <= grade <= 3 for grade in hit.grades.values())
-        assert hit.score == pytest.approx(value(hit, weights), abs=3e-4)
+        total = sum(weight * hit.component_scores[facet.value] for facet, weight in weights.items())
+        liked = sum(weight for weight in weights.values() if weight > 0)
+        assert hit.score == pytest.approx(total / liked)
     assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.paper_id))
 
 
@@ -116,21 +122,17 @@ def test_what_is_unlike_counts_by_its_grade_against_a_paper(by_vectors, query):
         assert hit.grades == much[paper_id].grades
 
 
-def test_shapes_differ_in_what_they_put_first(by_vectors, index, query):
-    """Over all papers of the sample that have all facets: mean grades of the first five."""
+def test_no_other_search_finds_better_papers_by_a_shape(by_vectors, index, query):
+    """Over some papers of the sample: the mean values of the first five, by the weights of each shape."""
     papers = [paper.paper_id for paper in index][::8]
-    means = {}
+    found = {}
     for shape, weights in SHAPES.items():
         hits = by_vectors.batch_search([query(weights, paper_id) for paper_id in papers], 5, matches=False)
-        grades = [hit.grades for ranked in hits for hit in ranked]
-        means[shape] = {facet: np.mean([each[facet.value] for each in grades]) for facet in Facet}
-    problem, technique, both = (
-        means[shape] for shape in (SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS)
-    )
-    assert problem[BACKGROUND] > technique[BACKGROUND]
-    assert technique[METHOD] > problem[METHOD]
-    assert both[METHOD] > problem[METHOD]
-    assert both[BACKGROUND] > technique[BACKGROUND]
+        found[shape] = [hit for ranked in hits for hit in ranked]
+    for shape, weights in SHAPES.items():
+        means = {name: np.mean([value(hit, weights) for hit in hits]) for name, hits in found.items()}
+        assert max(means, key=means.get) == shape
+        assert len(set(means.values())) == len(SHAPES)
 
 
 def test_only_the_proportion_of_weights_matters(by_vectors, query):
@@ -166,13 +168,25 @@ def test_no_more_hits_than_papers(by_vectors, query):
     assert len(by_vectors.search(query(UNLIKE), 5000)) == ALL
 
 
+def assert_alike(hits: list[Hit], expected: list[Hit]) -> None:
+    """The same papers with the same scores and grades, as far as double precision goes; those whose scores
+    differ in the last bit alone may change places.
+    """
+    assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-9)
+    assert sorted(ids(hits)) == sorted(ids(expected))
+    by_id = {hit.paper_id: hit for hit in expected}
+    for hit in hits:
+        assert hit.score == pytest.approx(by_id[hit.paper_id].score, abs=1e-9)
+        assert hit.grades == pytest.approx(by_id[hit.paper_id].grades, abs=1.1e-4)  # of 4 decimals
+
+
 def test_a_paper_of_a_pool_is_graded_as_in_the_whole_index(by_vectors, query):
     pool = ["s051", "s036", "s001", "s059", "s100", "s051"]
     whole = {hit.paper_id: hit for hit in by_vectors.search(query(UNLIKE), ALL)}
     hits = by_vectors.search(query(UNLIKE), 10, pool)
     of_pool = [whole[name] for name in {*pool} - {"s036"}]
-    assert hits == sorted(of_pool, key=lambda hit: (-hit.score, hit.paper_id))
-    assert ids(by_vectors.search(query(UNLIKE), 2, pool)) == ids(hits[:2])
+    assert_alike(hits, sorted(of_pool, key=lambda hit: (-hit.score, hit.paper_id)))
+    assert by_vectors.search(query(UNLIKE), 2, pool) == hits[:2]
 
 
 @pytest.mark.parametrize("pool", [[], ["s036"]])
@@ -185,10 +199,10 @@ def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
     hits = by_vectors.search(query(UNLIKE), ALL)
     passing = [hit for hit in hits if int(index.paper(hit.paper_id).year) >= 2021]
     assert 3 < len(passing) < ALL
-    assert by_vectors.search(query(UNLIKE), ALL, filter=years) == passing
+    assert_alike(by_vectors.search(query(UNLIKE), ALL, filter=years), passing)
     pool = ids(hits)[::3]
     of_pool = [hit for hit in passing if hit.paper_id in pool]
-    assert by_vectors.search(query(UNLIKE), ALL, pool, filter=years) == of_pool
+    assert_alike(by_vectors.search(query(UNLIKE), ALL, pool, filter=years), of_pool)
 
 
 @pytest.mark.parametrize("stage", ["dense", "fused"])
@@ -200,7 +214,7 @@ def test_a_filter_that_no_paper_passes_leaves_nothing(index, query, stage):
 def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
     """All papers of so small an index are candidates, whatever finds them."""
     with Pipeline.open(index, SearchConfig(rerank="none")) as fused:
-        assert fused.search(query(UNLIKE), ALL) == by_vectors.search(query(UNLIKE), ALL)
+        assert_alike(fused.search(query(UNLIKE), ALL), by_vectors.search(query(UNLIKE), ALL))
 
 
 def test_explained_hits_have_the_grade_of_each_aspect(by_vectors, reranked, query):

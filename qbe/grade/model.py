@@ -43,12 +43,21 @@ class GradeModel:
     training: Mapping[str, Any]
 
     def grades(self, features: Mapping[str, Doubles], known: str, candidates: int) -> Doubles:
-        """Grades (candidates, 3) by background, method and result, from 0 (unrelated) to 3 (near identical),
-        out of features (candidates,) by name.
+        """Estimated grades (candidates, 3) by background, method and result, on the scale from 0 (unrelated)
+        to 3 (near identical), out of features (candidates,) by name. Estimates may lie a little outside:
+        `on_scale` puts them on it; as they are they still tell candidates apart at its ends.
         """
         matrix = columns(features, known, candidates)
-        by_facet = [self.heads[known][facet].scores(matrix) for facet in Facet]
-        return np.clip(np.stack(by_facet, axis=1), 0.0, HIGHEST)
+        return np.stack([self.heads[known][facet].scores(matrix) for facet in Facet], axis=1)
+
+
+def on_scale(grades: Doubles) -> Doubles:
+    """Estimated grades, none below 0 or above 3.
+
+    >>> on_scale(np.array([-0.25, 1.5, 3.5])).tolist()
+    [0.0, 1.5, 3.0]
+    """
+    return np.clip(grades, 0.0, HIGHEST)
 
 
 def default_model() -> Path:

