@@ -191,3 +191,26 @@ def test_a_wrong_option_ends_with_2_in_one_line(graded_index):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
         assert done.stderr.startswith("qbe search: expected ")
+
+
+def test_where_no_paper_can_be_graded_that_is_said_before_the_search(search, graded_index, tmp_path, capsys):
+    with pytest.raises(UsageError, match=r"expected vectors of the default .* for grades, found others"):
+        search(
+            *("--paper", "s036", "--first-stage", "bm25", "--rerank", "none"),
+            *("--plot", tmp_path / "a.svg", "--output", tmp_path / "a.json"),
+            folder=graded_index,
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plot_is_not_written_over_the_results(search, graded_index, tmp_path):
+    with pytest.raises(UsageError, match=r"expected two files for --plot and --output, found .* twice"):
+        search(
+            "--paper",
+            "s036",
+            "--plot",
+            tmp_path / "a.svg",
+            "--output",
+            tmp_path / "a.svg",
+            folder=graded_index,
+        )

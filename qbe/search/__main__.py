@@ -88,6 +88,8 @@ def main(arguments: list[str]) -> None:
                 destination_of(options, form), lambda: fingerprint(index, config, options.tagger, run)
             ) as output,
         ):
+            if options.plot is not None:
+                pipeline.require_grades()
             try:
                 _search(
                     pipeline,

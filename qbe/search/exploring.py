@@ -146,7 +146,7 @@ def _hits(
     columns = _counted(request, graded)
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     hits = []
-    for hit in best_hits(ids, scores, len(ids)):
+    for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
         number = place[hit.paper_id]
         hit = hit._replace(grades=grades[number], driven_by=_closest(request, graded, number))
         if explain:

@@ -400,6 +400,10 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--unlike says what not to have in common; give --like with what is to be")
     if options.plot is not None and options.topics:
         raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
+    if options.plot is not None and options.plot == options.output:
+        raise UsageError(
+            f"expected two files for --plot and --output, found {options.plot} twice; rename one"
+        )
     if options.not_paper and options.topics:
         raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in EXPLAINED_FORMATS:

@@ -249,17 +249,26 @@ class Pipeline(Closing):
         """
         plain = query.query if isinstance(query, PreparedQuery) else query
         with self.index.reading() as reader:
-            explore = self._over(reader).explore_stage
-            if explore is None:
-                raise UsageError(
-                    "expected vectors of the default encoder, and its rerankers or none, for grades, found "
-                    "others; choose `first_stage` dense or fused, and `combine` grades, over such an index"
-                )
+            explore = self._grading(reader)
             (prepared,) = self.prepare([plain], explain=True)
             facets = self._by_facet(reader, prepared)
             return explore.grade(
                 ExploreRequest(RankingRequest(prepared.query, prepared.aspects, None), facets), hits
             )
+
+    def require_grades(self) -> None:
+        """Raise UsageError where the grade model does not read the vectors of the index or the reranker."""
+        with self.index.reading() as reader:
+            self._grading(reader)
+
+    def _grading(self, reader: IndexReader) -> ExploreStage:
+        explore = self._over(reader).explore_stage
+        if explore is None:
+            raise UsageError(
+                "expected vectors of the default encoder, and its rerankers or none, for grades, found "
+                "others; choose `first_stage` dense or fused, and `combine` grades, over such an index"
+            )
+        return explore
 
     def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
         """How many pairs the reranker will score for a query of these aspects, out of so many papers to rank,

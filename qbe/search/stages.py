@@ -110,10 +110,12 @@ def open_explore_stage(
     """
     if config.combine == Z_SCORES:
         return None
-    from qbe.grade.model import default_model, read_model
+    problem = "without vectors" if reader.manifest.dense is None or config.first_stage == "bm25" else None
+    if problem is None:
+        from qbe.grade.model import default_model, read_model
 
-    model = read_model(default_model())
-    problem = _not_graded(config, reader, model)
+        model = read_model(default_model())
+        problem = _not_read(config, reader, model)
     if problem is not None:
         if config.combine == GRADES:
             raise UsageError(f"expected `combine` z-scores {problem}, found grades; choose z-scores")
@@ -126,22 +128,22 @@ def open_explore_stage(
     return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
 
 
-def _not_graded(config: SearchConfig, reader: IndexReader, model: GradeModel) -> str | None:
-    """Why a search cannot be ranked by grades; None where it can."""
+def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> str | None:
+    """What the grade model does not read of an index with vectors and its second stage; None if nothing."""
     dense, second = reader.manifest.dense, config.rerank_settings
-    if dense is None or config.first_stage == "bm25":
-        return "without vectors"
+    assert dense is not None
     if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
         return f"with vectors of {dense['encoder']['name']}, which the grade model does not read"
     if second is None:
         return None
     if second.name not in (BY_FACET, CROSS_ENCODER):
         return f"with `rerank` {second.name}"
+    from qbe.models.registry import DEFAULT_RERANKER
     from qbe.rerank.open import describe_reranker
 
     stated = _stated({"name": second.reranker, "precision": second.precision})
     if describe_reranker(**stated) != dict(model.reranker):
-        return f"with the reranker {second.reranker}, which the grade model does not read"
+        return f"with the reranker {second.reranker or DEFAULT_RERANKER}, which the grade model does not read"
     return None
 
 
