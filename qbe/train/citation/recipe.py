@@ -52,5 +52,5 @@ class Recipe:
     heads: HeadSchedule = field(default_factory=HeadSchedule)
     depth: int = 1000
     held_back: int = 6
-    draws: int = 5
+    draws: int = 3
     shares: tuple[float, float] = (0.2, 0.7)
