@@ -138,12 +138,12 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
         return None
     if second.name not in (BY_FACET, CROSS_ENCODER):
         return f"with `rerank` {second.name}"
-    from qbe.models.registry import DEFAULT_RERANKER
     from qbe.rerank.open import describe_reranker
 
     stated = _stated({"name": second.reranker, "precision": second.precision})
     if describe_reranker(**stated) != dict(model.reranker):
-        return f"with the reranker {second.reranker or DEFAULT_RERANKER}, which the grade model does not read"
+        name = "that is the default" if second.reranker is None else second.reranker
+        return f"with the reranker {name}, which the grade model does not read"
     return None
 
 
