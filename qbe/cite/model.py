@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +11,11 @@ import numpy as np
 
 from qbe.cite.features import EVERY_KNOWN, Known
 from qbe.cite.late_interaction import Projection
-from qbe.errors import ModelError
-from qbe.files import atomic_file, sha256, write_text
 from qbe.grade.head import Head
+from qbe.grade.storage import Arrays, Storage, head_arrays, head_of
 
-CITATION = "citation"
-"""The model that ships, a folder in `qbe.models`."""
-
-WEIGHTS = "citation.npz"
-CARD = "citation.json"
-FORMAT = 1
+_STORAGE = Storage("citation", "citation")
+WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ def default_model() -> Path:
     >>> default_model().name
     'citation'
     """
-    return Path(__file__).parent.parent / "models" / CITATION
+    return _STORAGE.shipped
 
 
 def write_model(folder: Path, model: CitationModel) -> None:
@@ -60,43 +53,21 @@ def write_model(folder: Path, model: CitationModel) -> None:
         "weights": model.projection.weights.astype(np.float32),
     }
     for key, head in model.heads.items():
-        arrays |= {f"{key}.{name}": array.astype(np.float32) for name, array in head._asdict().items()}
-    with atomic_file(folder / WEIGHTS) as stream:
-        np.savez(stream, **arrays)
-    card = {
-        "format": FORMAT,
-        "files": {WEIGHTS: sha256(folder / WEIGHTS)},
-        "encoder": dict(model.encoder),
-        "features": {known.key: list(known.names) for known in EVERY_KNOWN},
-        "training": dict(model.training),
-    }
-    write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
+        arrays |= head_arrays(key, head)
+    described = {"encoder": dict(model.encoder), "features": _features(), "training": dict(model.training)}
+    _STORAGE.write(folder, arrays, described)
 
 
 def read_model(folder: Path) -> CitationModel:
     """The model in a folder; raises ModelError for one that is absent, damaged or of another format."""
-    try:
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        features = {known.key: list(known.names) for known in EVERY_KNOWN}
-        if card["format"] != FORMAT or card["features"] != features:
-            raise ModelError(
-                f"{folder}: expected a citation model of format {FORMAT}, found another; train it again with "
-                "qbe train citation"
-            )
-        if sha256(folder / WEIGHTS) != card["files"][WEIGHTS]:
-            raise ModelError(
-                f"{folder / WEIGHTS}: expected the SHA-256 of its card, found another; fetch it again"
-            )
-        with np.load(folder / WEIGHTS) as stored:
-            arrays = {name: stored[name].astype(np.float64) for name in stored.files}
+
+    def model_of(card: Mapping[str, Any], arrays: Arrays) -> CitationModel:
         projection = Projection(*(arrays[name] for name in Projection._fields))
-        heads = {
-            known.key: Head(*(arrays[f"{known.key}.{name}"] for name in Head._fields))
-            for known in EVERY_KNOWN
-        }
+        heads = {known.key: head_of(known.key, arrays) for known in EVERY_KNOWN}
         return CitationModel(projection, heads, card["encoder"], card["training"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise ModelError(
-            f"{folder}: expected a citation model ({CARD}, {WEIGHTS}), found: {error}; give its folder, or "
-            "train one with qbe train citation"
-        ) from error
+
+    return _STORAGE.read(folder, _features(), model_of)
+
+
+def _features() -> dict[str, list[str]]:
+    return {known.key: list(known.names) for known in EVERY_KNOWN}

@@ -19,6 +19,7 @@ from qbe.corpus.reading import SKIP, Reading
 from qbe.corpus.record import paper_to_record
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
+from qbe.types import Paper
 
 CORPUS = "corpus.jsonl"
 BYTES_A_RECORD = 1600
@@ -84,9 +85,9 @@ def write_corpus(
     with atomic_file(listed) as lines, atomic_file(target) as stream:
         left_out, papers = LeftOut(lines), 0
         reading = replace(corpus.reading, limit=limit)
-        for paper in read_corpus([str(path)], _unsplit, reading, left_out):
+        for paper in read_corpus([str(path)], unsplit, reading, left_out):
             papers += 1
-            stream.write(dump_record({**paper_to_record(paper), "abstract": paper.abstract}))
+            stream.write(raw_line(paper))
     if not left_out:
         listed.unlink()
     summary = [f"{corpus.name}: {papers:,} papers in {target}"]
@@ -95,9 +96,14 @@ def write_corpus(
     return [*summary, f"next: qbe index --corpus {target} --output indexes/{corpus.name}"]
 
 
-def _unsplit(abstract: str) -> list[str]:
+def unsplit(abstract: str) -> list[str]:
     """The whole abstract: the index splits it into sentences."""
     return [abstract]
+
+
+def raw_line(paper: Paper) -> bytes:
+    """A paper as a line of JSON with its abstract as one string."""
+    return dump_record({**paper_to_record(paper), "abstract": paper.abstract})
 
 
 def expectations(size: int, share: float, limit: int | None) -> list[str]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from qbe.corpus.jsonl import dump_record
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import paper_to_record
+from qbe.datasets.corpora import CORPUS, raw_line, unsplit
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
@@ -21,7 +20,7 @@ from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.types import Facet
 
-CORPUS, TOPICS, POOLS = "corpus.jsonl", "topics.tsv", "pools.tsv"
+TOPICS, POOLS = "topics.tsv", "pools.tsv"
 ARXIV = "arxiv-cs/arxiv-cs.jsonl.xz"
 """Where the papers of qbe's own pairs are, below QBE_DATA."""
 
@@ -43,10 +42,10 @@ def write(source: Path | None, corpus: str | None, output: Path) -> list[str]:
     output.mkdir(parents=True, exist_ok=True)
     missing = set(wanted)
     with atomic_file(output / CORPUS) as stream:
-        for paper in read_corpus([_corpus(corpus)], _unsplit, Reading(on_error=SKIP)):
+        for paper in read_corpus([_corpus(corpus)], unsplit, Reading(on_error=SKIP)):
             if paper.paper_id in missing:
                 missing.remove(paper.paper_id)
-                stream.write(dump_record({**paper_to_record(paper), "abstract": paper.abstract}))
+                stream.write(raw_line(paper))
         if missing:
             raise DatasetError(
                 f"expected the {len(wanted):,} papers of {source} in `corpus`, found {len(missing):,} not "
@@ -79,8 +78,3 @@ def _corpus(corpus: str | None) -> str:
             "found neither"
         )
     return corpus or str(Path(data or "", ARXIV))
-
-
-def _unsplit(abstract: str) -> list[str]:
-    """The whole abstract: the index splits it into sentences."""
-    return [abstract]

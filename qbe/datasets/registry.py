@@ -25,6 +25,13 @@ from qbe.datasets.scidocs import SCIDOCS
 from qbe.errors import UsageError
 from qbe.files import StrPath
 
+_TAKEN_BY: Mapping[str, tuple[str, ...]] = {
+    "corpus": (*OF_CITATIONS, GRADED_PAIRS),
+    "split_years": OF_CITATIONS,
+    "leave_out": OF_CITATIONS,
+}
+"""Data sets that take an argument which most do not."""
+
 Report = Callable[[str], None]
 
 
@@ -136,10 +143,10 @@ def _check_citations(
     leave_out: Sequence[StrPath],
 ) -> None:
     """Raise UsageError for arguments of citations and citeomatic that do not fit, or are for others."""
-    if name not in OF_CITATIONS:
-        for parameter, value in (("corpus", corpus), ("split_years", split_years), ("leave_out", leave_out)):
-            if value and not (name == GRADED_PAIRS and parameter == "corpus"):
-                raise UsageError(f"{name} is no collection of citations; leave out `{parameter}`")
+    given = {"corpus": corpus, "split_years": split_years, "leave_out": leave_out}
+    for parameter, value in given.items():
+        if value and name not in _TAKEN_BY[parameter]:
+            raise UsageError(f"{name} is no collection of citations; leave out `{parameter}`")
     if name == "citeomatic" and corpus not in CITEOMATIC:
         raise UsageError(f"expected `corpus` of {', '.join(CITEOMATIC)}, found {corpus or 'none'}")
     if name == "citations" and corpus is not None and source is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import ModelError
-from qbe.files import atomic_file, sha256, write_text
 from qbe.grade.features import NAMES, columns
 from qbe.grade.head import Head
+from qbe.grade.storage import Arrays, Storage, head_arrays, head_of
 from qbe.types import Facet
 
-GRADES = "grades"
-"""The model that ships, a folder in `qbe.models`."""
+_STORAGE = Storage("grade", "grades")
+WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 
-WEIGHTS = "grades.npz"
-CARD = "grades.json"
-FORMAT = 1
 HIGHEST = 3.0
 
 Doubles = NDArray[np.float64]
@@ -66,55 +60,33 @@ def default_model() -> Path:
     >>> default_model().name
     'grades'
     """
-    return Path(__file__).parent.parent / "models" / GRADES
+    return _STORAGE.shipped
 
 
 def write_model(folder: Path, model: GradeModel) -> None:
     """Write a model into a folder that exists, in single precision."""
-    arrays: dict[str, Any] = {
-        f"{known}.{facet}.{name}": array.astype(np.float32)
-        for known, heads in model.heads.items()
-        for facet, head in heads.items()
-        for name, array in head._asdict().items()
-    }
-    with atomic_file(folder / WEIGHTS) as stream:
-        np.savez(stream, **arrays)
-    card = {
-        "format": FORMAT,
-        "files": {WEIGHTS: sha256(folder / WEIGHTS)},
+    arrays: dict[str, Any] = {}
+    for known, heads in model.heads.items():
+        for facet, head in heads.items():
+            arrays |= head_arrays(f"{known}.{facet}", head)
+    described = {
         "encoder": dict(model.encoder),
         "reranker": dict(model.reranker),
-        "features": {known: list(names) for known, names in NAMES.items()},
+        "features": _features(),
         "training": dict(model.training),
     }
-    write_text(folder / CARD, json.dumps(card, indent=1) + "\n")
+    _STORAGE.write(folder, arrays, described)
 
 
 def read_model(folder: Path) -> GradeModel:
     """The model in a folder; raises ModelError for one that is absent, damaged or of another format."""
-    try:
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        features = {known: list(names) for known, names in NAMES.items()}
-        if card["format"] != FORMAT or card["features"] != features:
-            raise ModelError(
-                f"{folder}: expected a grade model of format {FORMAT}, found another; train it again with "
-                "qbe train grades"
-            )
-        if sha256(folder / WEIGHTS) != card["files"][WEIGHTS]:
-            raise ModelError(
-                f"{folder / WEIGHTS}: expected the SHA-256 of its card, found another; fetch it again"
-            )
-        with np.load(folder / WEIGHTS) as stored:
-            arrays = {name: stored[name].astype(np.float64) for name in stored.files}
-        heads = {
-            known: {
-                facet: Head(*(arrays[f"{known}.{facet}.{name}"] for name in Head._fields)) for facet in Facet
-            }
-            for known in NAMES
-        }
+
+    def model_of(card: Mapping[str, Any], arrays: Arrays) -> GradeModel:
+        heads = {known: {facet: head_of(f"{known}.{facet}", arrays) for facet in Facet} for known in NAMES}
         return GradeModel(heads, card["encoder"], card["reranker"], card["training"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise ModelError(
-            f"{folder}: expected a grade model ({CARD}, {WEIGHTS}), found: {error}; give its folder, or "
-            "train one with qbe train grades"
-        ) from error
+
+    return _STORAGE.read(folder, _features(), model_of)
+
+
+def _features() -> dict[str, list[str]]:
+    return {known: list(names) for known, names in NAMES.items()}

@@ -9,7 +9,8 @@ import numpy as np
 
 from qbe.grade.model import on_scale
 from qbe.index.reader import IndexReader
-from qbe.rerank.reranker import Progress, RerankScore
+from qbe.query import Aspect
+from qbe.rerank.reranker import Progress
 from qbe.search.contracts import FirstStage, Rows, Scores
 from qbe.search.fusion import below, best_hits, sum_of_papers
 from qbe.search.grading import ByFacet, Graded, Grader, GradeRequest
@@ -94,25 +95,14 @@ class ExploreStage:
         return np.unique(np.array(rows, dtype=np.int64))
 
 
-def value(request: ExploreRequest, graded: Sequence[Graded]) -> Scores:
-    """The scores (papers,) of candidates: the sum over the aspects of weight times grade
-    (`qbe.search.fusion.sum_of_papers`), over the sum of the positive weights: about 3 at the most.
-    """
-    aspects = request.ranking.query.aspects
-    total = sum(aspect.weight for aspect in aspects if aspect.weight > 0)
-    return np.asarray(sum_of_papers(_counted(request, graded), aspects) / total, dtype=np.float64)
-
-
 def _counted(request: ExploreRequest, graded: Sequence[Graded]) -> list[Scores]:
     """What counts of the candidates by each aspect (papers,): the estimated grade, of a disliked one as it is
     on the scale, since what is unrelated cannot be more so.
     """
-    query = request.ranking.query
-    order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
     columns = []
-    for aspect in query.aspects:
+    for aspect in request.ranking.query.aspects:
         assert aspect.facet is not None
-        column = graded[order[aspect.paper.paper_id]].grades[:, _PLACES[aspect.facet]]
+        column = _graded_by(request, graded, aspect).grades[:, _PLACES[aspect.facet]]
         columns.append(column if aspect.weight > 0 else on_scale(column))
     return columns
 
@@ -142,27 +132,37 @@ def _hits(
     if not len(rows):
         return []
     ids = [reader.papers.ids[row] for row in rows.tolist()]
-    scores, grades = value(request, graded), _named_grades(request, graded)
-    columns = _counted(request, graded)
+    counted, grades = _counted(request, graded), _named_grades(request, graded)
+    closest = _closest(request, graded)
+    aspects = request.ranking.query.aspects
+    liked = sum(aspect.weight for aspect in aspects if aspect.weight > 0)
+    # Over the weights of what is liked: about 3 at the most.
+    scores = sum_of_papers(counted, aspects) / liked
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     hits = []
     for hit in best_hits(ids, scores.astype(np.float32), len(ids)):
         number = place[hit.paper_id]
-        hit = hit._replace(grades=grades[number], driven_by=_closest(request, graded, number))
+        hit = hit._replace(grades=grades[number], driven_by=closest[number] if closest else None)
         if explain:
-            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(columns)}
+            named = {request.ranking.label(i): float(column[number]) for i, column in enumerate(counted)}
             hit = hit._replace(component_scores=named)
         hits.append(hit)
     return hits
 
 
-def _closest(request: ExploreRequest, graded: Sequence[Graded], number: int) -> Match | None:
-    """The pair of sentences that contributed most to the reranker's score by the aspect of most weight."""
-    query = request.ranking.query
-    leading = max(range(len(query.aspects)), key=lambda place: query.aspects[place].weight)
-    aspect = query.aspects[leading]
-    order = {paper.paper_id: place for place, paper in enumerate(query.papers)}
-    assert aspect.facet is not None
-    scores: Sequence[RerankScore] = graded[order[aspect.paper.paper_id]].reranked.get(aspect.facet, ())
-    match = scores[number].match if scores else None
-    return match and match._replace(aspect=leading)
+def _closest(request: ExploreRequest, graded: Sequence[Graded]) -> list[Match | None]:
+    """For each candidate the pair of sentences that contributed most to the reranker's score by the aspect of
+    most weight; empty without one.
+    """
+    aspects = request.ranking.query.aspects
+    leading = max(range(len(aspects)), key=lambda place: aspects[place].weight)
+    facet = aspects[leading].facet
+    assert facet is not None
+    scores = _graded_by(request, graded, aspects[leading]).reranked.get(facet, ())
+    return [each.match and each.match._replace(aspect=leading) for each in scores]
+
+
+def _graded_by(request: ExploreRequest, graded: Sequence[Graded], aspect: Aspect) -> Graded:
+    """What is known of the candidates by the paper of an aspect."""
+    papers = [paper.paper_id for paper in request.ranking.query.papers]
+    return graded[papers.index(aspect.paper.paper_id)]
