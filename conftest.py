@@ -1,7 +1,7 @@
 """What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
 Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty
-folder. Those of `qbe.index`, `qbe.search` and `qbe.cite` have an ``index``, the sample with postings and
+folder. Those of the rooms in WITH_INDEX have an ``index``, the sample with postings and
 vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in
 ``sample``.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent / "qbe"
-WITH_INDEX = ("index", "search", "cite")
+WITH_INDEX = ("index", "search", "cite", "service", "serve")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -1,0 +1,85 @@
+"""``qbe mcp``: tools for agents over an index."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+
+from qbe import _cli
+from qbe.mcp.options import HOST, HTTP, LAST_PORT, OPTIONS, PORT, PROGRAM, parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    import socket
+
+__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+
+
+def main(arguments: list[str]) -> None:
+    """Parse the options, open the index, and answer calls until told to end."""
+    options = parser().parse_args(arguments)
+    _check(options)
+    from qbe.errors import check_package
+
+    check_package("fastmcp")
+
+    from qbe.mcp.guard import check_access, read_key
+
+    key = read_key(options.api_key_file) if options.api_key_file else None
+    host = options.host or HOST
+    check_access(host, key)
+    threads = _cli.threads(options.threads)
+
+    from qbe.index.opening import open_index
+    from qbe.mcp.server import address_of, create_server, listen, serve_http, serve_stdio
+    from qbe.mcp.warming import Warming
+    from qbe.service.service import SearchService
+
+    _log_plainly()
+    # Both servers end in order at either signal: for a server that is no failure.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        listening: socket.socket | None = None
+        if options.transport == HTTP:
+            port = PORT if options.port is None else options.port
+            listening = stack.enter_context(listen(host, port))
+        index = stack.enter_context(open_index(options.index, threads=threads))
+        service = stack.enter_context(SearchService(index))
+        server = create_server(service)
+        stack.enter_context(Warming(service))
+        if listening is None:
+            serve_stdio(server)
+        else:
+            print(f"{len(index):,} papers for agents at {address_of(listening)}", file=sys.stderr)
+            serve_http(server, listening, key)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together."""
+    from qbe.errors import UsageError
+
+    if options.transport != HTTP:
+        for name in ("host", "port", "api_key_file"):
+            if getattr(options, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"expected {option} with --transport http only, found it with stdio")
+    elif options.port is not None and not 0 <= options.port <= LAST_PORT:
+        raise UsageError(f"expected `port` from 0 to {LAST_PORT}, found {options.port}")
+
+
+def _log_plainly() -> None:
+    """Log to standard error, warnings and worse, in plain lines; a server's output may be the protocol."""
+    import fastmcp  # noqa: F401  (it sets its own handlers when it is imported)
+
+    handler = logging.StreamHandler(sys.stderr)
+    for name in ("fastmcp", "mcp", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    _cli.run(PROGRAM, main, OPTIONS)

@@ -1,0 +1,109 @@
+"""What the arguments of all tools have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from qbe.mcp.answers import Answer
+from qbe.service.requests import (
+    DEEPEST,
+    MOST_HITS,
+    MOST_TEXT,
+    MOST_TITLE,
+    PaperId,
+    Text,
+    problem_in_words,
+)
+from qbe.service.service import SearchService
+
+HITS = 10
+"""Hits in an answer, unless more are asked for: about as many as fit in with their abstracts."""
+
+
+class Arguments(BaseModel):
+    """The arguments of a call; null is the same as none given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
+
+    def answer(self, service: SearchService) -> Answer:
+        """The answer, within its limit of length; raises QbeError, ValidationError."""
+        raise NotImplementedError
+
+
+class PaperOrText(Arguments):
+    """A paper of the index, or a text."""
+
+    text: Text | None = Field(
+        default=None,
+        max_length=MOST_TEXT,
+        description="An abstract, or a few sentences in its style, in English. Give this or paper_id.",
+    )
+    paper_id: PaperId | None = Field(
+        default=None, description="The id of a paper of the index. Give this or text."
+    )
+    title: Text = Field(
+        default="", max_length=MOST_TITLE, description="The title that goes with text, if there is one."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.paper_id is None) == (self.text is None):
+            found = "neither" if self.text is None else "both"
+            raise ValueError(f"expected either text or paper_id, found {found}")
+        if self.title and self.text is None:
+            raise ValueError("expected title with text only, found it with paper_id; leave title out")
+        return self
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The same as the fields of a request."""
+        if self.paper_id is not None:
+            return {"paper_ids": [self.paper_id]}
+        return {"text": self.text, "title": self.title}
+
+
+class Paged(Arguments):
+    """Which places of a ranking."""
+
+    k: int = Field(
+        default=HITS,
+        ge=1,
+        le=MOST_HITS,
+        description="How many hits at most. Abstracts fit into an answer for about ten.",
+    )
+    start: int = Field(
+        default=0,
+        ge=0,
+        lt=DEEPEST,
+        description="How many hits to skip: next_start of the answer before, with all else the same.",
+    )
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """The same as the fields of a request; a page ends where rankings do."""
+        return {"k": min(self.k, DEEPEST - self.start), "start": self.start}
+
+
+def what_is_wrong(error: ValidationError, known: list[str]) -> str:
+    """What is wrong with a call, in one line; ``known`` are the names of the arguments.
+
+    >>> try:
+    ...     Paged.model_validate({"top": 5})
+    ... except ValidationError as error:
+    ...     what_is_wrong(error, ["k", "start"])
+    'top: expected one of the arguments k, start'
+    """
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    if first["type"] == "extra_forbidden":
+        return f"{first['loc'][0]}: expected one of the arguments {', '.join(known)}"
+    return problem_in_words(problems)

@@ -1,0 +1,60 @@
+"""``qbe serve``: a page to search with, and the same for programs over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+
+from qbe import _cli
+from qbe.serve.options import LAST_PORT, OPTIONS, PROGRAM, parser
+
+__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+
+
+def main(arguments: list[str]) -> None:
+    """Parse the options, open the index, and answer requests until told to end."""
+    options = parser().parse_args(arguments)
+    from qbe.errors import UsageError, check_package
+
+    if not 0 <= options.port <= LAST_PORT:
+        raise UsageError(f"expected `port` from 0 to {LAST_PORT}, found {options.port}")
+    for package in ("fastapi", "prometheus_client", "uvicorn"):
+        check_package(package)
+
+    from qbe.serve.settings import read_key, settings_for
+
+    key = read_key(options.api_key_file) if options.api_key_file else None
+    settings = settings_for(
+        options.host,
+        key,
+        tuple(options.allow_host),
+        tuple(options.allow_origin),
+        log_queries=options.log_queries,
+    )
+    threads = _cli.threads(options.threads)
+
+    from qbe.index.opening import open_index
+    from qbe.serve.app import create_app
+    from qbe.serve.server import address_of, listen, run
+    from qbe.service.service import SearchService
+
+    logging.getLogger("qbe.serve").setLevel(logging.INFO)
+    listening = listen(options.host, options.port)
+    with (
+        listening,
+        open_index(options.index, threads=threads) as index,
+        SearchService(index) as service,
+    ):
+
+        def started() -> None:
+            print(f"serving {options.index} ({len(index):,} papers) at {address_of(listening)}", flush=True)
+
+        # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with contextlib.suppress(KeyboardInterrupt):
+            run(create_app(service, settings), listening, started)
+
+
+if __name__ == "__main__":
+    _cli.run(PROGRAM, main, OPTIONS)

@@ -1,0 +1,176 @@
+"""What every request passes: who may ask, how much and how fast it must be sent, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qbe.serve.failures import failure
+from qbe.serve.metrics import Metrics
+from qbe.serve.settings import ServeSettings
+
+log = logging.getLogger("qbe.serve")
+
+MOST_BYTES = 1_000_000
+"""Of a request's body."""
+
+BODY_SECONDS, SEND_SECONDS = 10.0, 30.0
+"""Within which a body must arrive, and a client must take a part of an answer."""
+
+LOGGED = 2000
+"""Bytes of what is searched for that are logged."""
+
+OPEN_PATHS = frozenset({"/health"})
+"""What needs no key, beside the page."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Guard:
+    """Refuses what must not or need not reach the application; counts and logs every request.
+
+    Bodies are read before the application is called, so that a client that sends slowly holds no thread.
+    Logged are method, path, status and time; what is searched for only where the settings say so.
+    """
+
+    def __init__(
+        self, app: ASGIApp, settings: ServeSettings, metrics: Metrics, page_paths: frozenset[str]
+    ) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._open = OPEN_PATHS | page_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass on what is none."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin, status, body = time.perf_counter(), 500, b""
+
+        async def guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                if "cache-control" not in headers:
+                    headers["Cache-Control"] = "no-store"
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            if refusal is None:
+                read = await _body(scope, receive)
+                if isinstance(read, bytes):
+                    body = read
+                else:
+                    refusal = read
+            if refusal is not None:
+                await refusal(scope, receive, guarded)
+            else:
+                await self._app(scope, _replayed(body, receive), guarded)
+        except (TimeoutError, _GoneError):
+            status = 499  # what others log for a client that did not wait, or does not read
+        finally:
+            self._record(scope, status, time.perf_counter() - begin, body)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers, hosts = Headers(scope=scope), self._settings.hosts
+        host = _name_of(headers.get("host", ""))
+        if hosts is not None and host not in hosts:
+            return failure(
+                400, f"expected a known host, found {host!r}; start the server with --allow-host {host}"
+            )
+        key = self._settings.api_key
+        if key is None or scope["path"] in self._open or scope["method"] == "OPTIONS":
+            return None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        if hmac.compare_digest(given.encode(), key.encode()):
+            return None
+        return failure(
+            401,
+            "expected an API key in the header Authorization: Bearer KEY, found "
+            + ("another one" if given else "none"),
+            {"WWW-Authenticate": "Bearer"},
+        )
+
+    def _record(self, scope: Scope, status: int, seconds: float, body: bytes) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.count(scope["method"] if route != "other" else "other", route, status, seconds)
+        asked = ""
+        if self._settings.log_queries:
+            asked = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
+        log.info("%s %s %d %.3f s%s", scope["method"], repr(scope["path"])[1:-1], status, seconds, asked)
+
+
+class _GoneError(Exception):
+    """The client left before its request was complete."""
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes | Response:
+    """The whole body, or why it is refused."""
+    length = Headers(scope=scope).get("content-length", "0")
+    if length.isdecimal() and int(length) > MOST_BYTES:
+        return _too_long()
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise _GoneError
+                part = message.get("body", b"")
+                size += len(part)
+                if size > MOST_BYTES:
+                    return _too_long()
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        return failure(408, f"expected the request within {BODY_SECONDS:g} s", {"Connection": "close"})
+
+
+def _too_long() -> Response:
+    return failure(413, f"expected a request of at most {MOST_BYTES:,} bytes", {"Connection": "close"})
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A function that gives a body that was read, then what else comes."""
+    is_given = False
+
+    async def replay() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _name_of(host: str) -> str:
+    """The name in a Host header, without the port.
+
+    >>> _name_of("LOCALHOST:8765"), _name_of("[::1]:8765")
+    ('localhost', '::1')
+    """
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()

@@ -1,0 +1,77 @@
+// Elements are made here, of text alone: nothing that comes from a paper or a user is read as markup.
+
+export const byId = (id) => document.getElementById(id);
+
+/** An element with attributes (`on...`: listeners; null and false: none) and children (elements or texts). */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  setAttributes(element, attributes);
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
+}
+
+/** The same for SVG. */
+export function makeSvg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setAttributes(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+function setAttributes(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+}
+
+/** Facets: their names for the server, and the words that people read. */
+export const FACETS = [
+  { name: "background", shown: "Problem", style: "problem" },
+  { name: "method", shown: "Method", style: "method" },
+  { name: "result", shown: "Result", style: "result" },
+];
+const OTHER = { name: null, shown: "Other", style: "other" };
+
+export const facetOf = (name) => FACETS.find((facet) => facet.name === name) ?? OTHER;
+
+/** A facet as a small coloured word. */
+export function tag(name) {
+  const facet = facetOf(name);
+  return make("span", { class: `tag ${facet.style}` }, facet.shown);
+}
+
+const LINKS = { arxiv: "arXiv", doi: "DOI", url: "Web page" };
+
+/** Links of a paper that lead to the web; other addresses are left out. */
+export function linksOf(paper) {
+  return Object.entries(paper.links ?? {})
+    .filter(([, address]) => /^https?:\/\//i.test(address))
+    .map(([name, address]) =>
+      make(
+        "a",
+        { href: address, target: "_blank", rel: "noopener noreferrer", "data-focus": `${name} ${paper.paper_id}` },
+        LINKS[name] ?? name,
+      ),
+    );
+}
+
+const MOST_AUTHORS = 4;
+
+/** Year, authors, venue and links of a paper in a line. */
+export function credits(paper) {
+  const authors = paper.authors.slice(0, MOST_AUTHORS).join(", ");
+  const others = paper.authors.length > MOST_AUTHORS ? " et al." : "";
+  const parts = [paper.year, authors + others, paper.venue].filter(Boolean).map((text) => make("span", {}, String(text)));
+  return make("p", { class: "credits" }, [...parts, ...linksOf(paper)]);
+}
+
+/** Calls `action` once nothing has happened for a while. */
+export function debounced(action, milliseconds) {
+  let timer;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...values), milliseconds);
+  };
+}

@@ -1,0 +1,338 @@
+// The page: what it shows follows from one state, which is the fragment of its address.
+
+import { get, isAborted, post, rankings } from "/api.js";
+import * as asking from "/ask.js";
+import { exportBasket, remember, showBasket, showLeftOut } from "/basket.js";
+import * as comparing from "/compare.js";
+import { byId, debounced } from "/dom.js";
+import { focusHit, showHits } from "/hits.js";
+import { emphasize, showMap } from "/map.js";
+import * as querying from "/query.js";
+import { EMPTY, asksForSomething, canCite, hasSource, read, requestOf, write } from "/state.js";
+
+const MOST_IN_ALL = 1000; // the last place of a ranking that the server gives
+
+let state = EMPTY;
+let papers = []; // of the query, with their sentences
+let found = emptyList();
+let asked = ""; // the request whose answer is shown or under way
+let controller = new AbortController();
+let sliding = false; // whether the last change came of a slider
+
+function emptyList() {
+  return { hits: [], hasMore: false };
+}
+
+/** Changes the state, as a step of the history or in place of the last one. */
+function go(changes, { replace = false } = {}) {
+  sliding = false;
+  state = { ...state, ...changes };
+  const address = write(state) || location.pathname;
+  history[replace ? "replaceState" : "pushState"]({ isOurs: true }, "", address);
+  show();
+}
+
+function show() {
+  const isAsked = hasSource(state);
+  if (state.view === "cite" && !canCite(state)) state.view = "similar";
+  for (const id of ["query", "same", "filters", "results"]) byId(id).hidden = !isAsked;
+  document.body.classList.toggle("asked", isAsked);
+  querying.showSame(state);
+  showFilters();
+  showLists();
+  search();
+}
+
+/** Shows everything that is made of hits, and keeps the focus where it was. */
+function showLists() {
+  const focused = document.activeElement?.dataset?.focus;
+  querying.showPapers(papers, state, { onPick: pick, onDrop: drop });
+  showHits(found.hits, papers, state, actions);
+  showMap(found.hits, choose);
+  showBasket(state, (id) => go({ basket: without(state.basket, id) }, { replace: true }));
+  showLeftOut(state, (id) => go({ not: without(state.not, id), seen: without(state.seen, id) }));
+  byId("more").hidden = !found.hasMore || found.hits.length >= MOST_IN_ALL;
+  byId("sort").value = state.sort;
+  for (const button of byId("views").children) {
+    button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
+    button.disabled = button.dataset.view === "cite" && !canCite(state);
+  }
+  if (focused && !document.activeElement?.dataset?.focus) {
+    [...document.querySelectorAll("[data-focus]")].find((each) => each.dataset.focus === focused)?.focus({ preventScroll: true });
+  }
+}
+
+const without = (ids, id) => ids.filter((each) => each !== id);
+const withOne = (ids, id) => [...without(ids, id), id];
+
+const actions = {
+  toggleBasket: ({ paper_id: id }) =>
+    go({ basket: state.basket.includes(id) ? without(state.basket, id) : withOne(state.basket, id) }, { replace: true }),
+  searchFrom: ({ paper_id: id }) => startFrom([id]),
+  compare: (hit) => comparing.compare(state, hit),
+  notLike: ({ paper_id: id }) => leaveOut(id, { not: withOne(state.not, id) }),
+  seen: ({ paper_id: id }) => leaveOut(id, { seen: withOne(state.seen, id) }),
+};
+
+/** Takes a hit out of the list at once; the focus goes to the next one. */
+function leaveOut(id, changes) {
+  const articles = [...document.querySelectorAll("#hits article")].map((each) => each.dataset.paper);
+  const next = articles[articles.indexOf(id) + 1] ?? articles[articles.indexOf(id) - 1];
+  found = { ...found, hits: found.hits.filter((hit) => hit.paper_id !== id) };
+  go(changes);
+  if (next) focusHit(next);
+}
+
+function startFrom(ids) {
+  papers = [];
+  go({ text: "", title: "", papers: ids, sentences: [], not: state.not.filter((id) => !ids.includes(id)) });
+  reveal();
+}
+
+function startWith({ text, title }) {
+  papers = [];
+  go({ text, title, papers: [], sentences: [] });
+  reveal();
+}
+
+function pick(sentences) {
+  go({ sentences, ...(sentences.length && { problem: 0, method: 0, result: false }) });
+}
+
+function drop(id) {
+  papers = papers.filter((paper) => paper.paper_id !== id);
+  go({ papers: without(state.papers, id) });
+}
+
+function choose(id) {
+  emphasize(id);
+  focusHit(id);
+}
+
+/** Closes the form and goes to what is found. */
+function reveal() {
+  byId("ask").open = false;
+  byId("results-title").focus({ preventScroll: true });
+  window.scrollTo({ top: 0 });
+}
+
+const slide = debounced((same) => {
+  const isMore = sliding;
+  go({ ...same, sentences: [] }, { replace: isMore });
+  sliding = true;
+}, 150);
+
+function changeSame(same, isSlider) {
+  if (!isSlider) go({ ...same, sentences: [] });
+  else {
+    querying.showSame({ ...state, ...same, sentences: [] });
+    slide(same);
+  }
+}
+
+// Searching
+
+const say = (text) => {
+  byId("note").textContent = text;
+};
+
+/** Searches for what the state describes, unless that is shown already. */
+async function search() {
+  const isPossible = hasSource(state) && (state.view === "cite" || asksForSomething(state));
+  const request = isPossible ? requestOf(state) : null;
+  const wanted = request ? JSON.stringify([state.view, request]) : "";
+  if (wanted === asked) return;
+  asked = wanted;
+  controller.abort();
+  if (!request) {
+    finish("");
+    return;
+  }
+  controller = new AbortController();
+  const options = { signal: controller.signal, waits };
+  byId("error").textContent = "";
+  byId("hits").setAttribute("aria-busy", "true");
+  try {
+    if (state.view === "cite") await cite(request, options);
+    else await rank(request, options);
+  } catch (error) {
+    if (isAborted(error) || options.signal.aborted) return;
+    asked = "";
+    finish(error.message);
+  }
+}
+
+const waits = (seconds) => say(`The server is busy; trying again in ${seconds} s.`);
+
+function finish(problem) {
+  byId("hits").setAttribute("aria-busy", "false");
+  document.body.classList.remove("working");
+  byId("error").textContent = problem;
+  if (problem || !asked) say("");
+}
+
+async function rank(request, options) {
+  const begin = performance.now();
+  document.body.classList.add("working");
+  say("Searching …");
+  let record;
+  let isFirst = true;
+  for await (record of rankings(request, options)) {
+    if (options.signal.aborted) return;
+    papers = record.query.papers;
+    take(record);
+    if (isFirst) say(`${firstOnes(record)} after ${seconds(begin)}; now the best are compared more closely …`);
+    isFirst = false;
+  }
+  if (!record) throw new Error("The search ended without an answer; try again.");
+  say(`${firstOnes(record)}${record.stage === "reranked" ? ", in their final order" : ""} (${seconds(begin)}).`);
+  finish("");
+}
+
+async function cite(request, options) {
+  const begin = performance.now();
+  document.body.classList.add("working");
+  say("Looking for papers to cite …");
+  const [record, own] = await Promise.all([post("/api/citations", request, options), sourcePapers(options)]);
+  papers = own;
+  take(record);
+  say(`${firstOnes(record)} to cite (${seconds(begin)}).`);
+  finish("");
+}
+
+/** The papers of the query with their sentences, where the answer does not have them. */
+async function sourcePapers(options) {
+  if (!state.papers.length) {
+    const paper = await post("/api/facets", { text: state.text, title: state.title }, options);
+    return [{ ...paper, paper_id: null }];
+  }
+  return Promise.all(state.papers.map((id) => get(`/api/papers/${encodeURIComponent(id)}`, options)));
+}
+
+function take(record) {
+  found = { hits: record.hits, hasMore: record.has_more };
+  remember([...papers, ...record.hits]);
+  byId("remarks").textContent = record.notes.join(" ");
+  document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
+  showLists();
+}
+
+const seconds = (begin) => `${((performance.now() - begin) / 1000).toFixed(1)} s`;
+
+function firstOnes(record) {
+  if (!record.hits.length) return "No paper was found; try wider years or fewer categories";
+  if (!record.has_more) return `${record.hits.length} papers`;
+  return `The first ${record.hits.length} papers`;
+}
+
+/** Adds the next papers to the list. */
+async function more() {
+  const request = { ...requestOf(state), start: found.hits.length };
+  const options = { signal: controller.signal, waits };
+  byId("more").disabled = true;
+  say("Looking for more papers …");
+  try {
+    const record = await post(state.view === "cite" ? "/api/citations" : "/api/search", request, options);
+    const ids = new Set(found.hits.map((hit) => hit.paper_id));
+    const news = record.hits.filter((hit) => !ids.has(hit.paper_id));
+    found = { hits: [...found.hits, ...news], hasMore: record.has_more };
+    remember(news);
+    say(`${found.hits.length} papers.`);
+    showLists();
+    if (news.length) focusHit(news[0].paper_id);
+  } catch (error) {
+    if (!isAborted(error)) finish(error.message);
+  } finally {
+    byId("more").disabled = false;
+  }
+}
+
+// Controls
+
+function showFilters() {
+  for (const name of ["from", "to", "categories"]) if (byId(name).value !== state[name]) byId(name).value = state[name];
+  const many = ["from", "to", "categories"].filter((name) => state[name]).length;
+  byId("filter-count").textContent = many ? `(${many} set)` : "";
+  byId("unfilter").hidden = !many;
+}
+
+function connectFilters() {
+  for (const name of ["from", "to", "categories"]) {
+    byId(name).addEventListener("change", () => go({ [name]: byId(name).value.trim() }));
+  }
+  byId("unfilter").addEventListener("click", () => {
+    go({ from: "", to: "", categories: "" });
+    byId("from").focus();
+  });
+}
+
+async function share() {
+  const note = byId("share-note");
+  try {
+    await navigator.clipboard.writeText(location.href);
+    note.textContent = "The link is copied; it shows this search, with your text.";
+  } catch {
+    note.textContent = "Copy the address of this page; it shows this search, with your text.";
+  }
+}
+
+function connect() {
+  asking.connect({ onText: startWith, onPaper: (id) => startFrom([id]) });
+  querying.connect({ onSame: changeSame });
+  comparing.connect();
+  connectFilters();
+  byId("sort").addEventListener("change", () => go({ sort: byId("sort").value }, { replace: true }));
+  byId("more").addEventListener("click", more);
+  byId("share").addEventListener("click", share);
+  byId("export").addEventListener("click", () => exportBasket(state));
+  byId("basket-search").addEventListener("click", () => startFrom(state.basket));
+  byId("basket-clear").addEventListener("click", () => {
+    go({ basket: [] }, { replace: true });
+    byId("basket").focus();
+  });
+  byId("basket-cite").addEventListener("click", () => {
+    go({ view: "cite" });
+    reveal();
+  });
+  for (const button of byId("views").children) {
+    button.addEventListener("click", () => go({ view: button.dataset.view }));
+  }
+  for (const button of document.querySelectorAll("[data-jump]")) {
+    button.addEventListener("click", () => {
+      const place = byId(button.dataset.jump);
+      const target = place.hidden ? byId("ask") : place;
+      target.scrollIntoView();
+      if (target !== place) byId("text").focus();
+      else target.focus({ preventScroll: true });
+    });
+  }
+  const hovered = (event) => emphasize(event.target.closest("article")?.dataset.paper ?? null);
+  byId("hits").addEventListener("pointerover", hovered);
+  byId("hits").addEventListener("focusin", hovered);
+  window.addEventListener("popstate", arrive);
+}
+
+/** Shows what the address describes. The basket stays with who goes back; a new address brings its own. */
+function arrive(event) {
+  const { basket } = state;
+  state = read(location.hash);
+  if (event?.state?.isOurs) state.basket = basket;
+  history.replaceState({ isOurs: true }, "", write(state) || location.pathname);
+  sliding = false;
+  asking.fill(state);
+  byId("ask").open = !hasSource(state);
+  show();
+}
+
+async function introduce() {
+  try {
+    const { papers: count } = await get("/api/index");
+    byId("collection").textContent = `${count.toLocaleString("en")} papers`;
+  } catch (error) {
+    byId("error").textContent = error.message;
+  }
+}
+
+connect();
+arrive();
+introduce();

@@ -1,0 +1,143 @@
+// The query: its sentences, which can be picked, and what of it should be the same.
+
+import { byId, facetOf, make, tag } from "/dom.js";
+import { asksForSomething, isWhole } from "/state.js";
+
+/** Choices of one click; all are positions of the two sliders, but for the result. */
+const CHOICES = [
+  { shown: "Whole abstract", problem: 0, method: 0, result: false },
+  { shown: "Problem", problem: 1, method: 0, result: false },
+  { shown: "Method", problem: 0, method: 1, result: false },
+  { shown: "Result", problem: 0, method: 0, result: true },
+  { shown: "Same problem, other method", problem: 1, method: -1, result: false },
+  { shown: "Same method, other problem", problem: -0.75, method: 1, result: false },
+  { shown: "Competitors: both the same", problem: 1, method: 1, result: false },
+];
+
+/** Connects sliders and buttons; `onSame` is called with {problem, method, result} and whether it comes of a
+ * slider, so that more of the same movement may follow. */
+export function connect({ onSame }) {
+  for (const choice of CHOICES) {
+    const { shown, ...same } = choice;
+    byId("choices").append(make("button", { type: "button", onclick: () => onSame(same, false) }, shown));
+  }
+  for (const name of ["problem", "method"]) {
+    byId(name).addEventListener("input", () => {
+      onSame({ problem: Number(byId("problem").value), method: Number(byId("method").value), result: false }, true);
+    });
+  }
+}
+
+/** Shows what should be the same. */
+export function showSame(state) {
+  const isPicked = state.sentences.length > 0;
+  CHOICES.forEach((choice, place) => {
+    const isPressed =
+      !isPicked && ["problem", "method", "result"].every((name) => choice[name] === state[name]);
+    byId("choices").children[place].setAttribute("aria-pressed", String(isPressed));
+  });
+  for (const name of ["problem", "method"]) {
+    byId(name).value = state[name];
+    byId(name).setAttribute("aria-valuetext", inWords(state[name]));
+    byId(`${name}-value`).textContent = inWords(state[name]);
+  }
+  byId("same-summary").textContent = summary(state);
+  byId("same-summary").classList.toggle("warning", !asksForSomething(state));
+}
+
+function inWords(weight) {
+  if (weight === 0) return "does not matter";
+  const most = Math.abs(weight) === 1 ? "" : Math.abs(weight) >= 0.5 ? "mostly " : "a little ";
+  if (weight > 0) return most ? `${most}the same` : "same";
+  return most ? `should differ ${most === "mostly " ? "much" : "a little"}` : "must differ";
+}
+
+/** What is searched for, in a sentence. */
+export function summary(state) {
+  if (state.view === "cite") return "Citations are recommended for the whole paper; this does not change them.";
+  if (!asksForSomething(state)) return "Move a slider to the right: a search starts from something that is the same.";
+  if (state.sentences.length) {
+    const many = state.sentences.length === 1 ? "the sentence" : `the ${state.sentences.length} sentences`;
+    return `Papers like ${many} that you picked above.`;
+  }
+  if (isWhole(state)) return "Papers like the whole abstract.";
+  if (state.result) return "Papers with a similar result.";
+  const parts = (sign) => ["problem", "method"].filter((name) => state[name] * sign > 0).join(" and the ");
+  return `Papers with ${state.problem > 0 && state.method > 0 ? "both the same " : "the same "}${parts(1)}${
+    parts(-1) ? ` and another ${parts(-1)}` : ""
+  }.`;
+}
+
+/** Shows the papers of a query (records with sentences); `onPick` is called with positions of sentences,
+ * `onDrop` with the id of a paper that is to be dropped out of several. */
+export function showPapers(papers, state, { onPick, onDrop }) {
+  const isOne = papers.length === 1;
+  byId("query-papers").replaceChildren(
+    ...papers.map((paper) =>
+      make(
+        "article",
+        { class: "query-paper" },
+        make(
+          "div",
+          { class: "between" },
+          make("h3", {}, paper.title || (paper.paper_id ?? "Pasted abstract")),
+          isOne
+            ? null
+            : make(
+                "button",
+                { type: "button", class: "link", "data-focus": `drop ${paper.paper_id}`, onclick: () => onDrop(paper.paper_id) },
+                "Drop",
+                make("span", { class: "unseen" }, ` ${paper.title}`),
+              ),
+        ),
+        isOne ? sentencesOf(paper, state, onPick) : null,
+      ),
+    ),
+  );
+  byId("query-hint").textContent = hint(papers, state);
+}
+
+function sentencesOf(paper, state, onPick) {
+  const isPicked = state.sentences.length > 0;
+  return make(
+    "div",
+    { class: "sentences", role: "group", "aria-label": "Sentences: pick those that count" },
+    paper.sentences.map(({ position, text, facet, selected }) => {
+      const pressed = state.sentences.includes(position);
+      const others = state.sentences.filter((each) => each !== position);
+      return make(
+        "button",
+        {
+          type: "button",
+          class: `sentence ${facetOf(facet).style}${selected || pressed ? " counts" : ""}`,
+          "aria-pressed": String(pressed),
+          "data-focus": `sentence ${position}`,
+          onclick: () => onPick(pressed ? others : [...others, position].sort((one, two) => one - two)),
+        },
+        tag(facet),
+        make("span", {}, text),
+      );
+    }),
+    isPicked
+      ? make("button", { type: "button", class: "link", "data-focus": "unpick", onclick: () => onPick([]) }, "Pick none")
+      : null,
+  );
+}
+
+function hint(papers, state) {
+  if (papers.length > 1) return `${papers.length} papers are searched for together.`;
+  if (state.view === "cite") return "";
+  if (!state.sentences.length) {
+    const missing = missingFacet(papers[0], state);
+    if (missing) return `No sentence is labelled ${missing}; the likeliest one counts in its place.`;
+    return "Click the sentences that matter to search with them alone.";
+  }
+  return state.not.length ? "While sentences are picked, papers marked “not like this” are left out only." : "";
+}
+
+function missingFacet(paper, state) {
+  const labels = new Set(paper.sentences.map(({ facet }) => facet));
+  if (state.problem && !labels.has("background")) return "problem";
+  if (state.method && !labels.has("method")) return "method";
+  return state.result && !labels.has("result") ? "result" : "";
+}

@@ -1,0 +1,109 @@
+// What the page shows, as text behind the # of its address, and as requests to the server.
+
+/** A page on which nothing was done yet. `papers` are ids, in place of `text`; `sentences` are the picked
+ * ones; `problem` and `method` go from -1 (must differ) to 1 (same); all zero: the whole abstract counts. */
+export const EMPTY = Object.freeze({
+  text: "",
+  title: "",
+  papers: [],
+  sentences: [],
+  problem: 0,
+  method: 0,
+  result: false,
+  view: "similar",
+  from: "",
+  to: "",
+  categories: "",
+  sort: "rank",
+  not: [],
+  seen: [],
+  basket: [],
+});
+
+const PAGE = 20;
+const LISTS = { papers: "paper", not: "not", seen: "seen", basket: "basket" };
+const TEXTS = ["text", "title", "from", "to", "categories"];
+const CHOICES = { view: ["similar", "cite"], sort: ["rank", "newest", "oldest"] };
+
+/** The state that an address's fragment describes; what it does not describe, or wrongly, is as in EMPTY. */
+export function read(fragment) {
+  const fields = new URLSearchParams(fragment.replace(/^#/, ""));
+  const state = { ...EMPTY };
+  for (const name of TEXTS) state[name] = fields.get(name) ?? "";
+  for (const [name, field] of Object.entries(LISTS)) state[name] = unique(fields.getAll(field).filter(Boolean));
+  for (const [name, values] of Object.entries(CHOICES)) {
+    if (values.includes(fields.get(name))) state[name] = fields.get(name);
+  }
+  for (const name of ["problem", "method"]) state[name] = weight(fields.get(name));
+  state.result = fields.has("result");
+  state.sentences = unique((fields.get("sentences") ?? "").split(",").filter((part) => /^\d{1,4}$/.test(part)).map(Number));
+  if (state.papers.length) state.text = state.title = "";
+  return state;
+}
+
+/** The fragment of a state, "" for EMPTY. */
+export function write(state) {
+  const fields = new URLSearchParams();
+  for (const name of TEXTS) if (state[name]) fields.set(name, state[name]);
+  for (const [name, field] of Object.entries(LISTS)) for (const id of state[name]) fields.append(field, id);
+  for (const name of Object.keys(CHOICES)) if (state[name] !== EMPTY[name]) fields.set(name, state[name]);
+  for (const name of ["problem", "method"]) if (state[name]) fields.set(name, state[name]);
+  if (state.result) fields.set("result", "1");
+  if (state.sentences.length) fields.set("sentences", state.sentences.join(","));
+  const text = fields.toString();
+  return text && `#${text}`;
+}
+
+const unique = (values) => [...new Set(values)];
+
+function weight(text) {
+  const number = Number(text);
+  return Number.isFinite(number) ? Math.min(Math.max(Math.round(number * 4) / 4, -1), 1) : 0;
+}
+
+export const hasSource = (state) => Boolean(state.text.trim() || state.papers.length);
+
+/** Whether something is asked to be the same: a search starts from that. */
+export const asksForSomething = (state) =>
+  state.sentences.length > 0 || state.result || state.problem > 0 || state.method > 0 || isWhole(state);
+
+/** Whether the whole abstract counts. */
+export const isWhole = (state) => !state.sentences.length && !state.result && !state.problem && !state.method;
+
+/** Whether the server can recommend citations: for one paper. */
+export const canCite = (state) => state.papers.length < 2;
+
+/** The body of a request for this state: of /api/search, or of /api/citations. */
+export function requestOf(state) {
+  const source = state.papers.length ? { paper_ids: state.papers } : { text: state.text, title: state.title };
+  const filters = {
+    ...(state.from && { year_from: year(state.from) }),
+    ...(state.to && { year_to: year(state.to) }),
+    ...(state.categories && { categories: state.categories.split(/[\s,;]+/).filter(Boolean) }),
+  };
+  if (state.view === "cite") {
+    return { ...source, ...filters, k: PAGE, cited: state.basket, exclude: unique([...state.seen, ...state.not]) };
+  }
+  const isPicked = state.sentences.length > 0;
+  return {
+    ...source,
+    ...filters,
+    ...counted(state),
+    k: PAGE,
+    // Which sentences are picked says nothing of other papers: these are left out only.
+    not_paper_ids: isPicked ? [] : state.not,
+    exclude: isPicked ? unique([...state.seen, ...state.not]) : state.seen,
+  };
+}
+
+function counted(state) {
+  if (state.sentences.length) return { sentences: state.sentences };
+  if (state.result) return { facet: "result" };
+  const weights = Object.entries({ background: state.problem, method: state.method });
+  const named = (sign) =>
+    weights.filter(([, each]) => each * sign > 0).map(([facet, each]) => `${facet}:${Math.abs(each)}`);
+  return isWhole(state) ? {} : { like: named(1), unlike: named(-1) };
+}
+
+// What is no year is sent as it is, so that the server says what it expects.
+const year = (text) => (/^\d+$/.test(text) ? Number(text) : text);

@@ -1,0 +1,172 @@
+"""The addresses of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Query, Request
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.sse import format_sse_event
+
+from qbe.errors import QbeError
+from qbe.serve.failures import failure, failure_of
+from qbe.serve.metrics import Metrics
+from qbe.service.requests import (
+    Comparison,
+    Export,
+    PastedText,
+    RecommendationRequest,
+    SearchRequest,
+    as_json,
+)
+from qbe.service.service import SearchService
+
+Record = dict[str, Any]
+
+EXPORTS = {
+    "bibtex": ("application/x-bibtex", "bib"),
+    "ris": ("application/x-research-info-systems", "ris"),
+    "csv": ("text/csv", "csv"),
+    "markdown": ("text/markdown", "md"),
+    "json": ("application/jsonl", "jsonl"),
+}
+"""Media type and ending of files, by format."""
+
+SEARCH_EXAMPLES: dict[str, Any] = {
+    "by method": {"value": {"paper_ids": ["s036"], "facet": "method", "k": 5}},
+    "a pasted abstract": {
+        "value": {"title": "On stone", "text": "Stone is hard. We cut it with water.", "facet": "background"}
+    },
+    "same problem, other method": {
+        "value": {"paper_ids": ["s036"], "explore": "same-problem-other-method", "year_from": 2018}
+    },
+}
+
+api = APIRouter(prefix="/api")
+operations = APIRouter()
+
+
+def service_of(request: Request) -> SearchService:
+    """The service of the application."""
+    service: SearchService = request.app.state.service
+    return service
+
+
+Service = Annotated[SearchService, Depends(service_of)]
+
+
+@api.get("/index")
+def about(service: Service) -> Record:
+    """Say what is served: how many papers, and what can be asked of them."""
+    return service.about()
+
+
+@api.get("/search")
+def get_search(request: Annotated[SearchRequest, Query()], service: Service) -> Record:
+    """Search by parameters of the address; lists are repeated parameters."""
+    return service.search(request)
+
+
+@api.post("/search")
+def search(
+    request: Annotated[SearchRequest, Body(openapi_examples=SEARCH_EXAMPLES)], service: Service
+) -> Record:
+    """Search for papers like papers of the index, or like a pasted abstract."""
+    return service.search(request)
+
+
+@api.post("/search/stream")
+def stream(request: SearchRequest, service: Service) -> StreamingResponse:
+    """Search as a stream of server-sent events: the ranking of the first stage at once, the reranked one when
+    it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
+    """
+    first = service.search(request.model_copy(update={"rerank": False}))
+
+    def events() -> Iterator[bytes]:
+        yield format_sse_event(event="ranking", data_str=as_json(first))
+        if request.rerank:
+            try:
+                reranked = service.search(request)
+            except QbeError as error:
+                yield format_sse_event(event="error", data_str=bytes(failure_of(error).body).decode())
+                return
+            except Exception:
+                message = failure(500, "something went wrong while reranking; the server's log says what")
+                yield format_sse_event(event="error", data_str=bytes(message.body).decode())
+                raise
+            yield format_sse_event(event="ranking", data_str=as_json(reranked))
+        yield format_sse_event(event="end", data_str="{}")
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+@api.get("/papers/{paper_id:path}")
+def paper(paper_id: str, service: Service) -> Record:
+    """A paper of the index, with the facets of its sentences."""
+    return service.paper(paper_id)
+
+
+@api.post("/facets")
+def facets(request: PastedText, service: Service) -> Record:
+    """Label the sentences of a pasted abstract with their facets."""
+    return service.label(request)
+
+
+@api.get("/compare")
+def get_compare(request: Annotated[Comparison, Query()], service: Service) -> Record:
+    """Compare two papers by parameters of the address."""
+    return service.compare(request)
+
+
+@api.post("/compare")
+def compare(request: Comparison, service: Service) -> Record:
+    """Compare two papers: a grade from 0 to 3 for each facet, and the closest sentences."""
+    return service.compare(request)
+
+
+@api.post("/citations")
+def citations(request: RecommendationRequest, service: Service) -> Record:
+    """Recommend papers that a paper should cite."""
+    return service.recommend(request)
+
+
+@api.get("/titles")
+def titles(
+    service: Service,
+    text: Annotated[str, Query(max_length=300)],
+    k: Annotated[int, Query(ge=1, le=50)] = 10,
+) -> Record:
+    """Papers whose titles have these words, the last one perhaps only begun, or whose id it is."""
+    return service.complete(text, k)
+
+
+@api.get("/export")
+def get_export(request: Annotated[Export, Query()], service: Service) -> Response:
+    """Papers as a file, by parameters of the address."""
+    return export(request, service)
+
+
+@api.post("/export")
+def export(request: Export, service: Service) -> Response:
+    """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines."""
+    media_type, ending = EXPORTS[request.format]
+    return Response(
+        service.export(request),
+        media_type=f"{media_type}; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="papers.{ending}"'},
+    )
+
+
+@operations.get("/health")
+async def health(request: Request) -> Response:
+    """Say whether searches are answered: 503 while the index is being opened."""
+    is_ready: bool = request.app.state.ready.is_set()
+    return PlainTextResponse("ok\n" if is_ready else "starting\n", 200 if is_ready else 503)
+
+
+@operations.get("/metrics")
+def metrics(request: Request) -> Response:
+    """Counts and times, for Prometheus."""
+    counted: Metrics = request.app.state.metrics
+    return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

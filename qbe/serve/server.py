@@ -1,0 +1,114 @@
+"""Listening, and ending when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from qbe.errors import InputError
+
+HEADER_SECONDS = 10.0
+"""Within which the head of a request must arrive."""
+
+MOST_CONNECTIONS = 256
+MOST_HEADER_BYTES = 65_536
+KEEP_ALIVE_SECONDS, GRACE_SECONDS = 10, 20
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 that closes a connection whose request does not begin, or whose head does not end, in time."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start waiting for the first request."""
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on only while the head of a request is not complete."""
+        super().data_received(data)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        if self._is_answering():
+            self._stop()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self._is_answering():
+            self.transport.close()
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; raises InputError where that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"expected a free port at {host}, found that {port} cannot be had ({error.strerror or error}); "
+            "choose another --port"
+        ) from None
+    listening.listen(MOST_CONNECTIONS)
+    return listening
+
+
+def address_of(listening: socket.socket) -> str:
+    """The address of the page."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def run(app: ASGIApp, listening: socket.socket, started: Callable[[], None]) -> None:
+    """Answer requests until SIGINT or SIGTERM, then finish those under way; ``started`` is called once
+    requests are answered.
+    """
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+    )
+    _Server(config, started).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._started()

@@ -1,0 +1,110 @@
+"""Completion of titles and ids, as a search box offers them."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from qbe.corpus.dedupe import normalized_title
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
+
+_END = "\n"
+
+
+class Title(NamedTuple):
+    """A paper by its id and title."""
+
+    paper_id: str
+    title: str
+
+
+class _Titles:
+    """The titles of one commit, one text in which they are looked for."""
+
+    def __init__(self, reader: IndexReader) -> None:
+        self.digest = reader.manifest.digest
+        self._ids: list[str] = []
+        self._starts: list[int] = []
+        parts, length = [], 0
+        for paper in reader:
+            words = f" {normalized_title(paper.title)}"
+            self._ids.append(paper.paper_id)
+            self._starts.append(length)
+            parts.append(words)
+            length += len(words) + 1
+        self._text = _END.join(parts) + _END
+
+    def matching(self, words: list[str]) -> Iterator[str]:
+        """Ids of papers whose titles have all words, the last of them perhaps only begun."""
+        patterns = [f" {word} " for word in words[:-1]] + [f" {words[-1]}"]
+        rarest = max(patterns, key=len)
+        place = self._text.find(rarest)
+        while place >= 0:
+            row = bisect_right(self._starts, place) - 1
+            end = self._text.index(_END, place)
+            title = self._text[self._starts[row] : end] + " "
+            if all(pattern in title for pattern in patterns):
+                yield self._ids[row]
+            place = self._text.find(rarest, end)
+
+
+class TitleSearch:
+    """Finds papers by the words of their titles, the last one perhaps only begun, or by their ids.
+
+    Titles are read in the background when the first is asked for, and again when the index has moved on;
+    until then only ids are found.
+
+    >>> titles = TitleSearch(index)
+    >>> titles.wait()
+    >>> [title.paper_id for title in titles.complete("two crops of a par", 5)]
+    ['s036']
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._lock = threading.Lock()
+        self._titles: _Titles | None = None
+        self._reading: threading.Thread | None = None
+
+    def complete(self, text: str, count: int) -> list[Title]:
+        """At most ``count`` papers: one with exactly this id first, then those whose titles match, in the
+        order of the index.
+        """
+        words = normalized_title(text).split()
+        with self._index.reading() as reader:
+            ids = [text.strip()] if text.strip() in reader else []
+            titles = self._of(reader)
+            if titles is not None and words:
+                for paper_id in titles.matching(words):
+                    if len(ids) == count:
+                        break
+                    if paper_id in reader and paper_id not in ids:
+                        ids.append(paper_id)
+            return [Title(paper_id, reader.paper(paper_id).title) for paper_id in ids[:count]]
+
+    def wait(self) -> None:
+        """Wait until titles are read."""
+        with self._index.reading() as reader:
+            self._of(reader)
+        with self._lock:
+            reading = self._reading
+        if reading is not None:
+            reading.join()
+
+    def _of(self, reader: IndexReader) -> _Titles | None:
+        """The titles of a commit, or older ones while these are being read."""
+        with self._lock:
+            current = self._titles is not None and self._titles.digest == reader.manifest.digest
+            if not current and (self._reading is None or not self._reading.is_alive()):
+                self._reading = threading.Thread(target=self._read, name="qbe-titles", daemon=True)
+                self._reading.start()
+            return self._titles
+
+    def _read(self) -> None:
+        with self._index.reading() as reader:
+            titles = _Titles(reader)
+        with self._lock:
+            self._titles = titles
