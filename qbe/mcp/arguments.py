@@ -10,10 +10,9 @@ from qbe.mcp.answers import Answer
 from qbe.service.requests import (
     DEEPEST,
     MOST_HITS,
-    MOST_TEXT,
-    MOST_TITLE,
+    Abstract,
     PaperId,
-    Text,
+    Title,
     problem_in_words,
 )
 from qbe.service.service import SearchService
@@ -42,17 +41,14 @@ class Arguments(BaseModel):
 class PaperOrText(Arguments):
     """A paper of the index, or a text."""
 
-    text: Text | None = Field(
+    text: Abstract | None = Field(
         default=None,
-        max_length=MOST_TEXT,
         description="An abstract, or a few sentences in its style, in English. Give this or paper_id.",
     )
     paper_id: PaperId | None = Field(
         default=None, description="The id of a paper of the index. Give this or text."
     )
-    title: Text = Field(
-        default="", max_length=MOST_TITLE, description="The title that goes with text, if there is one."
-    )
+    title: Title = Field(default="", description="The title that goes with text, if there is one.")
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:

@@ -10,7 +10,7 @@ from qbe.mcp.arguments import Arguments
 from qbe.mcp.cutting import fitting_sentences
 from qbe.mcp.records import described, sentences_of, year_of
 from qbe.service.records import Record
-from qbe.service.requests import MOST_TEXT, MOST_TITLE, Comparison, PaperId, PastedText, Text
+from qbe.service.requests import Abstract, Comparison, PaperId, PastedText, Title
 from qbe.service.service import SearchService
 
 _START = "The position of the first sentence to give; only needed where an answer says so."
@@ -34,8 +34,8 @@ class GetPaper(Arguments):
 class LabelFacets(Arguments):
     """The arguments of ``label_facets``."""
 
-    text: Text = Field(min_length=1, max_length=MOST_TEXT, description="An abstract, in English.")
-    title: Text = Field(default="", max_length=MOST_TITLE, description="Its title, if there is one.")
+    text: Abstract = Field(min_length=1, description="An abstract, in English.")
+    title: Title = Field(default="", description="Its title, if there is one.")
     start: int = Field(default=0, ge=0, description=_START)
 
     def answer(self, service: SearchService) -> Sentences:

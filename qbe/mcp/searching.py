@@ -20,7 +20,6 @@ from qbe.service.requests import (
     RecommendationRequest,
     SearchRequest,
     Shape,
-    Text,
 )
 from qbe.service.service import SearchService
 
@@ -35,12 +34,12 @@ class SearchPapers(Paged, PaperOrText):
         description="What hits should have in common with the query: background (the problem), method or "
         "result (the findings). Without it the whole abstract counts.",
     )
-    like: list[Text] = Field(
+    like: list[PaperId] = Field(
         default_factory=list,
         max_length=3,
         description=f"Instead of facet: several facets to have in common, {_FACET_WEIGHT}.",
     )
-    unlike: list[Text] = Field(
+    unlike: list[PaperId] = Field(
         default_factory=list,
         max_length=3,
         description=f"With like: facets in which hits should differ from the query, {_FACET_WEIGHT}.",

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.opening import open_index
     from qbe.serve.app import create_app
-    from qbe.serve.server import address_of, listen, run
+    from qbe.serve.server import address_of, listen, server_of
     from qbe.service.service import SearchService
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         # uvicorn ends in order at either signal, and passes it on then: for a server that is no failure.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
-            run(create_app(service, settings), listening, started)
+            server_of(create_app(service, settings), started).run(sockets=[listening])
 
 
 if __name__ == "__main__":

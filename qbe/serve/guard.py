@@ -17,11 +17,11 @@ from qbe.serve.settings import ServeSettings
 
 log = logging.getLogger("qbe.serve")
 
-MOST_BYTES = 1_000_000
-"""Of a request's body."""
+MOST_BYTES, MOST_DISCARDED = 1_000_000, 20_000_000
+"""Bytes of a request's body that are taken, and those of a longer one that are read before it is refused."""
 
-BODY_SECONDS, SEND_SECONDS = 10.0, 30.0
-"""Within which a body must arrive, and a client must take a part of an answer."""
+BODY_SECONDS = 10.0
+"""Within which a body must arrive."""
 
 LOGGED = 2000
 """Bytes of what is searched for that are logged."""
@@ -70,13 +70,12 @@ class Guard:
                     headers[name] = value
                 if "cache-control" not in headers:
                     headers["Cache-Control"] = "no-store"
-            async with asyncio.timeout(SEND_SECONDS):
-                await send(message)
+            await send(message)
 
         try:
             refusal = self._refusal(scope)
             if refusal is None:
-                read = await _body(scope, receive)
+                read = await _body(receive)
                 if isinstance(read, bytes):
                     body = read
                 else:
@@ -85,8 +84,8 @@ class Guard:
                 await refusal(scope, receive, guarded)
             else:
                 await self._app(scope, _replayed(body, receive), guarded)
-        except (TimeoutError, _GoneError):
-            status = 499  # what others log for a client that did not wait, or does not read
+        except _GoneError:
+            status = 499  # what others log for a client that did not wait
         finally:
             self._record(scope, status, time.perf_counter() - begin, body)
 
@@ -124,11 +123,12 @@ class _GoneError(Exception):
     """The client left before its request was complete."""
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | Response:
-    """The whole body, or why it is refused."""
-    length = Headers(scope=scope).get("content-length", "0")
-    if length.isdecimal() and int(length) > MOST_BYTES:
-        return _too_long()
+async def _body(receive: Receive) -> bytes | Response:
+    """The whole body, or why it is refused.
+
+    What is too long is read on for a while, and forgotten: a client that is still sending when its connection
+    is closed never sees the answer.
+    """
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -138,11 +138,10 @@ async def _body(scope: Scope, receive: Receive) -> bytes | Response:
                     raise _GoneError
                 part = message.get("body", b"")
                 size += len(part)
-                if size > MOST_BYTES:
-                    return _too_long()
-                parts.append(part)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
+                if size <= MOST_BYTES:
+                    parts.append(part)
+                if size > MOST_DISCARDED or not message.get("more_body", False):
+                    return _too_long() if size > MOST_BYTES else b"".join(parts)
     except TimeoutError:
         return failure(408, f"expected the request within {BODY_SECONDS:g} s", {"Connection": "close"})
 

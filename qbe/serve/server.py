@@ -12,8 +12,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qbe.errors import InputError
 
-HEADER_SECONDS = 10.0
-"""Within which the head of a request must arrive."""
+HEADER_SECONDS, READ_SECONDS = 10.0, 30.0
+"""Within which the head of a request must arrive, and a client must read some of an answer."""
 
 MOST_CONNECTIONS = 256
 MOST_HEADER_BYTES = 65_536
@@ -21,9 +21,12 @@ KEEP_ALIVE_SECONDS, GRACE_SECONDS = 10, 20
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 that closes a connection whose request does not begin, or whose head does not end, in time."""
+    """HTTP/1.1 that closes connections of clients that take too long: to begin a request, to end its head, or
+    to read an answer.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for the first request."""
@@ -38,7 +41,24 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop()
+        self._stop_reading()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for the client, which has more to read than is held for it."""
+        super().pause_writing()
+        # Closing would wait for the client as well.
+        self._reading = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        self._stop_reading()
+        super().resume_writing()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     def _expect(self) -> None:
         if self._is_answering():
@@ -83,9 +103,9 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def run(app: ASGIApp, listening: socket.socket, started: Callable[[], None]) -> None:
-    """Answer requests until SIGINT or SIGTERM, then finish those under way; ``started`` is called once
-    requests are answered.
+def server_of(app: ASGIApp, started: Callable[[], None]) -> uvicorn.Server:
+    """A server whose ``run(sockets=[...])`` answers requests until SIGINT or SIGTERM, and then finishes those
+    under way; ``started`` is called once requests are answered.
     """
     config = uvicorn.Config(
         app,
@@ -100,7 +120,7 @@ def run(app: ASGIApp, listening: socket.socket, started: Callable[[], None]) -> 
         limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
-    _Server(config, started).run(sockets=[listening])
+    return _Server(config, started)
 
 
 class _Server(uvicorn.Server):

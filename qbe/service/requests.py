@@ -40,7 +40,9 @@ def _is_text(value: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_is_text)]
-PaperId = Annotated[Text, Field(min_length=1, max_length=300)]
+Abstract = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(_is_text)]
+Title = Annotated[str, Field(max_length=MOST_TITLE), AfterValidator(_is_text)]
+PaperId = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_is_text)]
 FacetName = Literal["background", "method", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
@@ -56,10 +58,8 @@ class Source(_Request):
     paper_ids: list[PaperId] = Field(
         default_factory=list, max_length=MOST_PAPERS, description="papers of the index", examples=[["s036"]]
     )
-    text: Text | None = Field(
-        default=None, max_length=MOST_TEXT, description="a pasted abstract, in place of paper_ids"
-    )
-    title: Text = Field(default="", max_length=MOST_TITLE, description="the title of the pasted abstract")
+    text: Abstract | None = Field(default=None, description="a pasted abstract, in place of paper_ids")
+    title: Title = Field(default="", description="the title of the pasted abstract")
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -206,16 +206,16 @@ class RecommendationRequest(Source, Filters, Page):
 class PastedText(_Request):
     """A pasted abstract."""
 
-    text: Text = Field(min_length=1, max_length=MOST_TEXT, description="an abstract")
-    title: Text = Field(default="", max_length=MOST_TITLE)
+    text: Abstract = Field(min_length=1, description="an abstract")
+    title: Title = Field(default="")
 
 
 class Comparison(_Request):
     """A paper of the index, or a pasted abstract, and a paper of the index to compare it with."""
 
     paper_id: PaperId | None = Field(default=None, description="a paper of the index")
-    text: Text | None = Field(default=None, max_length=MOST_TEXT, description="a pasted abstract instead")
-    title: Text = Field(default="", max_length=MOST_TITLE)
+    text: Abstract | None = Field(default=None, description="a pasted abstract instead")
+    title: Title = Field(default="")
     other_id: PaperId = Field(description="the paper of the index to compare it with")
 
     @model_validator(mode="after")
@@ -245,6 +245,8 @@ def problem_in_words(problems: Sequence[Any]) -> str:
     'k: input should be greater than or equal to 1'
     """
     first = problems[0]
+    if first["type"] == "json_invalid":
+        return "expected a body of JSON, found what cannot be read as such"
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]

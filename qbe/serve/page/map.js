@@ -4,7 +4,7 @@ import { byId, make, makeSvg } from "/dom.js";
 import { gradeBars } from "/why.js";
 
 const WIDTH = 360;
-const HEIGHT = 300;
+const HEIGHT = 290;
 const LEFT = 40;
 const BOTTOM = 40;
 const EDGE = 14;
@@ -22,7 +22,8 @@ export function showMap(hits, onChoose) {
   const graded = hits.filter((hit) => hit.grades);
   byId("map").hidden = !graded.length;
   if (!graded.length) return;
-  if (!graded.some((hit) => hit.paper_id === active)) active = graded[0].paper_id;
+  const isInUse = byId("map-plot").contains(document.activeElement) && graded.some((hit) => hit.paper_id === active);
+  if (!isInUse) active = graded[0].paper_id;
   const circles = placed(graded).map((circle) => drawn(circle, onChoose));
   const plot = makeSvg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", "aria-label": "Map of these papers; arrow keys move" });
   // Later circles cover earlier ones, so that the best are drawn last; the order of keys is that of ranks.
@@ -136,7 +137,7 @@ function about(hit) {
       "p",
       { class: "hint" },
       "Further right: the problem is more alike. Further up: the method is. Larger: the result is. " +
-        "Click a circle to go to its paper.",
+        "Circles that would cover each other stand a little apart. Click one to go to its paper.",
     ),
   );
 }

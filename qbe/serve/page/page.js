@@ -1,6 +1,6 @@
 // The page: what it shows follows from one state, which is the fragment of its address.
 
-import { get, isAborted, post, rankings } from "/api.js";
+import { get, isAborted } from "/api.js";
 import * as asking from "/ask.js";
 import { exportBasket, remember, showBasket, showLeftOut } from "/basket.js";
 import * as comparing from "/compare.js";
@@ -8,6 +8,7 @@ import { byId, debounced } from "/dom.js";
 import { focusHit, showHits } from "/hits.js";
 import { emphasize, showMap } from "/map.js";
 import * as querying from "/query.js";
+import { find, findMore } from "/search.js";
 import { EMPTY, asksForSomething, canCite, hasSource, read, requestOf, write } from "/state.js";
 
 const MOST_IN_ALL = 1000; // the last place of a ranking that the server gives
@@ -17,6 +18,7 @@ let papers = []; // of the query, with their sentences
 let found = emptyList();
 let asked = ""; // the request whose answer is shown or under way
 let controller = new AbortController();
+let shown = ""; // what `papers` and `found` belong to
 let sliding = false; // whether the last change came of a slider
 
 function emptyList() {
@@ -34,8 +36,12 @@ function go(changes, { replace = false } = {}) {
 
 function show() {
   const isAsked = hasSource(state);
+  const source = JSON.stringify([state.text, state.title, state.papers]);
+  if (source !== shown) [shown, papers, found] = [source, papers.filter(isOfQuery), emptyList()];
   if (state.view === "cite" && !canCite(state)) state.view = "similar";
   for (const id of ["query", "same", "filters", "results"]) byId(id).hidden = !isAsked;
+  for (const id of ["basket", "parts"]) byId(id).hidden = !isAsked && !state.basket.length;
+  byId("ask-title").textContent = isAsked ? "New search" : "Search for";
   document.body.classList.toggle("asked", isAsked);
   querying.showSame(state);
   showFilters();
@@ -62,6 +68,7 @@ function showLists() {
   }
 }
 
+const isOfQuery = (paper) => state.papers.length > 1 && state.papers.includes(paper.paper_id);
 const without = (ids, id) => ids.filter((each) => each !== id);
 const withOne = (ids, id) => [...without(ids, id), id];
 
@@ -84,13 +91,11 @@ function leaveOut(id, changes) {
 }
 
 function startFrom(ids) {
-  papers = [];
   go({ text: "", title: "", papers: ids, sentences: [], not: state.not.filter((id) => !ids.includes(id)) });
   reveal();
 }
 
 function startWith({ text, title }) {
-  papers = [];
   go({ text, title, papers: [], sentences: [] });
   reveal();
 }
@@ -100,7 +105,6 @@ function pick(sentences) {
 }
 
 function drop(id) {
-  papers = papers.filter((paper) => paper.paper_id !== id);
   go({ papers: without(state.papers, id) });
 }
 
@@ -112,8 +116,8 @@ function choose(id) {
 /** Closes the form and goes to what is found. */
 function reveal() {
   byId("ask").open = false;
-  byId("results-title").focus({ preventScroll: true });
   window.scrollTo({ top: 0 });
+  byId("results-title").focus();
 }
 
 const slide = debounced((same) => {
@@ -132,82 +136,52 @@ function changeSame(same, isSlider) {
 
 // Searching
 
-const say = (text) => {
-  byId("note").textContent = text;
-};
+/** Says what goes on, and whether it goes on still. */
+function say(note, isWorking = false) {
+  if (byId("note").textContent !== note) byId("note").textContent = note; // else it might be read out again
+  document.body.classList.toggle("working", isWorking);
+  byId("hits").setAttribute("aria-busy", String(isWorking));
+}
+
+function showFailure(message) {
+  byId("error").textContent = message;
+  byId("failure").hidden = !message;
+}
 
 /** Searches for what the state describes, unless that is shown already. */
 async function search() {
   const isPossible = hasSource(state) && (state.view === "cite" || asksForSomething(state));
   const request = isPossible ? requestOf(state) : null;
-  const wanted = request ? JSON.stringify([state.view, request]) : "";
+  // What is put into the basket counts as cited in the next search, but does not start one.
+  const wanted = request ? JSON.stringify([state.view, { ...request, cited: [] }]) : "";
   if (wanted === asked) return;
   asked = wanted;
   controller.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  showFailure("");
   if (!request) {
-    finish("");
+    say("");
     return;
   }
-  controller = new AbortController();
-  const options = { signal: controller.signal, waits };
-  byId("error").textContent = "";
-  byId("hits").setAttribute("aria-busy", "true");
+  say("Searching …", true);
   try {
-    if (state.view === "cite") await cite(request, options);
-    else await rank(request, options);
+    for await (const { record, papers: own, note } of find(state, request, { signal, waits })) {
+      if (signal.aborted) return;
+      papers = own;
+      take(record);
+      say(note, true);
+    }
+    say(byId("note").textContent);
   } catch (error) {
-    if (isAborted(error) || options.signal.aborted) return;
+    if (isAborted(error) || signal.aborted) return;
     asked = "";
-    finish(error.message);
+    say("");
+    showFailure(error.message);
   }
 }
 
-const waits = (seconds) => say(`The server is busy; trying again in ${seconds} s.`);
-
-function finish(problem) {
-  byId("hits").setAttribute("aria-busy", "false");
-  document.body.classList.remove("working");
-  byId("error").textContent = problem;
-  if (problem || !asked) say("");
-}
-
-async function rank(request, options) {
-  const begin = performance.now();
-  document.body.classList.add("working");
-  say("Searching …");
-  let record;
-  let isFirst = true;
-  for await (record of rankings(request, options)) {
-    if (options.signal.aborted) return;
-    papers = record.query.papers;
-    take(record);
-    if (isFirst) say(`${firstOnes(record)} after ${seconds(begin)}; now the best are compared more closely …`);
-    isFirst = false;
-  }
-  if (!record) throw new Error("The search ended without an answer; try again.");
-  say(`${firstOnes(record)}${record.stage === "reranked" ? ", in their final order" : ""} (${seconds(begin)}).`);
-  finish("");
-}
-
-async function cite(request, options) {
-  const begin = performance.now();
-  document.body.classList.add("working");
-  say("Looking for papers to cite …");
-  const [record, own] = await Promise.all([post("/api/citations", request, options), sourcePapers(options)]);
-  papers = own;
-  take(record);
-  say(`${firstOnes(record)} to cite (${seconds(begin)}).`);
-  finish("");
-}
-
-/** The papers of the query with their sentences, where the answer does not have them. */
-async function sourcePapers(options) {
-  if (!state.papers.length) {
-    const paper = await post("/api/facets", { text: state.text, title: state.title }, options);
-    return [{ ...paper, paper_id: null }];
-  }
-  return Promise.all(state.papers.map((id) => get(`/api/papers/${encodeURIComponent(id)}`, options)));
-}
+const waits = (seconds) => say(`The server is busy; trying again in ${seconds} s.`, true);
 
 function take(record) {
   found = { hits: record.hits, hasMore: record.has_more };
@@ -217,31 +191,29 @@ function take(record) {
   showLists();
 }
 
-const seconds = (begin) => `${((performance.now() - begin) / 1000).toFixed(1)} s`;
-
-function firstOnes(record) {
-  if (!record.hits.length) return "No paper was found; try wider years or fewer categories";
-  if (!record.has_more) return `${record.hits.length} papers`;
-  return `The first ${record.hits.length} papers`;
-}
-
 /** Adds the next papers to the list. */
 async function more() {
-  const request = { ...requestOf(state), start: found.hits.length };
-  const options = { signal: controller.signal, waits };
+  const start = found.hits.length;
+  const all = requestOf(state);
+  const request = { ...all, start, k: Math.min(all.k, MOST_IN_ALL - start) };
+  const { signal } = controller;
   byId("more").disabled = true;
-  say("Looking for more papers …");
+  showFailure("");
+  say("Looking for more papers …", true);
   try {
-    const record = await post(state.view === "cite" ? "/api/citations" : "/api/search", request, options);
+    const record = await findMore(state, request, { signal, waits });
+    if (signal.aborted) return;
     const ids = new Set(found.hits.map((hit) => hit.paper_id));
-    const news = record.hits.filter((hit) => !ids.has(hit.paper_id));
-    found = { hits: [...found.hits, ...news], hasMore: record.has_more };
-    remember(news);
+    const added = record.hits.filter((hit) => !ids.has(hit.paper_id));
+    found = { hits: [...found.hits, ...added], hasMore: record.has_more };
+    remember(added);
     say(`${found.hits.length} papers.`);
     showLists();
-    if (news.length) focusHit(news[0].paper_id);
+    if (added.length) focusHit(added[0].paper_id);
   } catch (error) {
-    if (!isAborted(error)) finish(error.message);
+    if (isAborted(error) || signal.aborted) return;
+    say("");
+    showFailure(error.message);
   } finally {
     byId("more").disabled = false;
   }
@@ -283,6 +255,7 @@ function connect() {
   connectFilters();
   byId("sort").addEventListener("change", () => go({ sort: byId("sort").value }, { replace: true }));
   byId("more").addEventListener("click", more);
+  byId("again").addEventListener("click", search);
   byId("share").addEventListener("click", share);
   byId("export").addEventListener("click", () => exportBasket(state));
   byId("basket-search").addEventListener("click", () => startFrom(state.basket));
@@ -291,6 +264,7 @@ function connect() {
     byId("basket").focus();
   });
   byId("basket-cite").addEventListener("click", () => {
+    asked = "";
     go({ view: "cite" });
     reveal();
   });
@@ -329,7 +303,7 @@ async function introduce() {
     const { papers: count } = await get("/api/index");
     byId("collection").textContent = `${count.toLocaleString("en")} papers`;
   } catch (error) {
-    byId("error").textContent = error.message;
+    showFailure(error.message);
   }
 }
 

@@ -58,7 +58,7 @@ export function summary(state) {
   if (!asksForSomething(state)) return "Move a slider to the right: a search starts from something that is the same.";
   if (state.sentences.length) {
     const many = state.sentences.length === 1 ? "the sentence" : `the ${state.sentences.length} sentences`;
-    return `Papers like ${many} that you picked above.`;
+    return `Papers like ${many} that you picked.`;
   }
   if (isWhole(state)) return "Papers like the whole abstract.";
   if (state.result) return "Papers with a similar result.";
@@ -95,6 +95,7 @@ export function showPapers(papers, state, { onPick, onDrop }) {
     ),
   );
   byId("query-hint").textContent = hint(papers, state);
+  byId("legend").hidden = !isOne;
 }
 
 function sentencesOf(paper, state, onPick) {
@@ -126,11 +127,11 @@ function sentencesOf(paper, state, onPick) {
 
 function hint(papers, state) {
   if (papers.length > 1) return `${papers.length} papers are searched for together.`;
-  if (state.view === "cite") return "";
+  if (!papers.length || state.view === "cite") return "";
   if (!state.sentences.length) {
     const missing = missingFacet(papers[0], state);
     if (missing) return `No sentence is labelled ${missing}; the likeliest one counts in its place.`;
-    return "Click the sentences that matter to search with them alone.";
+    return "Or click the sentences that matter, to search with them alone.";
   }
   return state.not.length ? "While sentences are picked, papers marked “not like this” are left out only." : "";
 }

@@ -21,6 +21,7 @@ export const EMPTY = Object.freeze({
 });
 
 const PAGE = 20;
+const MOST_SEEN = 1000; // papers that a request can leave out
 const LISTS = { papers: "paper", not: "not", seen: "seen", basket: "basket" };
 const TEXTS = ["text", "title", "from", "to", "categories"];
 const CHOICES = { view: ["similar", "cite"], sort: ["rank", "newest", "oldest"] };
@@ -82,7 +83,7 @@ export function requestOf(state) {
     ...(state.categories && { categories: state.categories.split(/[\s,;]+/).filter(Boolean) }),
   };
   if (state.view === "cite") {
-    return { ...source, ...filters, k: PAGE, cited: state.basket, exclude: unique([...state.seen, ...state.not]) };
+    return { ...source, ...filters, k: PAGE, cited: state.basket, exclude: leftOut(state) };
   }
   const isPicked = state.sentences.length > 0;
   return {
@@ -92,9 +93,11 @@ export function requestOf(state) {
     k: PAGE,
     // Which sentences are picked says nothing of other papers: these are left out only.
     not_paper_ids: isPicked ? [] : state.not,
-    exclude: isPicked ? unique([...state.seen, ...state.not]) : state.seen,
+    exclude: isPicked ? leftOut(state) : state.seen.slice(-MOST_SEEN),
   };
 }
+
+const leftOut = (state) => unique([...state.seen, ...state.not]).slice(-MOST_SEEN);
 
 function counted(state) {
   if (state.sentences.length) return { sentences: state.sentences };
