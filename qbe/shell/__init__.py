@@ -1,0 +1,1 @@
+"""A search kept open on a terminal."""

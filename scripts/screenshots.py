@@ -1,0 +1,88 @@
+"""Make the pictures of docs/serve.md: the page of ``qbe serve`` over the sample, on a screen and on a phone.
+
+    python scripts/screenshots.py [--output docs/images] [--chromium PROGRAM]
+
+Needs Playwright (``pip install playwright``) and Chromium. The sample is indexed in the cache, as by ``qbe demo``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+SIZES = ((360, 1500), (1280, 940))
+"""Width and height of the pictures."""
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+SECONDS = 120
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve the sample, and write a picture of each size."""
+    parser = argparse.ArgumentParser(description="Make the pictures of docs/serve.md.")
+    parser.add_argument("--output", type=Path, default=Path("docs/images"))
+    parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome"))
+    options = parser.parse_args(arguments)
+    if options.chromium is None:
+        parser.error("expected Chromium on the PATH, found none; name the program with --chromium")
+
+    from playwright.sync_api import sync_playwright
+
+    from qbe.demo.sample_index import open_sample_index
+
+    options.output.mkdir(parents=True, exist_ok=True)
+    with open_sample_index(None, lambda line: sys.stderr.write(f"{line}\n")) as index:
+        folder = Path(index.folder)
+    with serving(folder) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
+        for width, height in SIZES:
+            take(browser, address, width, height, options.output / f"serve-{width}.png")
+        browser.close()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve an index at any free port; gives the address."""
+    command = [sys.executable, "-m", "qbe.serve", "--index", str(folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            address = re.search(r"http://\S+/", line)
+            if address is None:
+                raise SystemExit(f"expected the address of the server, found {line!r}; run qbe serve yourself")
+            yield address[0]
+        finally:
+            server.terminate()
+
+
+def take(browser: Browser, address: str, width: int, height: int, path: Path) -> None:
+    """Search with the sample abstract, look into the first hit, and write a picture."""
+    from playwright.sync_api import expect
+
+    page = browser.new_page(viewport={"width": width, "height": height}, locale="en", color_scheme="light")
+    page.goto(address)
+    page.get_by_role("button", name="Try the sample abstract").click()
+    page.get_by_role("button", name="Same problem, other method").click()
+    expect(page.locator("#note")).to_contain_text("final order", timeout=SECONDS * 1000)
+    first = page.locator(".hit").first
+    first.get_by_role("button", name="Add to basket").click()
+    first.get_by_text("Why this paper").click()
+    page.mouse.move(0, 0)
+    page.evaluate("window.scrollTo(0, 0)")
+    page.screenshot(path=path)
+    page.close()
+
+
+if __name__ == "__main__":
+    main()

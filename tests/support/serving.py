@@ -1,0 +1,102 @@
+"""A server of an index in a process of its own, and requests to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+START_SECONDS = 90
+
+
+class Answer(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body, as JSON."""
+        return json.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        """What was wrong."""
+        return self.json()["error"]["message"]
+
+
+class Server:
+    """A process of ``qbe serve``."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
+        self.process, self.port, self.log = process, port, log
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 60,
+    ) -> Answer:
+        """One request over a connection of its own; a body that is no bytes is sent as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            kind = {} if data is None else {"Content-Type": "application/json"}
+            connection.request(method, path, data, kind | (headers or {}))
+            answer = connection.getresponse()
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, headers, answer.read())
+        finally:
+            connection.close()
+
+    def search(self, **request: Any) -> Answer:
+        """A search without the reranker, unless ``rerank`` says otherwise."""
+        return self.ask("POST", "/api/search", {"rerank": False, **request})
+
+    def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
+        """End it by a signal; gives its exit code."""
+        self.process.send_signal(kind)
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(index: Path, log: Path, *options: str, room: str = "serve") -> Iterator[Server]:
+    """A server that has opened its index, at a free port."""
+    command = [sys.executable, "-m", f"qbe.{room}", "--index", str(index), "--port", "0", "--threads", "1"]
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [*command, *options],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        match = re.search(r":(\d+)/", line)
+        assert match, f"no address in {line!r}: {log.read_text()}"
+        server = Server(process, int(match[1]), log)
+        deadline = time.monotonic() + START_SECONDS
+        while server.ask("GET", "/health").status != 200:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()

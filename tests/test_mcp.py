@@ -1,0 +1,561 @@
+"""Tools for agents, as a real client of fastmcp calls them: over a pipe and over HTTP."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from jsonschema import Draft202012Validator
+
+from qbe.errors import InputError, UsageError
+from qbe.index.opening import open_index
+from qbe.mcp.__main__ import main
+from qbe.mcp.server import create_server, listen
+from qbe.service.requests import Export
+from qbe.service.service import SearchService
+from qbe.types import Paper, Sentence
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+LIMIT = 20_000
+ABSTRACT = (
+    "Readers of papers want to find others like them. We train an encoder without labels by masking words. "
+    "It finds more than all earlier systems."
+)
+CALLS: dict[str, dict[str, Any]] = {
+    "search_papers": {"text": ABSTRACT, "title": "On search", "facet": "method", "year_to": 2018, "k": 3},
+    "get_paper": {"paper_id": "s036"},
+    "label_facets": {"text": ABSTRACT},
+    "compare_papers": {"a": "s036", "b": "s051"},
+    "recommend_citations": {"paper_id": "s036", "cited": ["s051"], "year_to": 2021, "k": 3},
+    "export_citations": {"paper_ids": ["s036", "s051"], "format": "ris"},
+}
+
+
+class Answer(NamedTuple):
+    """What a client got: the fields of the answer, the same as text, and whether it is an error."""
+
+    fields: dict[str, Any] | None
+    text: str
+    is_error: bool
+
+
+class Caller:
+    """A connected client, for tests that are no coroutines."""
+
+    def __init__(self, portal, client: Client) -> None:
+        self._portal, self._client = portal, client
+
+    def tools(self) -> dict[str, Any]:
+        return {tool.name: tool for tool in self._portal.call(self._client.list_tools)}
+
+    def instructions(self) -> str:
+        return self._client.instructions
+
+    def __call__(self, name: str, **arguments: Any) -> Answer:
+        result = self._portal.call(self._client.call_tool_mcp, name, arguments)
+        (content,) = result.content
+        return Answer(result.structured_content, content.text, result.is_error)
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[Any]:
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture(scope="module")
+def connect(portal) -> Iterator[Callable[[Any], Caller]]:
+    """Connects a client until the end of the module."""
+    with ExitStack() as stack:
+
+        def connect(transport: Any) -> Caller:
+            client = Client(transport)
+            return Caller(portal, stack.enter_context(portal.wrap_async_context_manager(client)))
+
+        yield connect
+
+
+def command(index: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "qbe.mcp", "--index", str(index), *options]
+
+
+class Served(NamedTuple):
+    process: subprocess.Popen[str]
+    url: str
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[..., Served]]:
+    """Starts a server over HTTP, until the end of the module."""
+    processes = []
+
+    def start(index: Path, *options: str) -> Served:
+        process = subprocess.Popen(
+            command(index, "--transport", "http", "--port", "0", *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        processes.append(process)
+        line = process.stderr.readline()
+        assert re.fullmatch(r"128 papers for agents at http://127\.0\.0\.1:\d+/mcp\n", line), line
+        return Served(process, line.split()[-1])
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def stdio(connect, graded_index) -> Caller:
+    _, *arguments = command(graded_index)
+    return connect(StdioTransport(sys.executable, arguments, env=ENVIRONMENT, keep_alive=False))
+
+
+@pytest.fixture(scope="module")
+def http(connect, serve, graded_index) -> Caller:
+    return connect(StreamableHttpTransport(serve(graded_index).url))
+
+
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def caller(request) -> Caller:
+    return request.getfixturevalue(request.param)
+
+
+def test_all_tools_are_listed(caller):
+    tools = caller.tools()
+    assert sorted(tools) == sorted(CALLS)
+    for tool in tools.values():
+        assert tool.annotations.read_only_hint is True
+        assert tool.annotations.open_world_hint is False
+        assert tool.annotations.destructive_hint is False
+        Draft202012Validator.check_schema(tool.input_schema)
+        Draft202012Validator.check_schema(tool.output_schema)
+        assert tool.input_schema["additionalProperties"] is False
+
+
+def test_instructions_say_what_is_searched_and_what_ids_look_like(caller):
+    assert "128 scientific papers" in caller.instructions()
+    assert "look like s001" in caller.instructions()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_answers_are_as_their_schemas_say(caller, name):
+    tool = caller.tools()[name]
+    Draft202012Validator(tool.input_schema).validate(CALLS[name])
+    answer = caller(name, **CALLS[name])
+    assert not answer.is_error, answer.text
+    Draft202012Validator(tool.output_schema).validate(answer.fields)
+    assert json.loads(answer.text) == answer.fields
+    assert answer.fields["cut"] is None
+
+
+def test_what_is_described_names_what_an_agent_needs(stdio):
+    tools = stdio.tools()
+    for name in ("search_papers", "get_paper", "label_facets", "compare_papers"):
+        assert "A facet is what a sentence of an abstract is about" in tools[name].description
+    for name in ("search_papers", "get_paper", "compare_papers", "recommend_citations", "export_citations"):
+        assert "Valid ids are those of this index alone" in tools[name].description
+    for name in ("search_papers", "recommend_citations", "export_citations"):
+        assert "start=next_start" in tools[name].description
+    for tool in tools.values():
+        for field in tool.input_schema["properties"].values():
+            assert field["description"]
+
+
+def test_a_search_is_reranked_and_keeps_to_its_filters(stdio):
+    found = stdio("search_papers", **CALLS["search_papers"]).fields
+    assert found["stage"] == "reranked"
+    assert found["searched_papers"] < 128
+    assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]
+    assert all(hit["year"] <= 2018 for hit in found["hits"])
+    assert found["has_more"] is True
+    assert found["next_start"] == 3
+    best = found["hits"][0]
+    assert best["why"]["query_sentence"] in ABSTRACT
+    assert best["why"]["sentence"] in best["abstract"]
+    assert all(0 <= grade <= 3 for grade in best["grades"].values())
+
+
+def test_facets_can_be_combined_by_weight_and_by_name(stdio):
+    arguments = {"paper_id": "s036", "k": 3, "year_to": 2018}
+    combined = stdio("search_papers", **arguments, like=["background"], unlike=["method:1"]).fields
+    named = stdio("search_papers", **arguments, explore="same-problem-other-method").fields
+    assert combined["hits"] == named["hits"]
+    assert "; not like" in combined["heading"]
+
+
+def test_null_is_the_same_as_none_given(stdio):
+    arguments = {"facet": None, "text": None, "categories": None, "start": None}
+    found = stdio("search_papers", paper_id="s036", k=1, year_to=2018, **arguments)
+    assert not found.is_error, found.text
+
+
+def test_a_paper_comes_with_the_facets_of_its_sentences(stdio):
+    paper = stdio("get_paper", paper_id="s036").fields
+    assert paper["title"].startswith("Two Crops of a Paragraph")
+    assert paper["year"] == 2018
+    facets = [sentence["facet"] for sentence in paper["sentences"]]
+    assert facets == ["background", "background", "method", "method", "result"]
+
+
+def test_two_papers_are_compared_in_each_facet(stdio):
+    compared = stdio("compare_papers", a="s036", b="s051").fields
+    assert (compared["a"]["paper_id"], compared["b"]["paper_id"]) == ("s036", "s051")
+    assert compared["method"]["grade"] > compared["background"]["grade"]
+    abstracts = [stdio("get_paper", paper_id=name).fields["sentences"] for name in ("s036", "s051")]
+    pair = compared["method"]["sentence_a"], compared["method"]["sentence_b"]
+    for sentence, abstract in zip(pair, abstracts, strict=True):
+        assert sentence in [each["text"] for each in abstract]
+
+
+def test_what_is_cited_already_is_not_recommended(stdio):
+    first = stdio("recommend_citations", paper_id="s036", k=2).fields["hits"]
+    ids = [hit["paper_id"] for hit in first]
+    again = stdio("recommend_citations", paper_id="s036", k=2, cited=[ids[0], "nosuch"]).fields
+    assert ids[0] not in [hit["paper_id"] for hit in again["hits"]]
+    assert len(again["notes"]) == 1
+
+
+def pages(call: Callable[..., Answer], name: str, **arguments: Any) -> list[dict[str, Any]]:
+    """The fields of all pages, the size of each checked."""
+    answers, start = [], 0
+    while start is not None:
+        answer = call(name, **arguments, start=start)
+        assert not answer.is_error, answer.text
+        assert len(answer.text.encode()) <= LIMIT
+        assert answer.fields["has_more"] is (answer.fields["next_start"] is not None)
+        answers.append(answer.fields)
+        start = answer.fields["next_start"]
+    return answers
+
+
+def test_paging_to_the_end_gives_each_paper_once(stdio):
+    """The pages are cut to 20 kB, so that they are shorter than asked for."""
+    found = pages(stdio, "recommend_citations", paper_id="s036", k=100)
+    assert len(found) > 2
+    ids = [hit["paper_id"] for page in found for hit in page["hits"]]
+    assert len(ids) == len(set(ids)) == 127
+    assert [hit["rank"] for page in found for hit in page["hits"]] == list(range(1, 128))
+
+
+def test_paging_a_search_gives_the_same_as_one_page(stdio):
+    arguments = {"paper_id": "s036", "facet": "method", "year_from": 2020, "year_to": 2020}
+    (whole,) = pages(stdio, "search_papers", **arguments, k=100)
+    assert whole["searched_papers"] - 1 <= len(whole["hits"]) <= whole["searched_papers"]
+    found = pages(stdio, "search_papers", **arguments, k=4)
+    assert len(found) > 1
+    assert [hit["paper_id"] for page in found for hit in page["hits"]] == [
+        hit["paper_id"] for hit in whole["hits"]
+    ]
+
+
+def test_what_is_cut_is_said(stdio):
+    answer = stdio("recommend_citations", paper_id="s036", k=100)
+    found = answer.fields
+    shown = len(found["hits"])
+    assert len(answer.text.encode()) <= LIMIT
+    assert found["next_start"] == shown
+    assert found["cut"] == (
+        f"To stay below 20 kB, the abstracts of hits 1 to {shown} were left out (get_paper gives them) and "
+        f"hits {shown + 1} to 100 were left out (call again with start={shown})."
+    )
+    assert all(hit["abstract"] is None for hit in found["hits"])
+
+
+def test_ten_hits_fit_in_with_their_abstracts(stdio):
+    found = stdio("recommend_citations", paper_id="s036").fields
+    assert found["cut"] is None
+    assert all(hit["abstract"] for hit in found["hits"])
+    assert len(found["hits"]) == 10
+
+
+@pytest.mark.parametrize("form", ["bibtex", "ris", "csv", "markdown"])
+def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index, form):
+    ids = [f"s{number:03d}" for number in range(1, 129)]
+    parts = pages(stdio, "export_citations", paper_ids=ids, format=form)
+    assert len(parts) > 1
+    assert sum(part["papers"] for part in parts) == 128
+    assert [bool(part["cut"]) for part in parts] == [True] * (len(parts) - 1) + [False]
+    with open_index(graded_index) as index, SearchService(index) as service:
+        whole = service.export(Export(paper_ids=ids, format=form))
+    assert "".join(part["text"] for part in parts) == whole
+
+
+def test_the_parts_of_a_long_export_of_json_are_files(stdio):
+    ids = [f"s{number:03d}" for number in range(1, 65)]
+    parts = pages(stdio, "export_citations", paper_ids=ids, format="json")
+    assert len(parts) > 1
+    hits = [hit["paper_id"] for part in parts for hit in json.loads(part["text"])["hits"]]
+    assert hits == ids
+
+
+def test_a_long_text_is_labelled_in_parts(stdio):
+    text = " ".join(f"We measured the speed of fish number {n} in cold water with care." for n in range(290))
+    parts = pages(stdio, "label_facets", text=text)
+    assert len(parts) > 1
+    assert re.search(r"call again with start=\d+", parts[0]["cut"])
+    sentences = [sentence for part in parts for sentence in part["sentences"]]
+    assert [sentence["position"] for sentence in sentences] == list(range(290))
+
+
+SEARCH_ARGUMENTS = (
+    "text, paper_id, title, k, start, facet, like, unlike, explore, year_from, year_to, categories, authors"
+)
+ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "nothing to search with": ("search_papers", {}, "expected either text or paper_id, found neither"),
+    "two things": (
+        "search_papers",
+        {"text": "We swim.", "paper_id": "s036"},
+        "expected either text or paper_id, found both",
+    ),
+    "a title of a paper": (
+        "search_papers",
+        {"paper_id": "s036", "title": "On fish"},
+        "expected title with text only, found it with paper_id; leave title out",
+    ),
+    "no such paper": (
+        "search_papers",
+        {"paper_id": "nosuch"},
+        "expected the id of one of the 128 papers of the index, found 'nosuch'; search_papers gives ids that "
+        "are valid",
+    ),
+    "no such argument": (
+        "search_papers",
+        {"text": "We swim.", "query": "fish"},
+        f"query: expected one of the arguments {SEARCH_ARGUMENTS}",
+    ),
+    "no such facet": (
+        "search_papers",
+        {"paper_id": "s036", "facet": "problem"},
+        "facet: input should be 'background', 'method' or 'result'",
+    ),
+    "no such facet liked": (
+        "search_papers",
+        {"paper_id": "s036", "like": ["problem"]},
+        "expected facets such as background or method:0.5, each once and with a weight above 0, found "
+        "'problem'; check like and unlike",
+    ),
+    "only what is not liked": (
+        "search_papers",
+        {"paper_id": "s036", "unlike": ["method"]},
+        "expected a facet in `like`, found none; a search starts from what is alike",
+    ),
+    "two ways to count": (
+        "search_papers",
+        {"paper_id": "s036", "facet": "method", "explore": "competitors"},
+        "expected at most one of facet, explore, like with unlike, found facet and explore",
+    ),
+    "too many hits": (
+        "search_papers",
+        {"paper_id": "s036", "k": 101},
+        "k: input should be less than or equal to 100",
+    ),
+    "a page too deep": (
+        "search_papers",
+        {"paper_id": "s036", "start": 1000},
+        "start: input should be less than 1000",
+    ),
+    "white space": ("search_papers", {"text": " \n "}, "expected an abstract as text, found white space"),
+    "a text too long": (
+        "label_facets",
+        {"text": "a" * 20_001},
+        "text: string should have at most 20000 characters",
+    ),
+    "an empty text": ("label_facets", {"text": ""}, "text: string should have at least 1 character"),
+    "a start too late": (
+        "get_paper",
+        {"paper_id": "s036", "start": 9},
+        "expected `start` below the number of sentences, 5, found 9",
+    ),
+    "no paper": ("get_paper", {}, "paper_id: field required"),
+    "a paper that is no text": ("get_paper", {"paper_id": 36}, "paper_id: input should be a valid string"),
+    "nothing to compare with": ("compare_papers", {"a": "s036"}, "b: field required"),
+    "no such paper to compare with": (
+        "compare_papers",
+        {"a": "s036", "b": "S051"},
+        "expected the id of one of the 128 papers of the index, found 'S051'; search_papers gives ids that "
+        "are valid",
+    ),
+    "no such format": (
+        "export_citations",
+        {"paper_ids": ["s036"], "format": "endnote"},
+        "format: input should be 'bibtex', 'ris', 'csv', 'markdown' or 'json'",
+    ),
+    "no papers": (
+        "export_citations",
+        {"paper_ids": []},
+        "paper_ids: list should have at least 1 item after validation, not 0",
+    ),
+    "an export from behind its end": (
+        "export_citations",
+        {"paper_ids": ["s036", "s036"], "start": 1},
+        "expected `start` below the number of papers, 1, found 1",
+    ),
+    "no such tool": ("search", {"text": "We swim."}, "Unknown tool: 'search'"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_say_in_one_line_what_to_do(stdio, case):
+    name, arguments, message = ERRORS[case]
+    answer = stdio(name, **arguments)
+    assert answer.is_error
+    assert answer.text == message
+
+
+def test_an_error_of_another_kind_shows_nothing_of_the_program(portal, connect, graded_index, monkeypatch):
+    with open_index(graded_index) as index, SearchService(index) as service:
+        monkeypatch.setattr(service, "paper", lambda _: 1 / 0)
+        answer = connect(create_server(service))("get_paper", paper_id="s036")
+    assert answer.is_error
+    assert answer.text == "Error calling tool 'get_paper'"
+
+
+def test_a_commit_of_the_index_is_picked_up(connect, graded_index, tmp_path):
+    folder = shutil.copytree(graded_index, tmp_path / "index")
+    with open_index(folder) as index, SearchService(index) as service:
+        caller = connect(create_server(service))
+        assert caller("get_paper", paper_id="new").is_error
+        with open_index(folder) as other:
+            other.append([Paper("new", "On fish", (Sentence("Fish swim."), Sentence("We watch them.")))])
+        assert caller("get_paper", paper_id="new").fields["title"] == "On fish"
+
+
+def request(number: int, method: str, **params: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
+
+
+def test_nothing_but_messages_of_the_protocol_is_printed(graded_index):
+    process = subprocess.Popen(
+        command(graded_index),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    client = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a", "version": "1"},
+    }
+    process.stdin.write(request(1, "initialize", **client))
+    process.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    process.stdin.write("this is no message\n")
+    process.stdin.write(request(2, "tools/call", name="search_papers", arguments=CALLS["search_papers"]))
+    process.stdin.write(request(3, "tools/call", name="get_paper", arguments={"paper_id": "nosuch"}))
+    process.stdin.flush()
+    lines = []
+    while {message.get("id") for message in lines} < {1, 2, 3}:
+        lines.append(json.loads(process.stdout.readline()))
+    rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert rest == ""
+    assert all(message["jsonrpc"] == "2.0" for message in lines)
+    answers = {message["id"]: message["result"] for message in lines if "id" in message}
+    assert answers[1]["serverInfo"]["name"] == "qbe"
+    assert len(answers[2]["structuredContent"]["hits"]) == 3
+    assert answers[3]["isError"] is True
+    assert "Traceback" not in errors
+    assert "earlier systems" not in errors  # what was searched for is not logged
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_signal_ends_it_in_order(graded_index, serve, transport, number):
+    if transport == "http":
+        process = serve(graded_index).process
+    else:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command(graded_index), text=True, env=ENVIRONMENT, **pipes)
+        process.stdin.write(request(1, "ping"))
+        process.stdin.flush()
+        process.stdout.readline()
+    process.send_signal(number)
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert process.poll() == 0
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_a_server_with_a_key_wants_it(serve, connect, graded_index, tmp_path):
+    (tmp_path / "key").write_text("0123456789abcdef\n")
+    url = serve(graded_index, "--api-key-file", str(tmp_path / "key")).url
+    for headers in ({}, {"Authorization": "Bearer 0123456789abcdeg"}):
+        status, body = refused(url, b"{}", headers)
+        assert (status, body["error"]["message"]) == (
+            401,
+            "expected the key of this server (Authorization: Bearer KEY)",
+        )
+    caller = connect(StreamableHttpTransport(url, auth="0123456789abcdef"))
+    assert caller("get_paper", paper_id="s036").fields["paper_id"] == "s036"
+
+
+def refused(url: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
+    """The status of a request that is refused, and what is said."""
+    accept = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    asked = urllib.request.Request(url, data=body, headers=accept | headers)
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(asked)
+    text = refusal.value.read().decode()
+    return refusal.value.code, json.loads(text) if text.startswith("{") else text
+
+
+def test_what_comes_over_http_is_limited(serve, graded_index):
+    url = serve(graded_index).url
+    assert refused(url, b"{}", {"Host": "papers.example"})[0] == 421
+    assert refused(url, b"{}", {"Origin": "http://papers.example"})[0] == 403
+    assert refused(url, b'{"jsonrpc"', {})[0] == 400
+    too_long = "expected a body of at most 1,000,000 bytes, found a longer one"
+    for body in (b"x" * 1_000_001, (b"x" * 100_000 for _ in range(11))):
+        status, answer = refused(url, body, {})
+        assert (status, answer["error"]["message"]) == (413, too_long)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--port", "1"], "expected --port with --transport http only, found it with stdio"),
+        (["--host", "::1"], "expected --host with --transport http only, found it with stdio"),
+        (["--transport", "http", "--port", "65536"], "expected `port` from 0 to 65535, found 65536"),
+        (
+            ["--transport", "http", "--host", "0.0.0.0"],
+            "expected `key_file` with `host` 0.0.0.0, which others",
+        ),
+        (["--threads", "0"], "expected `threads` of at least 1, found 0"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        main(["--index", "nosuch", *options])
+
+
+def test_a_port_that_is_taken_is_refused():
+    with listen("127.0.0.1", 0) as taken, pytest.raises(InputError, match="choose another `port`"):
+        listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_an_index_that_is_none_is_one_line_on_standard_error(tmp_path):
+    done = subprocess.run(command(tmp_path), capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("qbe mcp: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,268 @@
+"""The HTTP interface, asked over real connections."""
+
+import json
+import re
+import signal
+import threading
+import urllib.parse
+
+import pytest
+from support.serving import serving
+
+from qbe.errors import UsageError
+from qbe.index.opening import open_index
+from qbe.serve.__main__ import main
+from qbe.serve.page import page_files
+from qbe.serve.settings import LOCAL, read_key, settings_for
+from qbe.service.requests import SearchRequest
+from qbe.service.service import SearchService
+
+ABSTRACT = (
+    "Old letters are hard to read. We propose a method that trains a neural network on scanned pages. "
+    "Our results show that it reads nine in ten of them."
+)
+
+
+@pytest.fixture(scope="module")
+def server(graded_index, tmp_path_factory):
+    with serving(graded_index, tmp_path_factory.mktemp("serve") / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def service(graded_index):
+    with open_index(graded_index, threads=1) as index, SearchService(index) as opened:
+        yield opened
+
+
+def untimed(record):
+    return {name: value for name, value in record.items() if name != "seconds"}
+
+
+def test_post_and_get_answer_what_the_service_answers(server, service):
+    request = {"paper_ids": ["s036"], "facet": "method", "k": 5, "rerank": False, "year_from": 2016}
+    expected = untimed(service.search(SearchRequest(**request)))
+    posted = server.ask("POST", "/api/search", request)
+    got = server.ask("GET", "/api/search?" + urllib.parse.urlencode({**request, "paper_ids": "s036"}))
+    assert posted.status == got.status == 200
+    assert untimed(posted.json()) == untimed(got.json()) == json.loads(json.dumps(expected))
+
+
+def test_a_stream_has_the_first_stage_then_the_reranked_order(server, service):
+    request = {"paper_ids": ["s036"], "facet": "method", "k": 3}
+    answer = server.ask("POST", "/api/search/stream", request)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = re.findall(r"event: (\w+)\ndata: (.*)\n\n", answer.body.decode())
+    assert [name for name, _ in events] == ["ranking", "ranking", "end"]
+    first, second = (json.loads(data) for _, data in events[:2])
+    assert (first["stage"], second["stage"]) == ("first-stage", "reranked")
+    assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchRequest(**request)))))
+
+
+def test_a_stream_without_reranking_ends_after_the_first_stage(server):
+    answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1, "rerank": False})
+    assert re.findall(r"event: (\w+)", answer.body.decode()) == ["ranking", "end"]
+
+
+def test_a_stream_that_cannot_begin_is_an_error(server):
+    assert server.ask("POST", "/api/search/stream", {"paper_ids": ["nope"]}).status == 404
+
+
+def test_a_pasted_abstract(server):
+    answer = server.search(text=ABSTRACT, facet="background", k=2)
+    assert len(answer.json()["hits"]) == 2
+
+
+def test_papers_labels_comparisons_titles_and_recommendations(server):
+    assert server.ask("GET", "/api/papers/s036").json()["paper_id"] == "s036"
+    labels = server.ask("POST", "/api/facets", {"text": ABSTRACT}).json()
+    assert [sentence["facet"] for sentence in labels["sentences"]] == ["background", "method", "result"]
+    compared = server.ask("GET", "/api/compare?paper_id=s036&other_id=s051").json()
+    assert compared == server.ask("POST", "/api/compare", {"paper_id": "s036", "other_id": "s051"}).json()
+    assert set(compared["facets"]) == {"background", "method", "result"}
+    assert server.ask("GET", "/api/titles?text=two+crops&k=3").json()["papers"][0]["paper_id"] == "s036"
+    assert len(server.ask("POST", "/api/citations", {"text": ABSTRACT, "k": 4}).json()["hits"]) == 4
+    assert server.ask("GET", "/api/index").json()["papers"] == 128
+
+
+def test_exports_are_files(server):
+    answer = server.ask("GET", "/api/export?paper_ids=s036&paper_ids=s051&format=ris")
+    assert answer.headers["content-disposition"] == 'attachment; filename="papers.ris"'
+    assert answer.body.decode().count("TY  - ") == 2
+    assert server.ask("POST", "/api/export", {"paper_ids": ["s036"]}).body.startswith(b"@misc{")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "message"),
+    [
+        ("GET", "/api/search?paper_ids=nope", None, 404, "found 'nope'"),
+        ("GET", "/api/search?paper_ids=s036&k=0", None, 422, "k: input should be greater than or equal to 1"),
+        ("GET", "/api/search", None, 422, "expected paper_ids or text, found neither"),
+        ("POST", "/api/search", b"{", 422, "expected a body of JSON"),
+        ("POST", "/api/search", b"\xff\xfe{}", 422, "expected a body of JSON"),
+        ("POST", "/api/search", b"[" * 100_000, 400, "error parsing the body"),
+        ("POST", "/api/search", b'{"k": ' + b"9" * 5000 + b"}", 400, "error parsing the body"),
+        ("POST", "/api/search", [1], 422, "valid dictionary"),
+        ("POST", "/api/search", {"text": "a" * 20_001}, 422, "at most 20000 characters"),
+        ("POST", "/api/search", {"paper_ids": ["s036"], "sentences": [99]}, 422, "sentence positions"),
+        ("POST", "/api/facets", {"text": "\ud800"}, 422, "unicode"),
+        ("POST", "/api/facets", {"text": "."}, 200, ""),
+        ("GET", "/api/papers/nope", None, 404, "found 'nope'"),
+        ("GET", "/api/papers/../../etc/passwd", None, 404, ""),
+        ("GET", "/../../etc/passwd", None, 404, "Not Found"),
+        ("GET", "/%2e%2e/%2e%2e/etc/passwd", None, 404, "Not Found"),
+        ("GET", "/page/index.html", None, 404, "Not Found"),
+        ("DELETE", "/api/search", None, 405, "Method Not Allowed"),
+        ("GET", "/api/compare?paper_id=s036", None, 422, "other_id: field required"),
+        ("GET", "/api/export?format=ris", None, 422, "paper_ids: field required"),
+        ("GET", "/api/titles?text=a&k=51", None, 422, "k: input should be less than or equal to 50"),
+    ],
+)
+def test_bad_requests(server, method, path, body, status, message):
+    answer = server.ask(method, path, body)
+    assert answer.status == status
+    if status != 200:
+        assert message in answer.message
+        assert "\n" not in answer.message
+        assert "Traceback" not in answer.body.decode()
+
+
+def test_a_body_that_is_too_long_is_refused_before_it_is_sent(server):
+    answer = server.ask("POST", "/api/search", b" " * 1_000_001)
+    assert (answer.status, answer.message) == (413, "expected a request of at most 1,000,000 bytes")
+
+
+def test_another_host_is_refused(server):
+    answer = server.ask("GET", "/api/index", headers={"Host": "evil.example"})
+    assert answer.status == 400
+    assert "found 'evil.example'" in answer.message
+
+
+def test_every_answer_forbids_what_the_page_does_not_need(server):
+    for path in ("/", "/api/index", "/nope"):
+        headers = server.ask("GET", path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+        assert "set-cookie" not in headers
+
+
+def test_the_page_and_its_files_are_served(server):
+    for path, (content, media_type) in page_files().items():
+        answer = server.ask("GET", path)
+        assert (answer.status, answer.body, answer.headers["content-type"]) == (200, content, media_type)
+
+
+def test_the_interface_describes_itself(server):
+    paths = server.ask("GET", "/openapi.json").json()["paths"]
+    assert {"/api/search", "/api/search/stream", "/api/papers/{paper_id}", "/health", "/metrics"} <= set(
+        paths
+    )
+    examples = paths["/api/search"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    for example in examples.values():
+        assert server.search(**{**example["value"], "k": 1}).status == 200
+
+
+def test_metrics_count_requests_by_route_and_status(server):
+    def count() -> float:
+        text = server.ask("GET", "/metrics").body.decode()
+        match = re.search(
+            r'qbe_http_requests_total{method="GET",route="/api/papers/{paper_id:path}",'
+            r'status="404"} (\S+)',
+            text,
+        )
+        return float(match[1]) if match else 0.0
+
+    before = count()
+    server.ask("GET", "/api/papers/nosuch")
+    assert count() == before + 1
+    text = server.ask("GET", "/metrics").body.decode()
+    assert "qbe_index_papers 128.0" in text
+    assert 'qbe_searches_waiting{stage="first-stage"} 0.0' in text
+
+
+def test_what_is_searched_for_is_not_logged(server):
+    server.ask("GET", "/api/search?text=a+secret+plan&rerank=false")
+    server.search(text="Another secret plan.")
+    log = server.log.read_text()
+    assert "GET /api/search 200" in log
+    assert "secret" not in log
+
+
+def test_queries_are_logged_where_that_is_wanted_and_keys_never(graded_index, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("a-key-that-is-long-enough\n")
+    options = ("--log-queries", "--api-key-file", str(key), "--allow-origin", "https://example.org")
+    with serving(graded_index, tmp_path / "log", *options) as server:
+        assert server.ask("GET", "/").status == 200
+        refused = server.ask("GET", "/api/index")
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert "found none" in refused.message
+        wrong = server.ask("GET", "/api/index", headers={"Authorization": "Bearer other"})
+        assert "found another one" in wrong.message
+        for header in (
+            {"Authorization": "Bearer a-key-that-is-long-enough"},
+            {"X-API-Key": "a-key-that-is-long-enough"},
+        ):
+            assert server.ask("GET", "/api/index", headers=header).status == 200
+        asked = server.ask("POST", "/api/search", {"text": "An open plan.", "rerank": False}, header)
+        assert asked.status == 200
+        preflight = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+        allowed = server.ask("OPTIONS", "/api/search", headers=preflight)
+        assert allowed.headers["access-control-allow-origin"] == "https://example.org"
+        other = server.ask("OPTIONS", "/api/search", headers={**preflight, "Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+        assert server.stop(signal.SIGINT) == 0
+    log = (tmp_path / "log").read_text()
+    assert "An open plan." in log
+    assert "long-enough" not in log
+    assert "Traceback" not in log
+
+
+def test_a_server_that_is_told_to_end_answers_what_is_under_way(graded_index, tmp_path):
+    with serving(graded_index, tmp_path / "log") as server:
+        answers = []
+        request = {"paper_ids": ["s036"], "facet": "method", "k": 20}
+        asking = threading.Thread(target=lambda: answers.append(server.ask("POST", "/api/search", request)))
+        asking.start()
+        text = ""
+        while 'stage="reranked"} 1' not in text and asking.is_alive():
+            text = server.ask("GET", "/metrics").body.decode()
+        assert server.stop() == 0
+        asking.join(30)
+        assert [answer.status for answer in answers] == [200]
+
+
+def test_a_port_that_is_taken(server, graded_index, capsys):
+    from qbe.errors import InputError
+
+    with pytest.raises(InputError, match=f"found that {server.port} cannot be had"):
+        main(["--index", str(graded_index), "--port", str(server.port)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "0.0.0.0"], "expected `key_file` with `host` 0.0.0.0"),
+        (["--port", "70000"], "expected `port` from 0 to 65535, found 70000"),
+    ],
+)
+def test_bad_options(graded_index, arguments, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        main(["--index", str(graded_index), *arguments])
+
+
+def test_keys(tmp_path):
+    file = tmp_path / "key"
+    file.write_text("short")
+    with pytest.raises(UsageError, match="expected a key of 16 or more characters"):
+        read_key(str(file))
+    file.write_bytes(b"\xff" * 20)
+    with pytest.raises(UsageError, match="ASCII"):
+        read_key(str(file))
+
+
+def test_whoever_has_a_key_may_use_any_name_unless_some_are_given():
+    assert settings_for("0.0.0.0", "k" * 16, (), (), log_queries=False).hosts is None
+    named = settings_for("0.0.0.0", "k" * 16, ("Papers.Example",), (), log_queries=False)
+    assert named.hosts == LOCAL | {"papers.example"}

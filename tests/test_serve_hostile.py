@@ -1,0 +1,252 @@
+"""What a server stands: clients that are slow, broken or hostile, a killed process, an index that changes."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import string
+import threading
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.serving import serving
+
+from qbe.index.opening import open_index
+from qbe.serve import guard, server
+from qbe.serve.app import create_app
+from qbe.serve.server import listen
+from qbe.service.lanes import OverloadedError
+from qbe.service.service import SearchService
+
+SOON = 15.0
+"""Seconds within which anything must be answered, refused or closed."""
+
+
+@pytest.fixture(scope="module")
+def running(graded_index, tmp_path_factory):
+    with serving(graded_index, tmp_path_factory.mktemp("hostile") / "log") as opened:
+        yield opened
+        assert opened.process.poll() is None
+        assert "Traceback" not in opened.log.read_text()
+
+
+def exchanged(port: int, data: bytes, *, seconds: float = SOON, end: bool = False) -> bytes:
+    """What comes back for some bytes until the connection is closed; ``end`` says that no more will come."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(data)
+            if end:
+                connection.shutdown(socket.SHUT_WR)
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(65_536):
+                received += part
+        return received
+
+
+def posted(path: str, body: bytes, *headers: str) -> bytes:
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", "Connection: close"]
+    return "\r\n".join([*head, "Content-Type: application/json", *headers, "", ""]).encode() + body
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(
+    ["paper_ids", "text", "title", "k", "start", "facet", "like", "unlike", "sentences", "explore", "exclude"]
+)
+BODIES = st.one_of(
+    st.binary(max_size=200),
+    JSON.map(lambda value: json.dumps(value).encode()),
+    st.dictionaries(NAMES, JSON, max_size=5).map(lambda value: json.dumps(value).encode()),
+)
+PATHS = st.sampled_from(
+    ["/api/search", "/api/search/stream", "/api/facets", "/api/compare", "/api/citations", "/api/export"]
+) | st.text(string.ascii_letters + "/.%~?&=", max_size=40).map(lambda text: "/" + text)
+REQUESTS = st.one_of(
+    st.binary(max_size=300),
+    st.builds(posted, PATHS, BODIES),
+    PATHS.map(lambda path: f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()),
+)
+
+
+@settings(
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(REQUESTS)
+def test_malformed_requests_are_refused_in_time_without_a_traceback(running, request_bytes):
+    begin = time.monotonic()
+    is_whole = request_bytes.startswith((b"GET /", b"POST /"))
+    answer = exchanged(running.port, request_bytes, end=not is_whole)
+    assert time.monotonic() - begin < SOON
+    assert b"Traceback" not in answer
+    if answer:
+        status = int(answer.split(b" ", 2)[1])
+        # A page of the interface may be hit by chance.
+        assert 400 <= status < 500 or status in (200, 307), answer[:200]
+
+
+def test_the_server_lives_after_them(running):
+    assert running.search(paper_ids=["s036"], k=1).status == 200
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 20_000 + b"\r\n",
+        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 1_000_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=["many headers", "long path", "long header", "TLS"],
+)
+def test_floods_of_headers_are_refused(running, data):
+    assert exchanged(running.port, data)[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_a_body_of_a_hundred_megabytes_is_refused_before_its_end(running):
+    head = posted("/api/search", b"").replace(b"Content-Length: 0", b"Content-Length: 100000000")
+    sent = 0
+    with socket.create_connection(("127.0.0.1", running.port), timeout=SOON) as connection:
+        connection.sendall(head)
+        with contextlib.suppress(OSError):
+            while sent < 100_000_000:
+                sent += connection.send(b" " * 1_000_000)
+    assert sent < 60_000_000
+    assert running.ask("GET", "/health").status == 200
+
+
+def test_chunks_without_end_are_refused(running):
+    head = posted("/api/search", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    chunks = b"FFFF\r\n" + b" " * 0xFFFF + b"\r\n"
+    answer = exchanged(running.port, head + chunks * 30 + b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_script_comes_back_as_data_never_as_a_page(running):
+    answer = running.search(text="<script>alert(1)</script> is hard.", k=1)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    missing = running.ask("GET", "/<script>alert(1)</script>")
+    assert missing.headers["content-type"] == "application/json"
+
+
+@pytest.fixture
+def impatient(graded_index, monkeypatch):
+    """A server in this process that waits for nobody."""
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(server, "READ_SECONDS", 0.5)
+    started = threading.Event()
+    with open_index(graded_index, threads=1) as index, SearchService(index) as service:
+        listening = listen("127.0.0.1", 0)
+        instance = server.server_of(create_app(service), started.set)
+        thread = threading.Thread(target=instance.run, kwargs={"sockets": [listening]})
+        thread.start()
+        assert started.wait(60)
+        yield listening.getsockname()[1], service
+        instance.should_exit = True
+        thread.join(60)
+
+
+def test_clients_that_send_slowly_or_not_at_all_are_dropped(impatient):
+    port, _ = impatient
+    half_body = posted("/api/search", b"{}").replace(b"Content-Length: 2", b"Content-Length: 20")
+    for sent, expected in (
+        (b"", b""),
+        (b"GET / HT", b""),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b""),
+        (half_body, b"HTTP/1.1 408"),
+    ):
+        begin = time.monotonic()
+        with socket.create_connection(("127.0.0.1", port), timeout=SOON) as connection:
+            connection.sendall(sent)
+            assert connection.recv(12) == expected
+        assert time.monotonic() - begin < 5
+
+
+def test_a_second_request_that_never_ends_is_dropped(impatient):
+    port, _ = impatient
+    with socket.create_connection(("127.0.0.1", port), timeout=SOON) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 ")
+        connection.sendall(b"GET /health HTTP/1.1\r\nHo")
+        begin = time.monotonic()
+        while connection.recv(65_536):
+            pass
+        assert time.monotonic() - begin < 5
+
+
+def test_a_client_that_does_not_read_is_dropped(impatient):
+    port, _ = impatient
+    body = json.dumps({"paper_ids": [f"s{number:03}" for number in range(1, 129)], "format": "json"}).encode()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(SOON)
+        connection.connect(("127.0.0.1", port))
+        one = posted("/api/export", body).replace(b"Connection: close\r\n", b"")
+        begin = time.monotonic()
+        # Answers fill what the system holds for a client that does not read; then the server stops sending.
+        with contextlib.suppress(OSError):
+            while time.monotonic() - begin < SOON:
+                connection.sendall(one)
+        assert time.monotonic() - begin < SOON
+
+
+def test_too_many_searches_are_told_when_to_come_back(impatient, monkeypatch):
+    port, service = impatient
+
+    def refuse(request):
+        raise OverloadedError(7)
+
+    monkeypatch.setattr(service, "search", refuse)
+    answer = exchanged(port, posted("/api/search", b'{"paper_ids": ["s036"]}')).decode()
+    assert answer.startswith("HTTP/1.1 429")
+    assert "\r\nretry-after: 7\r\n" in answer
+
+
+def test_a_killed_server_starts_again(graded_index, tmp_path):
+    for _ in range(2):
+        with serving(graded_index, tmp_path / "log") as opened:
+            assert opened.search(paper_ids=["s036"], k=1).status == 200
+            assert opened.stop(signal.SIGKILL) == -signal.SIGKILL
+
+
+def test_no_search_fails_while_the_index_changes(graded_index, tmp_path):
+    folder = tmp_path / "index"
+    shutil.copytree(graded_index, folder)
+    statuses, done = [], threading.Event()
+    with serving(folder, tmp_path / "log") as opened:
+
+        def ask(facet):
+            while not done.is_set():
+                answer = opened.search(paper_ids=["s036"], facet=facet, k=20)
+                statuses.append((answer.status, answer.body[:200] if answer.status != 200 else b""))
+
+        clients = [threading.Thread(target=ask, args=(facet,)) for facet in ("background", "method", None)]
+        for client in clients:
+            client.start()
+        with open_index(folder, threads=1) as index:
+            kept = [index.paper(f"s{number:03}") for number in range(1, 31)]
+            for number in range(3):
+                index.delete([paper.paper_id for paper in kept])
+                time.sleep(2.5)
+                index.append(kept)
+                time.sleep(2.5)
+                if number == 1:
+                    index.compact()
+        deadline = time.monotonic() + 20
+        while opened.ask("GET", "/api/index").json()["papers"] != 128:
+            assert time.monotonic() < deadline
+        done.set()
+        for client in clients:
+            client.join()
+    assert len(statuses) > 20
+    assert [entry for entry in statuses if entry[0] not in (200, 429)] == []
