@@ -2,7 +2,8 @@
 
     python scripts/screenshots.py [--output docs/images] [--chromium PROGRAM]
 
-Needs Playwright (``pip install playwright``) and Chromium. The sample is indexed in the cache, as by ``qbe demo``.
+Needs Playwright (``pip install playwright``) and Chromium. The sample is indexed in the cache, as by
+``qbe demo``.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def serving(folder: Path) -> Iterator[str]:
             line = server.stdout.readline()
             address = re.search(r"http://\S+/", line)
             if address is None:
-                raise SystemExit(f"expected the address of the server, found {line!r}; run qbe serve yourself")
+                raise SystemExit(f"expected the address of the server, found {line!r}; try qbe serve")
             yield address[0]
         finally:
             server.terminate()

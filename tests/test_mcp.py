@@ -24,6 +24,7 @@ from jsonschema import Draft202012Validator
 from qbe.errors import InputError, UsageError
 from qbe.index.opening import open_index
 from qbe.mcp.__main__ import main
+from qbe.mcp.exporting import ExportCitations
 from qbe.mcp.server import create_server, listen
 from qbe.service.requests import Export
 from qbe.service.service import SearchService
@@ -286,7 +287,7 @@ def test_ten_hits_fit_in_with_their_abstracts(stdio):
     assert len(found["hits"]) == 10
 
 
-@pytest.mark.parametrize("form", ["bibtex", "ris", "csv", "markdown"])
+@pytest.mark.parametrize("form", ["bibtex", "ris"])
 def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index, form):
     ids = [f"s{number:03d}" for number in range(1, 129)]
     parts = pages(stdio, "export_citations", paper_ids=ids, format=form)
@@ -296,6 +297,28 @@ def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index, for
     with open_index(graded_index) as index, SearchService(index) as service:
         whole = service.export(Export(paper_ids=ids, format=form))
     assert "".join(part["text"] for part in parts) == whole
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown"])
+def test_so_are_those_of_a_table(graded_index, form, monkeypatch):
+    monkeypatch.setattr("qbe.mcp.cutting.LIMIT", 5000)
+    ids = [f"s{number:03d}" for number in range(1, 129)]
+    with open_index(graded_index) as index, SearchService(index) as service:
+        parts, start = [], 0
+        while start is not None:
+            part = ExportCitations(paper_ids=ids, format=form, start=start).answer(service)
+            parts.append(part.text)
+            start = part.next_start
+        assert len(parts) > 2
+        assert "".join(parts) == service.export(Export(paper_ids=ids, format=form))
+
+
+def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
+    monkeypatch.setattr("qbe.mcp.cutting.LIMIT", 500)
+    with open_index(graded_index) as index, SearchService(index) as service:
+        call = ExportCitations(paper_ids=["s001", "s036"], start=1)
+        with pytest.raises(UsageError, match="found s036 longer; leave it out, or choose csv"):
+            call.answer(service)
 
 
 def test_the_parts_of_a_long_export_of_json_are_files(stdio):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
 
@@ -39,8 +40,7 @@ def main(arguments: list[str]) -> None:
     from qbe.service.service import SearchService
 
     _log_plainly()
-    # Both servers end in order at either signal: for a server that is no failure.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _end_at_signals(options.transport)
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
         listening: socket.socket | None = None
         if options.transport == HTTP:
@@ -68,6 +68,18 @@ def _check(options: argparse.Namespace) -> None:
                 raise UsageError(f"expected {option} with --transport http only, found it with stdio")
     elif options.port is not None and not 0 <= options.port <= LAST_PORT:
         raise UsageError(f"expected `port` from 0 to {LAST_PORT}, found {options.port}")
+
+
+def _end_at_signals(transport: str) -> None:
+    """End at SIGINT or SIGTERM without an error: for a server that is no failure.
+
+    With stdio at once, since a thread that waits for standard input cannot be told to end; there is nothing
+    that could be left half written.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if transport != HTTP:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: os._exit(0))
 
 
 def _log_plainly() -> None:

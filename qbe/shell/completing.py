@@ -7,13 +7,34 @@ from bisect import bisect_left
 from itertools import islice, takewhile
 
 from qbe.service.service import SearchService
+from qbe.shapes import SHAPES
+from qbe.shell.commands import COMMANDS, FORMATS, SEEDS
+from qbe.shell.parsing import ALL
+from qbe.types import Facet
 
 MOST = 200
-"""Words that are offered."""
+"""Ids that are offered."""
+
+_FACETS = tuple(map(str, Facet))
+_WORDS: dict[str, tuple[str, ...]] = {
+    "facet": (*_FACETS, ALL),
+    "like": (*_FACETS, "unlike"),
+    "unlike": _FACETS,
+    "explore": tuple(SHAPES),
+    "export": (*FORMATS, SEEDS),
+    "rerank": ("on", "off"),
+    "year": (ALL,),
+    "category": (ALL,),
+    "help": tuple(COMMANDS),
+}
+"""Words that complete the arguments of commands."""
+
+_OF_IDS = ("paper", "show")
+"""Commands whose arguments are ids."""
 
 
 class Completion:
-    """Completes ids of papers."""
+    """Completes the arguments of commands: words, and ids of papers."""
 
     def __init__(self, service: SearchService) -> None:
         self._service = service
@@ -21,7 +42,12 @@ class Completion:
         self._digest = ""
         self._ids: list[str] = []
 
-    def ids(self, begin: str, words: str) -> list[str]:
+    def words(self, command: str, argument: str, begin: str) -> list[str]:
+        """What the last word of a command's argument, of which ``begin`` is there, may be."""
+        found = [word for word in _WORDS.get(command, ()) if word.startswith(begin)]
+        return [*found, *(self._ids_of(begin, argument) if command in _OF_IDS else [])]
+
+    def _ids_of(self, begin: str, words: str) -> list[str]:
         """Ids that begin so; where there are none, that of the only paper whose title has the words."""
         ids = self._sorted()
         place = bisect_left(ids, begin)

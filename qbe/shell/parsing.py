@@ -24,6 +24,10 @@ class Years(NamedTuple):
         return f"{self.first or ''}-{self.last or ''}"
 
 
+ANY = Years(None, None)
+"""All years."""
+
+
 def parse_numbers(text: str) -> list[int]:
     """Numbers such as ``1 3 5-7``, each once, in this order; raises UsageError.
 
@@ -52,7 +56,7 @@ def parse_years(text: str) -> Years:
     (Years(first=2015, last=None), Years(first=2018, last=2018), Years(first=None, last=None))
     """
     if text == ALL:
-        return Years(None, None)
+        return ANY
     match = re.fullmatch(r"(\d{1,4})?(-)?(\d{1,4})?", text, re.ASCII)
     if not match or not (match[1] or match[3]):
         raise UsageError(f"expected years such as 2015-2019, 2015-, -2019, 2018 or all, found {text!r}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from qbe.errors import UsageError
 from qbe.service.requests import RecommendationRequest, SearchRequest
-from qbe.shell.parsing import Years
+from qbe.shell.parsing import ANY, Years
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Question:
     counted: Counted = field(default_factory=Counted)
     not_paper_ids: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
-    years: Years = Years(None, None)
+    years: Years = ANY
     categories: tuple[str, ...] = ()
     k: int = 10
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from qbe.service.records import Record
 
@@ -11,7 +11,7 @@ INDENT = 14
 MAX_AUTHORS = 3
 """Authors that a table names; of more it names so many, and others."""
 
-_CONTROLS = {code: " " for code in (*range(32), *range(127, 160))}
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
 """Characters that a terminal would act on, with what stands for them."""
 
 
@@ -25,8 +25,9 @@ def heading_lines(heading: str, width: int) -> list[str]:
 
 
 def hit_lines(hit: Record, wanted: Collection[str], width: int) -> list[str]:
-    """A hit: rank, score, title, year and id, who wrote it, grades, and the closest sentence, if possible one
-    of a facet that is ``wanted``.
+    r"""A hit: rank, score, title, year and id, who wrote it, grades, and the closest sentence.
+
+    This is one of a facet that is ``wanted``, if there is such.
 
     >>> hit = {"rank": 1, "score": 1.5, "title": "On fish", "year": "2020", "paper_id": "s7", "authors": [],
     ...        "venue": "", "links": {}, "matches": [{"facet": "method", "sentence": "We watch fish."}]}
@@ -47,13 +48,15 @@ def hit_lines(hit: Record, wanted: Collection[str], width: int) -> list[str]:
     return lines
 
 
-def why_lines(hit: Record, facets: Sequence[str | None], most: int, width: int) -> list[str]:
-    """The closest pairs of sentences of the query and a hit; ``facets`` are those of the query's sentences.
+def why_lines(hit: Record, facets: Mapping[str, str], most: int, width: int) -> list[str]:
+    r"""The closest pairs of sentences of the query and a hit.
+
+    ``facets`` are those of the query's sentences, as far as these have any.
 
     >>> match = {"query_position": 0, "query_sentence": "We see fish.", "facet": "method", "score": 0.75,
     ...          "position": 2, "sentence": "We watch fish."}
     >>> hit = {"rank": 1, "title": "On fish", "year": "", "paper_id": "s7", "matches": [match]}
-    >>> print("\\n".join(why_lines(hit, ["method"], 5, 60)))
+    >>> print("\n".join(why_lines(hit, {"We see fish.": "method"}, 5, 60)))
        1          On fish  [s7]
     <BLANKLINE>
       ~0   0.7500 query, method: We see fish.
@@ -63,20 +66,22 @@ def why_lines(hit: Record, facets: Sequence[str | None], most: int, width: int) 
     if hit.get("grades"):
         lines += _wrapped("", grades_in_words(hit["grades"]), width)
     for match in hit["matches"][:most]:
-        position = match["query_position"]
-        facet = facets[position] if position < len(facets) else None
-        first, second = (name or "other" for name in (facet, match["facet"]))
-        mark = f"~{position}".rjust(4)
-        sentence = f"query, {first}: {match['query_sentence']}"
-        lines += ["", *_wrapped(f"{mark} {match['score']:8.4f} ", sentence, width)]
-        lines += _wrapped(f"{match['position']:4d}", f"paper, {second}: {match['sentence']}", width)
+        asked, found = match["query_sentence"], match["sentence"]
+        margin = f"~{match['query_position']}".rjust(4) + f" {match['score']:8.4f} "
+        lines += ["", *_wrapped(margin, f"{_who('query', facets.get(asked))}: {asked}", width)]
+        margin = f"{match['position']:4d}"
+        lines += _wrapped(margin, f"{_who('paper', match['facet'])}: {found}", width)
     if not hit["matches"]:
         lines += _wrapped("", "No sentences were compared.", width)
     return lines
 
 
+def _who(whose: str, facet: str | None) -> str:
+    return f"{whose}, {facet}" if facet else whose
+
+
 def paper_lines(paper: Record, width: int) -> list[str]:
-    """A paper with its sentences, their positions and facets; those searched with are marked.
+    r"""A paper with its sentences, their positions and facets; those searched with are marked.
 
     >>> sentence = {"position": 0, "facet": "method", "text": "We watch fish.", "selected": True}
     >>> paper = {"paper_id": "s7", "title": "On fish", "year": "2020", "authors": ["Ann Lee"], "venue": "",
@@ -140,13 +145,13 @@ def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
     """
     rows = list(rows)
     first = max(len(left) for left, _ in rows) + 4
-    return [
-        line
-        for left, right in rows
-        for line in textwrap.wrap(
-            right, max(width, first + INDENT), initial_indent=f"  {left}".ljust(first), subsequent_indent=" " * first
+    lines = []
+    for left, right in rows:
+        begin = f"  {left}".ljust(first)
+        lines += textwrap.wrap(
+            right, max(width, first + INDENT), initial_indent=begin, subsequent_indent=" " * first
         )
-    ]
+    return lines
 
 
 def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:

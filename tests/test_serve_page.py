@@ -1,0 +1,693 @@
+"""The page of `qbe serve` in a real browser, over a real server: the sample, and a paper full of script."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="skipped: Playwright is not installed")
+expect = sync_api.expect
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if CHROMIUM is None:
+    pytest.skip("skipped: no Chromium is on the PATH", allow_module_level=True)
+
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+SECONDS = 90.0
+FIRST_LIST_SECONDS = 1.0
+SCRIPT = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+HOSTILE = {
+    "paper_id": "h/1&?#%",
+    "title": f"Hostile {SCRIPT} title on eye photographs",
+    "abstract": [
+        f"Eye photographs {SCRIPT} are graded by few specialists who screen for diabetes.",
+        "We train a network on photographs of eyes without grades.",
+        "It finds most eyes that need treatment.",
+    ],
+    "metadata": {
+        "year": 2020,
+        "authors": [f"Ann {SCRIPT}", "Bo Ek", "Cy Doe", "Di Fu", "Ed Gu"],
+        "venue": f"Journal {SCRIPT}",
+        "categories": ["cs.CV"],
+        "doi": "10.1234/5",
+        "url": "javascript:document.title='broken'",
+    },
+}
+ABSTRACT = (
+    "Many people with diabetes lose their sight because damage to the retina is seen too late. "
+    "We train a network on photographs of eyes that nobody has graded. "
+    "It finds 93 per cent of the eyes that need treatment."
+)
+
+
+@pytest.fixture(scope="module")
+def index(shared, sample) -> Path:
+    """The sample and the hostile paper, indexed with the default encoder."""
+
+    def make(folder: Path) -> None:
+        from qbe.index.opening import build_index
+
+        corpus = folder.parent / "page-corpus.jsonl"
+        corpus.write_text(
+            (sample / "corpus.jsonl").read_text(encoding="utf-8") + json.dumps(HOSTILE) + "\n",
+            encoding="utf-8",
+        )
+        build_index(folder, corpus).close()
+
+    return shared("page-index", make)
+
+
+@pytest.fixture(scope="module")
+def address(index, tmp_path_factory) -> Iterator[str]:
+    """Where the server is that serves them, warm."""
+    log = tmp_path_factory.mktemp("serve") / "log"
+    command = [sys.executable, "-m", "qbe.serve", "--index", str(index), "--port", "0"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as server,
+    ):
+        try:
+            line = server.stdout.readline()
+            found = re.search(r"http://\S+/", line)
+            assert found, line + log.read_text()
+            is_ready(found[0])
+            yield found[0]
+        finally:
+            server.terminate()
+
+
+def is_ready(address: str) -> None:
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        try:
+            with urlopen(f"{address}health", timeout=SECONDS) as answer:
+                assert answer.status == 200
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError("the server is not ready")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page with what it asked for, and what went wrong in it."""
+
+    def __init__(self, browser: Any, address: str, width: int = 1280, scheme: str = "light") -> None:
+        self.address = address
+        size = {"width": width, "height": 800}
+        self.context = browser.new_context(viewport=size, color_scheme=scheme, locale="en")
+        self.context.set_default_timeout(SECONDS * 1000)
+        self.page = self.context.new_page()
+        self.requests: list[Any] = []
+        self.problems: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request))
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._console)
+
+    def _console(self, message: Any) -> None:
+        # An answer that is no success is reported by the browser; the page deals with it.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.problems.append(message.text)
+
+    def open(self, fragment: str = "") -> Visit:
+        self.page.goto(self.address + fragment)
+        expect(self.page.locator("#collection")).to_have_text("129 papers")
+        return self
+
+    def paste(self, text: str = ABSTRACT, title: str = "") -> None:
+        self.page.get_by_label("Abstract", exact=True).fill(text)
+        self.page.get_by_label("Its title").fill(title)
+        self.button("Find papers").click()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until the final order is there."""
+        expect(self.hits.first).to_be_visible()
+        expect(self.page.locator("#hits")).to_have_attribute("aria-busy", "false")
+
+    def button(self, name: str, exact: bool = True) -> Any:
+        return self.page.get_by_role("button", name=name, exact=exact)
+
+    @property
+    def hits(self) -> Any:
+        return self.page.locator("#hits article")
+
+    @property
+    def ids(self) -> list[str]:
+        return self.hits.evaluate_all("articles => articles.map(article => article.dataset.paper)")
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The body of the last search."""
+        paths = ("/api/search/stream", "/api/citations")
+        bodies = [each.post_data for each in self.requests if urlsplit(each.url).path in paths]
+        return json.loads(bodies[-1])
+
+    @property
+    def fragment(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.page.url).fragment)
+
+    def until_asked(self, **expected: Any) -> None:
+        """Until a search with these values was sent and answered."""
+        end = time.monotonic() + SECONDS
+        while any(self.asked.get(name) != value for name, value in expected.items()):
+            assert time.monotonic() < end, f"expected {expected}, found {self.asked}"
+            self.page.wait_for_timeout(20)
+        self.wait()
+
+
+@pytest.fixture
+def visit(browser, address) -> Iterator[Visit]:
+    """The page, opened; nothing may go wrong in it."""
+    visit = Visit(browser, address).open()
+    yield visit
+    visit.context.close()
+    assert not visit.problems
+
+
+def test_the_whole_story_of_a_search(visit, tmp_path):
+    page = visit.page
+    # Paste: the sentences are labelled, and papers are there.
+    visit.paste(title="My draft")
+    assert visit.asked["text"] == ABSTRACT and visit.asked["title"] == "My draft"
+    sentences = page.locator(".sentence")
+    expect(sentences).to_have_count(3)
+    assert [tag.split("\n")[0] for tag in sentences.all_inner_texts()] == ["Problem", "Method", "Result"]
+    expect(visit.hits).to_have_count(20)
+
+    # Pick a sentence, and another; then none.
+    sentences.nth(1).click()
+    visit.until_asked(sentences=[1])
+    sentences.nth(0).click()
+    visit.until_asked(sentences=[0, 1])
+    expect(sentences.nth(0)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#same-summary")).to_have_text("Papers like the 2 sentences that you picked.")
+
+    # Slide: sliders take the place of the picked sentences.
+    page.get_by_label("Problem", exact=True).fill("1")
+    page.get_by_label("Method", exact=True).fill("-0.5")
+    visit.until_asked(like=["background:1"], unlike=["method:0.5"])
+    assert "sentences" not in visit.asked
+    expect(sentences.nth(0)).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#same-summary")).to_have_text("Papers with the same problem and another method.")
+
+    # Filter by year.
+    page.locator("#filters summary").click()
+    page.get_by_label("From year").fill("2020")
+    page.get_by_label("To year").fill("2021")
+    page.get_by_label("To year").press("Enter")
+    page.get_by_label("To year").blur()
+    visit.until_asked(year_from=2020, year_to=2021)
+    years = {credit.split()[0] for credit in page.locator("#hits .credits").all_inner_texts()}
+    assert years == {"2020", "2021"}
+    expect(page.locator("#filter-count")).to_have_text("(2 set)")
+
+    # Why: both sentences beside each other, with their facets and the words in common marked.
+    first = visit.hits.first
+    first.get_by_text("Why this paper").click()
+    pair = first.locator(".pair").first
+    expect(pair.locator(".whose").nth(0)).to_contain_text("Your query")
+    expect(pair.locator(".whose").nth(1)).to_contain_text("This paper")
+    assert pair.locator(".tag").count() == 2
+    assert page.locator("#hits details.why").nth(0).evaluate("each => each.open")
+
+    # Basket and export.
+    kept = visit.ids[:2]
+    for place in range(2):
+        visit.hits.nth(place).get_by_role("button", name="Add to basket").click()
+    expect(page.locator("#basket-list li")).to_have_count(2)
+    page.get_by_label("Format").select_option("bibtex")
+    with page.expect_download() as download:
+        visit.button("Export").click()
+    assert download.value.suggested_filename == "papers.bib"
+    download.value.save_as(tmp_path / "papers.bib")
+    text = (tmp_path / "papers.bib").read_text(encoding="utf-8")
+    assert re.findall(r"^@\w+\{", text, re.MULTILINE) == ["@misc{", "@misc{"] or text.count("@") == 2
+
+    # Reload from the address alone.
+    before, address = visit.ids, page.url
+    page.goto("about:blank")
+    page.goto(address)
+    visit.wait()
+    assert visit.ids == before
+    assert visit.asked["year_from"] == 2020 and visit.asked["unlike"] == ["method:0.5"]
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#query-papers h3")).to_have_text("My draft")
+    expect(page.locator("#basket-list li")).to_have_count(2)
+    assert visit.fragment["basket"] == kept
+
+
+def test_back_undoes_a_step_of_the_search_and_keeps_the_basket(visit):
+    visit.paste()
+    visit.button("Method").click()
+    visit.until_asked(like=["method:1"])
+    by_method = visit.ids
+    visit.hits.first.get_by_role("button", name="Search from here").click()
+    visit.until_asked(paper_ids=[by_method[0]])
+    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    expect(visit.page.locator("#basket-count")).to_have_text("1")
+
+    visit.page.go_back()
+    visit.until_asked(text=ABSTRACT, like=["method:1"])
+    assert visit.ids == by_method
+    expect(visit.page.locator("#basket-count")).to_have_text("1")
+    visit.page.go_back()
+    visit.until_asked(text=ABSTRACT)
+    assert "like" not in visit.asked
+    visit.page.go_forward()
+    visit.until_asked(like=["method:1"])
+    visit.page.go_back()
+    visit.page.go_back()
+    expect(visit.page.locator("#results")).to_be_hidden()
+    expect(visit.page.get_by_label("Abstract", exact=True)).to_be_visible()
+
+
+def test_script_in_papers_and_in_pasted_text_is_shown_as_text(visit):
+    page = visit.page
+    visit.paste(f"Eye photographs {SCRIPT} of diabetes. {ABSTRACT}", title=f"Mine {SCRIPT}")
+    hostile = page.locator("#hits article", has_text="Hostile")
+    expect(hostile.locator("h4")).to_have_text(HOSTILE["title"])
+    expect(hostile.locator(".credits")).to_contain_text(f"Journal {SCRIPT}")
+    expect(hostile.locator(".credits")).to_contain_text("et al.")
+    expect(page.locator("#query-papers h3")).to_have_text(f"Mine {SCRIPT}")
+    assert [link.get_attribute("href") for link in hostile.get_by_role("link").all()] == [
+        "https://doi.org/10.1234/5"
+    ]
+    for detail in hostile.locator("summary").all():
+        detail.click()
+    hostile.get_by_role("button", name="Add to basket").click()
+    expect(page.locator("#basket-list")).to_contain_text(HOSTILE["title"])
+    hostile.get_by_role("button", name="Compare").click()
+    expect(page.locator("#compare-body .titles")).to_contain_text(HOSTILE["title"])
+    page.keyboard.press("Escape")
+    hostile.get_by_role("button", name="Seen").click()
+    page.locator("#left-out summary").click()
+    expect(page.locator("#left-out-list")).to_contain_text(HOSTILE["title"])
+    page.reload()
+    visit.wait()
+    expect(page.locator("#basket-list")).to_contain_text(HOSTILE["title"])
+    assert page.locator("img, main script").count() == 0
+    assert page.title() == f"Mine {SCRIPT} · qbe"
+
+
+def test_a_fragment_full_of_nonsense_is_shown_as_an_empty_page(visit):
+    page = visit.page
+    page.goto(f"{visit.address}#problem=NaN&method=1e999&view=x&sort=y&sentences=a,-1&paper=&%ff%&{SCRIPT}")
+    page.reload()
+    expect(page.get_by_label("Abstract", exact=True)).to_be_visible()
+    expect(page.locator("#results")).to_be_hidden()
+    assert page.evaluate("location.hash") in ("", "#method=1")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_axe_finds_no_serious_violation_and_nothing_overflows(browser, address, width, scheme):
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="skipped: axe is not installed"
+    ).Axe()
+    visit = Visit(browser, address, width, scheme).open()
+    page = visit.page
+
+    def check(place: str) -> None:
+        violations = axe.run(page).response["violations"]
+        serious = [each for each in violations if each["impact"] in ("serious", "critical")]
+        found = [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious]
+        assert not found, f"{place}: {found}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+
+    check("start")
+    page.get_by_label("Or a paper of this collection").press_sequentially("retina")
+    expect(page.get_by_role("option").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    check("completion")
+    page.keyboard.press("Escape")
+    visit.paste()
+    visit.button("Same problem, other method").click()
+    visit.until_asked(like=["background:1"], unlike=["method:1"])
+    page.locator(".sentence").first.click()
+    visit.until_asked(sentences=[0])
+    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    visit.hits.nth(1).get_by_role("button", name="Seen").click()
+    visit.wait()
+    for summary in page.locator("summary").all()[:8]:
+        if not summary.evaluate("each => each.parentElement.open"):
+            summary.click()
+    check("results")
+    visit.button("Papers to cite").click()
+    visit.until_asked(cited=[visit.fragment["basket"][0]])
+    check("citations")
+    visit.hits.first.get_by_role("button", name="Compare").click()
+    expect(page.locator("#compare section")).to_have_count(3)
+    check("comparison")
+    visit.context.close()
+    assert not visit.problems
+
+
+def test_a_result_is_reached_by_keyboard_alone(visit):
+    page = visit.page
+    keyboard = page.keyboard
+
+    def tab_to(name: str) -> None:
+        for _ in range(60):
+            keyboard.press("Tab")
+            here = page.evaluate("[document.activeElement.id, document.activeElement.textContent.trim()]")
+            if name in here:
+                return
+        raise AssertionError(f"{name} is not reached by the Tab key")
+
+    tab_to("text")
+    keyboard.insert_text(ABSTRACT)
+    tab_to("Find papers")
+    keyboard.press("Enter")
+    visit.wait()
+    assert page.evaluate("document.activeElement.id") == "results-title"
+    tab_to("1")  # the circle of the first paper
+    keyboard.press("ArrowRight")
+    keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.paper") == visit.ids[1]
+    keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") in ("Add to basket", "DOI")
+    tab_to("Add to basket")
+    keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.textContent") == "In the basket ✓"
+    page.locator("#problem").focus()
+    for _ in range(4):
+        keyboard.press("ArrowRight")
+    visit.until_asked(like=["background:1"], unlike=[])
+    assert page.evaluate("document.activeElement.id") == "problem"
+    expect(page.locator("#problem")).to_have_attribute("aria-valuetext", "same")
+
+
+def test_nothing_leaves_the_origin_and_nothing_is_kept(visit):
+    visit.paste()
+    visit.hits.first.get_by_role("button", name="Compare").click()
+    expect(visit.page.locator("#compare section")).to_have_count(3)
+    origins = {urlsplit(each.url)[:2] for each in visit.requests if not each.url.startswith("data:")}
+    assert origins == {urlsplit(visit.address)[:2]}
+    assert not any(urlsplit(each.url).fragment for each in visit.requests if "/api/" in each.url)
+    assert visit.context.cookies() == []
+    assert visit.page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
+
+
+def test_the_first_list_is_there_within_a_second_of_the_click_on_the_sample(visit):
+    visit.paste()  # what is searched for once is loaded
+    visit.page.goto("about:blank")
+    visit.open()
+    seconds = []
+    for _ in range(3):
+        visit.page.reload()
+        begin = time.perf_counter()
+        visit.button("Try the sample abstract").click()
+        expect(visit.hits).to_have_count(20)
+        seconds.append(time.perf_counter() - begin)
+        visit.wait()
+        visit.page.go_back()
+    assert min(seconds) <= FIRST_LIST_SECONDS
+
+
+def test_the_first_ranking_is_replaced_by_the_final_one_and_said_politely(visit):
+    visit.page.evaluate(
+        """
+        window.notes = [];
+        const note = document.querySelector("#note");
+        new MutationObserver(() => window.notes.push(note.textContent)).observe(note, {childList: true});
+        """
+    )
+    visit.paste()
+    notes = [re.sub(r"\d+\.\d s", "N s", note) for note in visit.page.evaluate("window.notes")]
+    assert notes == [
+        "Searching …",
+        "The first 20 papers after N s; now the best are compared more closely …",
+        "The first 20 papers, in their final order (N s).",
+    ]
+    expect(visit.page.locator("#note")).to_have_attribute("aria-live", "polite")
+
+
+def test_a_search_that_is_overtaken_is_aborted(visit):
+    visit.paste()
+    ended: list[str] = []
+    visit.page.on("requestfailed", lambda request: ended.append(request.post_data))
+    visit.page.route(
+        "**/api/search/stream",
+        lambda route: None if "result" in route.request.post_data else route.continue_(),
+    )
+    visit.button("Result").click()
+    visit.page.wait_for_timeout(50)
+    visit.button("Method").click()
+    visit.until_asked(like=["method:1"])
+    assert [json.loads(each)["facet"] for each in ended] == ["result"]
+
+
+def test_a_slider_that_moves_on_makes_one_search_and_one_step_back(visit):
+    visit.paste()
+    count, steps = len(visit.requests), visit.page.evaluate("history.length")
+    for value in ("0.25", "0.5", "0.75", "1"):
+        visit.page.get_by_label("Method", exact=True).fill(value)
+    visit.until_asked(like=["method:1"])
+    assert len(visit.requests) == count + 1
+    assert visit.page.evaluate("history.length") == steps + 1
+
+
+def test_nothing_that_should_be_the_same_is_said_and_not_searched(visit):
+    visit.paste()
+    count = len(visit.requests)
+    visit.page.get_by_label("Method", exact=True).fill("-1")
+    expect(visit.page.locator("#same-summary")).to_contain_text("Move a slider to the right")
+    visit.page.wait_for_timeout(400)
+    assert len(visit.requests) == count
+
+
+def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
+    page = visit.page
+    pick = page.get_by_label("Or a paper of this collection")
+    pick.press_sequentially("two crops of a par")
+    expect(page.get_by_role("option")).to_have_count(1)
+    pick.press("ArrowDown")
+    expect(page.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    assert pick.get_attribute("aria-activedescendant") == "pick-0"
+    pick.press("Enter")
+    visit.until_asked(paper_ids=["s036"])
+    expect(page.locator("#query-papers h3")).to_contain_text("Two Crops of a Paragraph")
+
+    page.locator("#ask summary").click()
+    pick.fill("s001")
+    pick.press("Enter")
+    visit.until_asked(paper_ids=["s001"])
+    page.locator("#ask summary").click()
+    pick.fill("zzzz")
+    expect(page.locator("#pick-note")).to_have_text("No title has these words")
+
+
+def test_papers_of_the_basket_are_searched_for_together(visit):
+    visit.paste()
+    ids = visit.ids[:2]
+    for place in range(2):
+        visit.hits.nth(place).get_by_role("button", name="Add to basket").click()
+    visit.button("Search with all of these").click()
+    visit.until_asked(paper_ids=ids)
+    expect(visit.page.locator(".query-paper")).to_have_count(2)
+    assert not set(ids) & set(visit.ids)
+    visit.page.locator(".query-paper").first.get_by_role("button", name="Drop").click()
+    visit.until_asked(paper_ids=ids[1:])
+
+
+def test_papers_that_are_not_wanted_or_were_seen_are_left_out_until_brought_back(visit):
+    visit.paste()
+    first, second, third, *_ = visit.ids
+    visit.hits.nth(0).get_by_role("button", name="Not like this").click()
+    visit.until_asked(not_paper_ids=[first], exclude=[])
+    assert first not in visit.ids
+    seen = visit.ids[0]
+    visit.hits.nth(0).get_by_role("button", name="Seen").click()
+    visit.until_asked(not_paper_ids=[first], exclude=[seen])
+    assert visit.page.evaluate("document.activeElement.dataset.paper") is not None
+    visit.page.locator("#left-out summary").click()
+    expect(visit.page.locator("#left-out-list li")).to_have_count(2)
+    for _ in range(2):
+        visit.page.locator("#left-out-list button").first.click()
+    visit.until_asked(not_paper_ids=[], exclude=[])
+    assert visit.ids[:3] == [first, second, third]
+
+
+def test_a_circle_of_the_map_leads_to_its_paper(visit):
+    visit.paste()
+    expect(visit.page.locator("#map .circle")).to_have_count(20)
+    chosen = visit.ids[4]
+    circle = visit.page.locator(f'#map .circle[data-paper="{chosen}"]')
+    assert re.match(
+        r"5\. .*; problem \d\.\d, method \d\.\d, result \d\.\d of 3$", circle.get_attribute("aria-label")
+    )
+    circle.dispatch_event("click")
+    assert visit.page.evaluate("document.activeElement.dataset.paper") == chosen
+    expect(circle).to_have_class("circle emphasized")
+
+
+def test_papers_are_sorted_by_year_and_more_are_added(visit):
+    visit.paste()
+    best = visit.ids
+    visit.button("More papers").click()
+    expect(visit.hits).to_have_count(40)
+    assert visit.ids[:20] == best
+    visit.page.get_by_label("Sort by").select_option("newest")
+    years = [int(text.split()[0]) for text in visit.page.locator("#hits .credits").all_inner_texts()]
+    assert years == sorted(years, reverse=True)
+    visit.page.get_by_label("Sort by").select_option("oldest")
+    assert visit.fragment["sort"] == ["oldest"]
+    visit.page.get_by_label("Sort by").select_option("rank")
+    assert visit.ids[:20] == best
+
+
+def test_categories_filter_and_can_be_removed(visit):
+    visit.paste()
+    visit.page.locator("#filters summary").click()
+    visit.page.get_by_label("Categories").fill("cs, math.CO")
+    visit.page.get_by_label("Categories").blur()
+    visit.until_asked(categories=["cs", "math.CO"])
+    assert visit.ids == [HOSTILE["paper_id"]]
+    expect(visit.page.locator("#remarks")).not_to_be_empty()
+    visit.button("Remove filters").click()
+    visit.until_asked(text=ABSTRACT)
+    expect(visit.hits).to_have_count(20)
+
+
+def test_citations_are_recommended_for_the_pasted_text_beside_those_of_the_basket(visit):
+    visit.paste()
+    visit.hits.first.get_by_role("button", name="Add to basket").click()
+    (kept,) = visit.fragment["basket"]
+    visit.button("Recommend citations").click()
+    visit.until_asked(text=ABSTRACT, cited=[kept])
+    expect(visit.page.locator("#note")).to_contain_text("papers to cite")
+    assert kept not in visit.ids
+    expect(visit.page.locator(".sentence")).to_have_count(3)
+    expect(visit.button("Papers to cite")).to_have_attribute("aria-pressed", "true")
+    visit.page.reload()
+    visit.wait()
+    assert visit.fragment["view"] == ["cite"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "inside"),
+    [("ris", "ris", "TY  - "), ("csv", "csv", "paper_id"), ("markdown", "md", "**"), ("json", "jsonl", '{"')],
+)
+def test_the_basket_is_exported_in_each_format(visit, tmp_path, name, ending, inside):
+    visit.open("#basket=s001&basket=s036")
+    visit.page.reload()
+    expect(visit.page.locator("#basket-list li").nth(1)).to_contain_text("Two Crops")
+    visit.page.get_by_label("Format").select_option(name)
+    with visit.page.expect_download() as download:
+        visit.button("Export").click()
+    assert download.value.suggested_filename == f"papers.{ending}"
+    download.value.save_as(tmp_path / "file")
+    text = (tmp_path / "file").read_text(encoding="utf-8")
+    assert inside in text and "Two Crops of a Paragraph" in text
+
+
+def test_a_key_is_asked_for_once_kept_for_the_tab_and_sent(visit):
+    given: list[str | None] = []
+
+    def guarded(route: Any) -> None:
+        key = route.request.headers.get("authorization")
+        given.append(key)
+        if key == "Bearer right":
+            route.continue_()
+        else:
+            route.fulfill(status=401, json={"error": {"message": "expected an API key, found none"}})
+
+    page = visit.page
+    page.route("**/api/**", guarded)
+    page.reload()
+    for key in ("wrong", "right"):
+        page.get_by_label("API key").fill(key)
+        visit.button("Continue").click()
+        page.wait_for_timeout(100)
+    expect(page.locator("#collection")).to_have_text("129 papers")
+    visit.paste()
+    assert given[:3] == [None, "Bearer wrong", "Bearer right"] and set(given[3:]) == {"Bearer right"}
+    assert page.evaluate("Object.values(sessionStorage)") == ["right"]
+    page.evaluate("sessionStorage.clear()")
+    page.reload()
+    visit.button("Cancel").click()
+    expect(page.locator("#error")).to_have_text("expected an API key, found none")
+
+
+def test_a_busy_server_is_asked_again_when_it_says(visit):
+    times: list[float] = []
+
+    def busy(route: Any) -> None:
+        times.append(time.monotonic())
+        if len(times) < 2:
+            message = {"error": {"message": "too many searches are waiting"}}
+            route.fulfill(status=429, headers={"Retry-After": "2"}, json=message)
+        else:
+            route.continue_()
+
+    visit.page.route("**/api/search/stream", busy)
+    visit.page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
+    visit.button("Find papers").click()
+    expect(visit.page.locator("#note")).to_have_text("The server is busy; trying again in 2 s.")
+    visit.wait()
+    assert len(times) == 2 and times[1] - times[0] >= 2
+
+
+def test_what_the_server_says_is_wrong_is_shown_in_one_line(visit):
+    visit.paste()
+    visit.page.locator("#filters summary").click()
+    visit.page.get_by_label("From year").fill("soon")
+    visit.page.get_by_label("From year").blur()
+    error = visit.page.locator("#error")
+    expect(error).to_contain_text("year_from")
+    assert "\n" not in error.inner_text()
+    visit.button("Remove filters").click()
+    visit.until_asked(text=ABSTRACT)
+    expect(visit.page.locator("#failure")).to_be_hidden()
+
+
+def test_a_server_that_has_gone_is_said(visit):
+    visit.page.route("**/api/search/stream", lambda route: route.abort())
+    visit.page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
+    visit.button("Find papers").click()
+    expect(visit.page.locator("#error")).to_have_text("The server does not answer; is it still running?")
+    visit.page.unroute("**/api/search/stream")
+    visit.button("Try again").click()
+    visit.wait()
+    expect(visit.hits).to_have_count(20)
+
+
+def test_an_error_in_the_middle_of_a_search_keeps_the_first_list(visit):
+    def broken(route: Any) -> None:
+        answer = route.fetch()
+        first = answer.text().replace("\r\n", "\n").split("\n\n")[0]
+        event = 'event: error\ndata: {"error": {"message": "the reranker has no time"}}'
+        route.fulfill(response=answer, body=f"{first}\n\n{event}\n\n")
+
+    visit.page.route("**/api/search/stream", broken)
+    visit.page.get_by_label("Abstract", exact=True).fill(ABSTRACT)
+    visit.button("Find papers").click()
+    expect(visit.page.locator("#error")).to_have_text("the reranker has no time")
+    expect(visit.hits).to_have_count(20)
+    expect(visit.page.locator("#hits")).to_have_attribute("aria-busy", "false")
