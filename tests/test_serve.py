@@ -11,9 +11,10 @@ from support.serving import serving
 
 from qbe.errors import UsageError
 from qbe.index.opening import open_index
+from qbe.network.access import LOCAL, read_key
 from qbe.serve.__main__ import main
 from qbe.serve.page import page_files
-from qbe.serve.settings import LOCAL, read_key, settings_for
+from qbe.serve.settings import settings_for
 from qbe.service.requests import SearchRequest
 from qbe.service.service import SearchService
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from support.serving import serving
 
 from qbe.index.opening import open_index
-from qbe.serve import guard, server
+from qbe.network import bodies
+from qbe.network.listening import listen
+from qbe.serve import server
 from qbe.serve.app import create_app
-from qbe.serve.server import listen
 from qbe.service.lanes import OverloadedError
 from qbe.service.service import SearchService
 
@@ -142,7 +143,7 @@ def test_script_comes_back_as_data_never_as_a_page(running):
 def impatient(graded_index, monkeypatch):
     """A server in this process that waits for nobody."""
     monkeypatch.setattr(server, "HEADER_SECONDS", 0.5)
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.5)
     monkeypatch.setattr(server, "READ_SECONDS", 0.5)
     started = threading.Event()
     with open_index(graded_index, threads=1) as index, SearchService(index) as service:

@@ -153,7 +153,7 @@ def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service
     first = ids(service.recommend(request))
     again = service.recommend(RecommendationRequest(text=ABSTRACT, k=5, cited=[first[0]], exclude=["nope"]))
     assert first[0] not in ids(again)
-    assert again["notes"] == ["1 papers are not in the index and were left out"]
+    assert again["notes"] == ["1 paper is not in the index and left out"]
 
 
 def test_labels_of_a_pasted_abstract(service):
@@ -163,7 +163,12 @@ def test_labels_of_a_pasted_abstract(service):
 
 @pytest.mark.parametrize(
     ("form", "begin"),
-    [("bibtex", "@misc{"), ("ris", "TY  - "), ("csv", "query_id,rank,paper_id"), ("markdown", "## ")],
+    [
+        ("bibtex", "@misc{"),
+        ("ris", "TY  - "),
+        ("csv", "paper_id,title,authors"),
+        ("markdown", "- **Two Crops"),
+    ],
 )
 def test_exports(service, form, begin):
     text = service.export(Export(paper_ids=["s036", "s051", "s036"], format=form))
@@ -173,7 +178,7 @@ def test_exports(service, form, begin):
 
 def test_an_export_as_json_has_a_line(service):
     (record,) = map(json.loads, service.export(Export(paper_ids=["s036"], format="json")).splitlines())
-    assert record["hits"][0]["paper_id"] == "s036"
+    assert record["paper_id"] == "s036"
 
 
 def test_titles_are_completed(index):

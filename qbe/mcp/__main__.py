@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-import signal
 import sys
 
 from qbe import _cli
-from qbe.mcp.options import HOST, HTTP, LAST_PORT, OPTIONS, PORT, PROGRAM, parser
+from qbe.mcp.options import HOST, HTTP, OPTIONS, PORT, PROGRAM, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +19,13 @@ def main(arguments: list[str]) -> None:
     """Parse the options, open the index, and answer calls until told to end."""
     options = parser().parse_args(arguments)
     _check(options)
+    import contextlib
+
     from qbe.errors import check_package
 
     check_package("fastmcp")
 
-    from qbe.mcp.guard import check_access, read_key
+    from qbe.network.access import check_access, read_key
 
     key = read_key(options.api_key_file) if options.api_key_file else None
     host = options.host or HOST
@@ -35,8 +33,9 @@ def main(arguments: list[str]) -> None:
     threads = _cli.threads(options.threads)
 
     from qbe.index.opening import open_index
-    from qbe.mcp.server import address_of, create_server, listen, serve_http, serve_stdio
+    from qbe.mcp.server import PATH, create_server, serve_http, serve_stdio
     from qbe.mcp.warming import Warming
+    from qbe.network.listening import address_of, listen
     from qbe.service.service import SearchService
 
     _log_plainly()
@@ -53,7 +52,7 @@ def main(arguments: list[str]) -> None:
         if listening is None:
             serve_stdio(server)
         else:
-            print(f"{len(index):,} papers for agents at {address_of(listening)}", file=sys.stderr)
+            print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
             serve_http(server, listening, key)
 
 
@@ -66,8 +65,6 @@ def _check(options: argparse.Namespace) -> None:
             if getattr(options, name) is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"expected {option} with --transport http only, found it with stdio")
-    elif options.port is not None and not 0 <= options.port <= LAST_PORT:
-        raise UsageError(f"expected `port` from 0 to {LAST_PORT}, found {options.port}")
 
 
 def _end_at_signals(transport: str) -> None:
@@ -76,6 +73,9 @@ def _end_at_signals(transport: str) -> None:
     With stdio at once, since a thread that waits for standard input cannot be told to end; there is nothing
     that could be left half written.
     """
+    import os
+    import signal
+
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if transport != HTTP:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -84,6 +84,8 @@ def _end_at_signals(transport: str) -> None:
 
 def _log_plainly() -> None:
     """Log to standard error, warnings and worse, in plain lines; a server's output may be the protocol."""
+    import logging
+
     import fastmcp  # noqa: F401  (it sets its own handlers when it is imported)
 
     handler = logging.StreamHandler(sys.stderr)

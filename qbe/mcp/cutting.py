@@ -47,9 +47,10 @@ def fitting_hits(answer: HitsT, start: int) -> HitsT:
     room = LIMIT - _SENTENCE - size_of(answer.model_copy(update={"hits": []}))
     short = list(accumulate(size_of(hit) + 1 for hit in bare))
     kept = max(1, sum(size <= room for size in short))
-    long = [0, *accumulate(size_of(hit) + 1 for hit in answer.hits)]
-    whole = max(n for n in range(kept + 1) if n == 0 or long[n] + short[kept - 1] - short[n - 1] <= room)
     is_short = kept < len(answer.hits)
+    long = [0, *accumulate(size_of(hit) + 1 for hit in answer.hits)]
+    most = 0 if is_short else kept
+    whole = max(n for n in range(most + 1) if n == 0 or long[n] + short[kept - 1] - short[n - 1] <= room)
     return answer.model_copy(
         update={
             "hits": answer.hits[:whole] + bare[whole:kept],

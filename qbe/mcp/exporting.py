@@ -21,7 +21,8 @@ class ExportCitations(Arguments):
         min_length=1, max_length=MOST_SEEN, description="Ids of papers of the index, in the order wanted."
     )
     format: Literal["bibtex", "ris", "csv", "markdown", "json"] = Field(
-        default="bibtex", description="bibtex and ris have abstracts; csv and markdown are shorter."
+        default="bibtex",
+        description="All but markdown have abstracts; json has a line a paper, with the facets of sentences.",
     )
     start: int = Field(
         default=0,
@@ -39,14 +40,12 @@ class ExportCitations(Arguments):
         before = self._file(service, ids[: self.start]) if self.start else ""
 
         def part(end: int) -> Exported:
-            """The papers from ``start`` to ``end``: what the file gets longer by, or, of JSON, a file."""
-            text = self._file(service, ids[:end])
-            is_longer = text.startswith(before)
+            """The papers from ``start`` to ``end``: what the file gets longer by."""
             has_more = end < len(ids)
             return Exported(
                 format=self.format,
                 papers=end - self.start,
-                text=text[len(before) :] if is_longer else self._file(service, ids[self.start : end]),
+                text=self._file(service, ids[:end]).removeprefix(before),
                 has_more=has_more,
                 next_start=end if has_more else None,
                 cut=self._cut(end, len(ids)) if has_more else None,
@@ -62,7 +61,7 @@ class ExportCitations(Arguments):
         if low == self.start:
             raise UsageError(
                 f"expected papers whose {self.format} is below {LIMIT // 1000} kB, found {ids[low]} longer; "
-                "leave it out, or choose csv or markdown as format"
+                "leave it out, or choose markdown as format"
             )
         return part(low)
 
@@ -70,8 +69,7 @@ class ExportCitations(Arguments):
         return service.export(Export(paper_ids=ids, format=self.format))
 
     def _cut(self, end: int, papers: int) -> str:
-        how = "each answer is a file" if self.format == "json" else "the texts joined are the file"
         return (
             f"To stay below {LIMIT // 1000} kB, the last {papers - end} of {papers} papers were left out "
-            f"(call again with start={end}; {how})."
+            f"(call again with start={end}; the texts joined are the file)."
         )

@@ -12,7 +12,6 @@ PROGRAM = "qbe mcp"
 OPTIONS = {"index": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
 STDIO, HTTP = "stdio", "http"
 HOST, PORT = "127.0.0.1", 8766
-LAST_PORT = 65_535
 
 EPILOG = """\
 With stdio an agent's program starts this command itself, and talks with it over standard input and output.

@@ -9,14 +9,11 @@ import anyio
 from fastmcp import FastMCP
 from starlette.middleware import Middleware
 
-from qbe.errors import InputError
 from qbe.mcp.guard import Guard
 from qbe.mcp.tools import TOOLS, ServiceTool
 from qbe.service.service import SearchService
 
 PATH = "/mcp"
-_WAITING = 128
-"""Connections that may wait until they are accepted."""
 
 
 def create_server(service: SearchService) -> FastMCP[None]:
@@ -48,34 +45,6 @@ def instructions(service: SearchService) -> str:
 def serve_stdio(server: FastMCP[None]) -> None:
     """Talk over standard input and output until input ends."""
     server.run("stdio", show_banner=False)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; raises InputError where that is not possible.
-
-    >>> with listen("127.0.0.1", 0) as listening:
-    ...     address_of(listening).startswith("http://127.0.0.1:")
-    True
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen(_WAITING)
-    except OSError as error:
-        listening.close()
-        raise InputError(
-            f"expected a free port at {host}, found that {port} cannot be had ({error.strerror or error}); "
-            "choose another `port`"
-        ) from None
-    return listening
-
-
-def address_of(listening: socket.socket) -> str:
-    """The address that agents are told."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}{PATH}" if ":" in host else f"http://{host}:{port}{PATH}"
 
 
 def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:

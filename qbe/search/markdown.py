@@ -10,7 +10,7 @@ from qbe.bibliography.reference import reference_of
 from qbe.query import Query
 from qbe.search.present import Lookup, credits_of, grades_in_words, heading
 from qbe.search.shown import shown
-from qbe.types import Hit
+from qbe.types import Hit, Paper
 
 _MEANT = re.compile(r"[\\`*_\[\]<>|&~#$]")
 _BEGIN = re.compile(r"(\d*)([-+=.)])")
@@ -36,20 +36,28 @@ def to_markdown(lookup: Lookup, query: Query, hits: Sequence[Hit]) -> str:
     lines = [f"## {escaped(heading(query))}", ""]
     for rank, hit in enumerate(hits, start=1):
         paper = lookup(hit.paper_id)
-        reference = reference_of(paper)
-        title = f"**{escaped(reference.title or paper.paper_id)}**"
-        if reference.link:
-            title = f"[{title}]({reference.link.translate(_IN_LINKS)})"
-        year = f" ({reference.year})" if reference.year else ""
-        said = [credits_of(reference, link=False), f"{paper.paper_id}, {hit.score:.4f}"]
+        said = [credits_of(reference_of(paper), link=False), f"{paper.paper_id}, {hit.score:.4f}"]
         if hit.grades is not None:
             said.append(grades_in_words(hit.grades))
         number = f"{rank}. "
-        lines.append(f"{number}{title}{year}. {escaped('; '.join(filter(None, said)))}")
+        lines.append(f"{number}{linked_title(paper)} {escaped('; '.join(filter(None, said)))}")
         if best := shown(query, paper, hit):
             text = best.prefix + paper.sentences[best.match.position].text
             lines.append(f"{' ' * len(number)}> {escaped(text)}")
     return "\n".join(lines if hits else [*lines, "No paper was found."])
+
+
+def linked_title(paper: Paper) -> str:
+    """The title of a paper in bold, a link where one is known, with the year.
+
+    >>> linked_title(Paper("7", "On fish", (), metadata={"year": 2019, "url": "https://example.org/7"}))
+    '[**On fish**](https://example.org/7) (2019).'
+    """
+    reference = reference_of(paper)
+    title = f"**{escaped(reference.title or paper.paper_id)}**"
+    if reference.link:
+        title = f"[{title}]({reference.link.translate(_IN_LINKS)})"
+    return f"{title} ({reference.year})." if reference.year else f"{title}."
 
 
 def escaped(text: str) -> str:

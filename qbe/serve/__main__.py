@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import signal
-
 from qbe import _cli
-from qbe.serve.options import LAST_PORT, OPTIONS, PROGRAM, parser
+from qbe.serve.options import OPTIONS, PROGRAM, parser
 
 __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
@@ -15,14 +11,18 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 def main(arguments: list[str]) -> None:
     """Parse the options, open the index, and answer requests until told to end."""
     options = parser().parse_args(arguments)
-    from qbe.errors import UsageError, check_package
+    import contextlib
+    import logging
+    import signal
 
-    if not 0 <= options.port <= LAST_PORT:
-        raise UsageError(f"expected `port` from 0 to {LAST_PORT}, found {options.port}")
+    from qbe.errors import check_package
+
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         check_package(package)
 
-    from qbe.serve.settings import read_key, settings_for
+    from qbe.network.access import read_key
+    from qbe.network.listening import address_of, listen
+    from qbe.serve.settings import settings_for
 
     key = read_key(options.api_key_file) if options.api_key_file else None
     settings = settings_for(
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.opening import open_index
     from qbe.serve.app import create_app
-    from qbe.serve.server import address_of, listen, server_of
+    from qbe.serve.server import server_of
     from qbe.service.service import SearchService
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)

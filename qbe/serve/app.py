@@ -7,12 +7,12 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-import qbe
 from qbe.errors import QbeError
 from qbe.serve import routes
 from qbe.serve.failures import add_handlers
@@ -33,7 +33,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
     metrics = Metrics(service)
     app = FastAPI(
         title="qbe",
-        version=qbe.__version__,
+        version=version("qbe"),
         description="Find papers like this one, for its problem, its method or its findings.",
         docs_url=None,  # pages that load scripts from elsewhere
         redoc_url=None,

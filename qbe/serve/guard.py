@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import logging
 import time
 
@@ -11,17 +9,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qbe.network.access import key_problem
+from qbe.network.bodies import BodyError, ClientGoneError, read_body, replayed
 from qbe.serve.failures import failure
 from qbe.serve.metrics import Metrics
 from qbe.serve.settings import ServeSettings
 
 log = logging.getLogger("qbe.serve")
-
-MOST_BYTES, MOST_DISCARDED = 1_000_000, 20_000_000
-"""Bytes of a request's body that are taken, and those of a longer one that are read before it is refused."""
-
-BODY_SECONDS = 10.0
-"""Within which a body must arrive."""
 
 LOGGED = 2000
 """Bytes of what is searched for that are logged."""
@@ -75,16 +69,15 @@ class Guard:
         try:
             refusal = self._refusal(scope)
             if refusal is None:
-                read = await _body(receive)
-                if isinstance(read, bytes):
-                    body = read
-                else:
-                    refusal = read
+                try:
+                    body = await read_body(receive)
+                except BodyError as error:
+                    refusal = failure(error.status, str(error), {"Connection": "close"})
             if refusal is not None:
                 await refusal(scope, receive, guarded)
             else:
-                await self._app(scope, _replayed(body, receive), guarded)
-        except _GoneError:
+                await self._app(scope, replayed(body, receive), guarded)
+        except ClientGoneError:
             status = 499  # what others log for a client that did not wait
         finally:
             self._record(scope, status, time.perf_counter() - begin, body)
@@ -99,16 +92,8 @@ class Guard:
         key = self._settings.api_key
         if key is None or scope["path"] in self._open or scope["method"] == "OPTIONS":
             return None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        given = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        if hmac.compare_digest(given.encode(), key.encode()):
-            return None
-        return failure(
-            401,
-            "expected an API key in the header Authorization: Bearer KEY, found "
-            + ("another one" if given else "none"),
-            {"WWW-Authenticate": "Bearer"},
-        )
+        problem = key_problem(headers, key)
+        return None if problem is None else failure(401, problem, {"WWW-Authenticate": "Bearer"})
 
     def _record(self, scope: Scope, status: int, seconds: float, body: bytes) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -117,51 +102,6 @@ class Guard:
         if self._settings.log_queries:
             asked = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
         log.info("%s %s %d %.3f s%s", scope["method"], repr(scope["path"])[1:-1], status, seconds, asked)
-
-
-class _GoneError(Exception):
-    """The client left before its request was complete."""
-
-
-async def _body(receive: Receive) -> bytes | Response:
-    """The whole body, or why it is refused.
-
-    What is too long is read on for a while, and forgotten: a client that is still sending when its connection
-    is closed never sees the answer.
-    """
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise _GoneError
-                part = message.get("body", b"")
-                size += len(part)
-                if size <= MOST_BYTES:
-                    parts.append(part)
-                if size > MOST_DISCARDED or not message.get("more_body", False):
-                    return _too_long() if size > MOST_BYTES else b"".join(parts)
-    except TimeoutError:
-        return failure(408, f"expected the request within {BODY_SECONDS:g} s", {"Connection": "close"})
-
-
-def _too_long() -> Response:
-    return failure(413, f"expected a request of at most {MOST_BYTES:,} bytes", {"Connection": "close"})
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A function that gives a body that was read, then what else comes."""
-    is_given = False
-
-    async def replay() -> Message:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
 
 
 def _name_of(host: str) -> str:

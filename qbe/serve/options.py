@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 PROGRAM = "qbe serve"
 OPTIONS = {"folder": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
 HOST, PORT = "127.0.0.1", 8765
-LAST_PORT = 65_535
 
 EPILOG = """\
 The page is at the address that is printed; programs find a description of the interface under /openapi.json.

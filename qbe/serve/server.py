@@ -10,8 +10,6 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from qbe.errors import InputError
-
 HEADER_SECONDS, READ_SECONDS = 10.0, 30.0
 """Within which the head of a request must arrive, and a client must read some of an answer."""
 
@@ -78,29 +76,6 @@ class Protocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; raises InputError where that is not possible."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise InputError(
-            f"expected a free port at {host}, found that {port} cannot be had ({error.strerror or error}); "
-            "choose another --port"
-        ) from None
-    listening.listen(MOST_CONNECTIONS)
-    return listening
-
-
-def address_of(listening: socket.socket) -> str:
-    """The address of the page."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def server_of(app: ASGIApp, started: Callable[[], None]) -> uvicorn.Server:

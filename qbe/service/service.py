@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.bibliography.writing import FORMATS as BIBLIOGRAPHIES
-from qbe.bibliography.writing import entries
 from qbe.cite.config import CiteConfig
 from qbe.cite.recommender import Recommender
 from qbe.closing import Closing
@@ -23,10 +21,11 @@ from qbe.search.pipeline import Pipeline, check_index
 from qbe.search.present import heading, to_record
 from qbe.search.queries import Counted, pasted_paper, query_by
 from qbe.search.vectors import PreparedQuery
-from qbe.search.writers import Result, open_writer
+from qbe.service.exporting import exported
 from qbe.service.lanes import Lane
 from qbe.service.records import paper_record, sentence_records
 from qbe.service.requests import (
+    DEEPEST,
     Comparison,
     Export,
     PastedText,
@@ -140,10 +139,13 @@ class SearchService(Closing):
     def search(self, request: SearchRequest) -> Record:
         """The hits of a search with the query's sentences, and how it went.
 
-        ``stage`` says what ranked them; ``has_more`` and ``next_start`` are for paging; ``notes`` are for
-        people. Hits are those of `qbe.search.present.to_record`. Raises what `qbe.search.queries.query_by`
-        and `Pipeline.search` do, PaperNotFoundError for ids that the index lacks, CorpusError for a pasted
-        text that is no abstract, OverloadedError where too many searches wait, TooSlowError.
+        ``aspects`` of the query name its papers by their place in ``papers``, and matches name aspects by
+        theirs where there are several. ``stage`` says what ranked them; ``has_more`` and ``next_start`` are
+        for paging; ``notes`` are for people. Hits are those of `qbe.search.present.to_record`.
+
+        Raises what `qbe.search.queries.query_by` and `Pipeline.search` do, PaperNotFoundError for ids that
+        the index lacks, CorpusError for a pasted text that is no abstract, OverloadedError where too many
+        searches wait, TooSlowError.
         """
         return self._consistent(lambda: self._search(request))
 
@@ -194,10 +196,11 @@ class SearchService(Closing):
                 if recommender is not self._recommender:
                     recommender.close()
         missing = len(left_out) - len(found)
+        are = "1 paper is" if missing == 1 else f"{missing} papers are"
         query = Query(paper)
         return {
             "query": {"heading": f"Papers for “{paper.title or paper.abstract}” to cite"},
-            "notes": [f"{missing} papers are not in the index and were left out"] if missing else [],
+            "notes": [f"{are} not in the index and left out"] if missing else [],
             **self._page_record(query, hits[request.start : end], request.start, has_more=len(hits) > end),
             "seconds": round(time.perf_counter() - begin, 4),
         }
@@ -245,12 +248,7 @@ class SearchService(Closing):
     def export(self, request: Export) -> str:
         """Papers as a file of BibTeX, RIS, CSV, Markdown or JSON lines; raises PaperNotFoundError."""
         papers = [self.index.paper(paper_id) for paper_id in dict.fromkeys(request.paper_ids)]
-        if request.format in BIBLIOGRAPHIES:
-            return "\n".join(entries(papers, request.format))
-        hits = [Hit(paper.paper_id, 0.0) for paper in papers]
-        # These formats are of rankings; a list of papers is one whose query is its first paper.
-        writer = open_writer(request.format, "qbe", self.index.paper, 100, explain=False)
-        return writer.text([Result("papers", Query(papers[0]), hits)], first=True)
+        return exported(papers, request.format)
 
     def _consistent(self, answer: Callable[[], T]) -> T:
         """An answer; computed again where the index moved on meanwhile, so that a paper was gone."""
@@ -332,13 +330,28 @@ class SearchService(Closing):
             paper_record(paper, inside=paper.paper_id in self.index, selected=selected[paper.paper_id])
             for paper in query.papers
         ]
-        return {"query_id": query.query_id, "heading": heading(query), "papers": papers}
+        aspects = [
+            {
+                "paper": query.papers.index(aspect.paper),
+                "facet": aspect.facet.value if aspect.facet else None,
+                "positions": list(aspect.selected_positions()),
+                "weight": aspect.weight,
+            }
+            for aspect in query.aspects
+        ]
+        return {
+            "query_id": query.query_id,
+            "heading": heading(query),
+            "papers": papers,
+            "aspects": aspects,
+        }
 
     def _page_record(self, query: Query, hits: Sequence[Hit], start: int, *, has_more: bool) -> Record:
         record = to_record(self.index.paper, query.query_id, query, hits)
         for hit in record["hits"]:
             hit["rank"] += start
         end = start + len(hits)
+        has_more = has_more and end < DEEPEST
         return {"hits": record["hits"], "has_more": has_more, "next_start": end if has_more else None}
 
     def _facet_record(self, paper: Paper, other: Paper, facet: Facet, grades: dict[str, float]) -> Record:

@@ -102,7 +102,10 @@ class Session:
 
     def _unlike(self, argument: str) -> None:
         words = tuple(argument.replace(",", " ").split())
-        self._count(Counted(like=self._question.counted.like, unlike=words))
+        liked = self._question.counted.like
+        if not words or not liked:
+            raise UsageError("expected facets behind unlike, and like FACET before it")
+        self._count(Counted(like=liked, unlike=words))
 
     def _explore(self, argument: str) -> None:
         self._count(Counted(explore=argument))

@@ -31,7 +31,7 @@ def hit_lines(hit: Record, wanted: Collection[str], width: int) -> list[str]:
 
     >>> hit = {"rank": 1, "score": 1.5, "title": "On fish", "year": "2020", "paper_id": "s7", "authors": [],
     ...        "venue": "", "links": {}, "matches": [{"facet": "method", "sentence": "We watch fish."}]}
-    >>> print("\\n".join(hit_lines(hit, ["result"], 60)))
+    >>> print("\n".join(hit_lines(hit, ["result"], 60)))
        1   1.5000 On fish (2020)  [s7]
                   (labelled method) We watch fish.
     """
@@ -86,7 +86,7 @@ def paper_lines(paper: Record, width: int) -> list[str]:
     >>> sentence = {"position": 0, "facet": "method", "text": "We watch fish.", "selected": True}
     >>> paper = {"paper_id": "s7", "title": "On fish", "year": "2020", "authors": ["Ann Lee"], "venue": "",
     ...          "links": {}, "sentences": [sentence]}
-    >>> print("\\n".join(paper_lines(paper, 60)))
+    >>> print("\n".join(paper_lines(paper, 60)))
                   On fish (2020)  [s7]
                   Ann Lee
       *0          method: We watch fish.

@@ -33,7 +33,6 @@ export async function* rankings(body, options) {
   for await (const { event, data } of events(response.body)) {
     if (event === "ranking") yield JSON.parse(data);
     if (event === "error") throw new ServerError(JSON.parse(data).error.message);
-    if (event === "end") return;
   }
 }
 
@@ -122,13 +121,18 @@ function askForKey() {
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    text = (text + value).replace(/\r\n/g, "\n");
-    const blocks = text.split("\n\n");
-    text = blocks.pop();
-    for (const block of blocks) yield parsed(block);
+  let isRead = false;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      isRead = done;
+      if (done) return;
+      const blocks = (text + value).replace(/\r\n/g, "\n").split("\n\n");
+      text = blocks.pop();
+      for (const block of blocks) yield parsed(block);
+    }
+  } finally {
+    if (!isRead) reader.cancel().catch(() => {}); // nobody waits for what has failed
   }
 }
 

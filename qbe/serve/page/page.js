@@ -166,13 +166,14 @@ async function search() {
   }
   say("Searching …", true);
   try {
-    for await (const { record, papers: own, note } of find(state, request, { signal, waits })) {
+    let last = null;
+    for await (const step of find(state, request, { signal, waits })) {
       if (signal.aborted) return;
-      papers = own;
-      take(record);
-      say(note, true);
+      if (step.record !== last?.record) take(step);
+      last = step;
+      say(step.note, true);
     }
-    say(byId("note").textContent);
+    say(last.note);
   } catch (error) {
     if (isAborted(error) || signal.aborted) return;
     asked = "";
@@ -183,12 +184,18 @@ async function search() {
 
 const waits = (seconds) => say(`The server is busy; trying again in ${seconds} s.`, true);
 
-function take(record) {
+function take({ record, papers: own }) {
+  papers = own;
   found = { hits: record.hits, hasMore: record.has_more };
   remember([...papers, ...record.hits]);
-  byId("remarks").textContent = record.notes.join(" ");
+  byId("remarks").textContent = [...record.notes, inFilter(record)].join(" ");
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
+}
+
+function inFilter({ passing, papers: all }) {
+  if (!(passing < all)) return "";
+  return `${passing.toLocaleString("en")} of ${all.toLocaleString("en")} papers are in these years and categories.`;
 }
 
 /** Adds the next papers to the list. */
