@@ -61,7 +61,7 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order(server, service):
 
 
 def test_a_stream_without_reranking_ends_after_the_first_stage(server):
-    answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1, "rerank": False})
+    answer = server.ask("POST", "/api/search/stream", {"paper_ids": ["s036"], "k": 1})  # a whole abstract
     assert re.findall(r"event: (\w+)", answer.body.decode()) == ["ranking", "end"]
 
 

@@ -126,6 +126,13 @@ def test_several_papers_and_others_not_wanted(service):
     assert len(record["query"]["papers"]) == 3
 
 
+def test_picked_sentences_are_those_of_the_paper_that_is_liked(service):
+    request = SearchRequest(paper_ids=["s036"], not_paper_ids=["s051"], sentences=[4], k=3, rerank=False)
+    liked, disliked = service.search(request)["query"]["aspects"]
+    assert (liked["positions"], liked["weight"]) == ([4], 1.0)
+    assert disliked["positions"] == list(range(len(service.index.paper("s051").sentences)))
+
+
 def test_answers_are_json(service):
     record = service.search(
         SearchRequest(paper_ids=["s036"], like=["background"], unlike=["result:0.5"], k=3)

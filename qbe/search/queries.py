@@ -110,13 +110,15 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: Counted) ->
 
 
 def _aspects(paper: Paper, weight: float, what: Counted) -> list[Aspect]:
-    """What counts of one paper; of one that is not wanted only what is liked of the others."""
+    """What counts of one paper; of one that is not wanted only what is liked of the others, and not the
+    sentences at positions of another paper.
+    """
     if isinstance(what, Mapping):
         kept = {facet: each for facet, each in what.items() if weight > 0 or each > 0}
         return [Aspect(paper, facet, weight=weight * each) for facet, each in kept.items()]
     if what is None or isinstance(what, Facet):
         return [Aspect(paper, what, weight=weight)]
-    return [Aspect(paper, positions=tuple(what), weight=weight)]
+    return [Aspect(paper, positions=tuple(what) if weight > 0 else None, weight=weight)]
 
 
 def topics_of(index: Index, path: Path, facet: Facet | None = None) -> list[Topic]:

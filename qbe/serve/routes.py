@@ -82,10 +82,11 @@ def stream(request: SearchRequest, service: Service) -> StreamingResponse:
     it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
     """
     first = service.search(request.model_copy(update={"rerank": False}))
+    is_reranked = service.reranks(request)
 
     def events() -> Iterator[bytes]:
         yield format_sse_event(event="ranking", data_str=as_json(first))
-        if request.rerank:
+        if is_reranked:
             try:
                 reranked = service.search(request)
             except QbeError as error:

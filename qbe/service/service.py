@@ -161,7 +161,7 @@ class SearchService(Closing):
         page = self._graded(prepared, hits[request.start : end])
         passing = lane.pipeline.passing(query, request.paper_filter)
         note = describe([passing], None)
-        is_reranked = request.rerank and lane.pipeline.rerank_pairs(_topic_aspects(query), 1) > 0
+        is_reranked = lane.pipeline.rerank_pairs(_topic_aspects(query), 1) > 0
         return {
             "query": self._query_record(prepared),
             "stage": RERANKED if is_reranked else FIRST,
@@ -172,6 +172,14 @@ class SearchService(Closing):
             **self._page_record(prepared.query, page, request.start, has_more=len(hits) > end),
             "seconds": round(time.perf_counter() - begin, 4),
         }
+
+    def reranks(self, request: SearchRequest) -> bool:
+        """Whether a search reranks the hits of the first stage; raises what `search` does of a query."""
+        if not request.rerank:
+            return False
+        query = self._query(request, request.counted)
+        pipeline = self._lane(request.first_stage or self.first_stages[-1], reranked=True).pipeline
+        return pipeline.rerank_pairs(_topic_aspects(query), 1) > 0
 
     def recommend(self, request: RecommendationRequest) -> Record:
         """Papers of the index that a paper should cite, best first, in the form of `search`.
