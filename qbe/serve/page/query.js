@@ -127,13 +127,10 @@ function sentencesOf(paper, state, onPick) {
 
 function hint(papers, state) {
   if (papers.length > 1) return `${papers.length} papers are searched for together.`;
-  if (!papers.length || state.view === "cite") return "";
-  if (!state.sentences.length) {
-    const missing = missingFacet(papers[0], state);
-    if (missing) return `No sentence is labelled ${missing}; the likeliest one counts in its place.`;
-    return "Or click the sentences that matter, to search with them alone.";
-  }
-  return state.not.length ? "While sentences are picked, papers marked “not like this” are left out only." : "";
+  if (!papers.length || state.view === "cite" || state.sentences.length) return "";
+  const missing = missingFacet(papers[0], state);
+  if (missing) return `No sentence is labelled ${missing}; the likeliest one counts in its place.`;
+  return "Or click the sentences that matter, to search with them alone.";
 }
 
 function missingFacet(paper, state) {

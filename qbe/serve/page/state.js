@@ -85,15 +85,13 @@ export function requestOf(state) {
   if (state.view === "cite") {
     return { ...source, ...filters, k: PAGE, cited: state.basket, exclude: leftOut(state) };
   }
-  const isPicked = state.sentences.length > 0;
   return {
     ...source,
     ...filters,
     ...counted(state),
     k: PAGE,
-    // Which sentences are picked says nothing of other papers: these are left out only.
-    not_paper_ids: isPicked ? [] : state.not,
-    exclude: isPicked ? leftOut(state) : state.seen.slice(-MOST_SEEN),
+    not_paper_ids: state.not,
+    exclude: state.seen.slice(-MOST_SEEN),
   };
 }
 
