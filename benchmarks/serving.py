@@ -163,7 +163,7 @@ def alone(index: Path, ids: Sequence[str], rerank: bool, threads: int, seconds: 
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.opening import open_index
+    from qbe import Facet, open_index
 
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
@@ -171,7 +171,7 @@ def main(argv: list[str]) -> None:
     with open_index(options.index) as index:
         papers = index.papers.ids
         ids = papers[:: max(1, len(papers) // options.papers)][: options.papers]
-        ids = [paper_id for paper_id in ids if index.paper(paper_id).sentences]
+        ids = [paper_id for paper_id in ids if index.paper(paper_id).facet_positions(Facet.METHOD)[0]]
         print(f"{len(index):,} papers, {len(ids)} queries by method\n")
 
     def body(paper_id: str) -> bytes:

@@ -22,8 +22,6 @@ from qbe.service.requests import (
 )
 from qbe.service.service import SearchService
 
-Record = dict[str, Any]
-
 EXPORTS = {
     "bibtex": ("application/x-bibtex", "bib"),
     "ris": ("application/x-research-info-systems", "ris"),
@@ -56,24 +54,29 @@ def service_of(request: Request) -> SearchService:
 Service = Annotated[SearchService, Depends(service_of)]
 
 
+def _json(record: dict[str, Any]) -> Response:
+    """A record as it is: FastAPI would check each value of it once more."""
+    return Response(as_json(record), media_type="application/json")
+
+
 @api.get("/index")
-def about(service: Service) -> Record:
+def about(service: Service) -> Response:
     """Say what is served: how many papers, and what can be asked of them."""
-    return service.about()
+    return _json(service.about())
 
 
 @api.get("/search")
-def get_search(request: Annotated[SearchRequest, Query()], service: Service) -> Record:
+def get_search(request: Annotated[SearchRequest, Query()], service: Service) -> Response:
     """Search by parameters of the address; lists are repeated parameters."""
-    return service.search(request)
+    return _json(service.search(request))
 
 
 @api.post("/search")
 def search(
     request: Annotated[SearchRequest, Body(openapi_examples=SEARCH_EXAMPLES)], service: Service
-) -> Record:
+) -> Response:
     """Search for papers like papers of the index, or like a pasted abstract."""
-    return service.search(request)
+    return _json(service.search(request))
 
 
 @api.post("/search/stream")
@@ -103,33 +106,33 @@ def stream(request: SearchRequest, service: Service) -> StreamingResponse:
 
 
 @api.get("/papers/{paper_id:path}")
-def paper(paper_id: str, service: Service) -> Record:
+def paper(paper_id: str, service: Service) -> Response:
     """A paper of the index, with the facets of its sentences."""
-    return service.paper(paper_id)
+    return _json(service.paper(paper_id))
 
 
 @api.post("/facets")
-def facets(request: PastedText, service: Service) -> Record:
+def facets(request: PastedText, service: Service) -> Response:
     """Label the sentences of a pasted abstract with their facets."""
-    return service.label(request)
+    return _json(service.label(request))
 
 
 @api.get("/compare")
-def get_compare(request: Annotated[Comparison, Query()], service: Service) -> Record:
+def get_compare(request: Annotated[Comparison, Query()], service: Service) -> Response:
     """Compare two papers by parameters of the address."""
-    return service.compare(request)
+    return _json(service.compare(request))
 
 
 @api.post("/compare")
-def compare(request: Comparison, service: Service) -> Record:
+def compare(request: Comparison, service: Service) -> Response:
     """Compare two papers: a grade from 0 to 3 for each facet, and the closest sentences."""
-    return service.compare(request)
+    return _json(service.compare(request))
 
 
 @api.post("/citations")
-def citations(request: RecommendationRequest, service: Service) -> Record:
+def citations(request: RecommendationRequest, service: Service) -> Response:
     """Recommend papers that a paper should cite."""
-    return service.recommend(request)
+    return _json(service.recommend(request))
 
 
 @api.get("/titles")
@@ -137,9 +140,9 @@ def titles(
     service: Service,
     text: Annotated[str, Query(max_length=300)],
     k: Annotated[int, Query(ge=1, le=50)] = 10,
-) -> Record:
+) -> Response:
     """Papers whose titles have these words, the last one perhaps only begun, or whose id it is."""
-    return service.complete(text, k)
+    return _json(service.complete(text, k))
 
 
 @api.get("/export")

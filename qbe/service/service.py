@@ -48,7 +48,7 @@ class Limits(NamedTuple):
     one that takes longer than ``search`` is given up.
     """
 
-    first_stage: float = 0.4
+    first_stage: float = 0.3
     reranked: float = 20.0
     search: float = 60.0
 
