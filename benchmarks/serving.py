@@ -85,9 +85,9 @@ def _status(port: int) -> int:
 
 
 def resident(pid: int) -> float:
-    """MiB of memory that a process holds."""
+    """MiB of memory that a process holds, files that it maps apart."""
     status = Path(f"/proc/{pid}/status").read_text()
-    match = re.search(r"VmRSS:\s+(\d+) kB", status)
+    match = re.search(r"RssAnon:\s+(\d+) kB", status)
     return int(match[1]) / 1024 if match else 0.0
 
 
