@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import shutil
 import signal
 import socket
@@ -141,8 +142,9 @@ def test_script_comes_back_as_data_never_as_a_page(running):
 
 @contextlib.contextmanager
 def local(folder):
-    """A server in this process: its port and its service."""
-    started = threading.Event()
+    """A server in this process, which logs nothing: its port and its service."""
+    started, logger = threading.Event(), logging.getLogger("qbe.serve")
+    logger.setLevel(logging.CRITICAL)
     with open_index(folder, threads=1) as index, SearchService(index) as service:
         listening = listen("127.0.0.1", 0)
         instance = server.server_of(create_app(service), started.set)
@@ -152,6 +154,7 @@ def local(folder):
         yield listening.getsockname()[1], service
         instance.should_exit = True
         thread.join(60)
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
