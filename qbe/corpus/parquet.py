@@ -67,8 +67,12 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
 
 def _largest_column(metadata: Any) -> int:
-    """The bytes of the largest column of a group of rows, as they are in the file."""
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    """The bytes of the largest column of a group of rows, as they are in the file; raises ValueError for a
+    group of other columns than the file's, which pyarrow would look for behind the end of its memory.
+    """
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    if any(group.num_columns != metadata.num_columns for group in groups):
+        raise ValueError("groups of rows differ in their number of columns")
     sizes = (
         group.column(number).total_compressed_size for group in groups for number in range(group.num_columns)
     )
