@@ -47,7 +47,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         file = ParquetFile(
             stream,
             metadata=metadata,
-            buffer_size=_BUFFER_BYTES if _largest_column(metadata) > _LARGE_BYTES else 0,
+            buffer_size=_BUFFER_BYTES if _largest_group(metadata) > _LARGE_BYTES else 0,
             pre_buffer=False,
             page_checksum_verification=True,
         )
@@ -66,17 +66,13 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             yield Entry(where, error)
 
 
-def _largest_column(metadata: Any) -> int:
-    """The bytes of the largest column of a group of rows, as they are in the file; raises ValueError for a
-    group of other columns than the file's, which pyarrow would look for behind the end of its memory.
+def _largest_group(metadata: Any) -> int:
+    """The bytes of the largest group of rows, uncompressed.
+
+    Its columns are not asked: of a damaged file pyarrow may look for them behind the end of its memory.
     """
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    if any(group.num_columns != metadata.num_columns for group in groups):
-        raise ValueError("groups of rows differ in their number of columns")
-    sizes = (
-        group.column(number).total_compressed_size for group in groups for number in range(group.num_columns)
-    )
-    return max(sizes, default=0)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return max((group.total_byte_size for group in groups), default=0)
 
 
 def _rows(file: Any, needed: Mapping[str, str], name: str) -> Iterator[dict[str, Any]]:
