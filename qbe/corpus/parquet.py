@@ -16,7 +16,7 @@ _MAGIC = b"PAR1"
 _BATCH_ROWS = 1000
 _LARGE_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
-"""Of a column that has more than _LARGE_BYTES in a group of rows so much is read at once. A small column is
+"""Of a file with a group of more than _LARGE_BYTES of rows so much is read at once. A small column is
 read whole: its reader believes no sizes that a damaged file states.
 """
 
