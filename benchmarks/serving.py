@@ -1,8 +1,9 @@
 """``python -m benchmarks.serving``: what a server answers under load, beside the library alone.
 
-Some clients at a time ask a server of an index for the papers that are like papers of the index in one facet; a
-client asks again as soon as it has its answer, or after the time that it is told to wait. The same queries go
-to `Pipeline.batch_search` in one process, without a server. The memory of the server is read while it answers.
+Some clients at a time ask a server of an index for the papers that are like papers of the index in one
+facet; a client asks again as soon as it has its answer, or after the time that it is told to wait. The same
+queries go to `Pipeline.batch_search` in one process, without a server. The memory of the server is read
+while it answers.
 """
 
 from __future__ import annotations
