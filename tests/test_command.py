@@ -110,7 +110,7 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("line", "completions"),
     [
-        ("qbe se", ["search"]),
+        ("qbe sea", ["search"]),
         ("qbe t", ["tag", "train"]),
         ("qbe completion ", ["bash", "zsh", "fish"]),
         ("qbe datasets cs", ["csfcube"]),

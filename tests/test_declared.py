@@ -24,7 +24,12 @@ EXTRA_OF = {
     "qbe/evaluate/plot.py": "plot",
     "qbe/search/plot.py": "plot",
     "qbe/export": "train",
+    "qbe/mcp": "serve",
     "qbe/models/difference.py": "large",
+    "qbe/network": "serve",
+    "qbe/serve": "serve",
+    "qbe/service": "serve",
+    "qbe/shell": "serve",
     "qbe/train": "train",
 }
 """Files and folders that only work with an extra; all others do with what is always installed."""
@@ -47,6 +52,8 @@ ALWAYS = declared(CONFIG["options"]["install_requires"])
 DISTRIBUTIONS = {
     module: {normal(name) for name in names} for module, names in packages_distributions().items()
 }
+# A distribution without modules, and the one that it requires for them.
+DISTRIBUTIONS["fastmcp"].add("fastmcp")
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -64,9 +71,10 @@ def imported(file: Path) -> Iterator[str]:
 
 
 def strings(file: Path) -> set[str]:
-    """All text constants of a file: a package that is only looked for is named by one."""
+    """All text constants of a file, up to a full stop: a module that is only looked for is named by one."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return {text.partition(".")[0] for text in texts}
 
 
 def files(folder: str) -> list[Path]:
@@ -107,7 +115,8 @@ def test_what_is_declared_is_used(extra):
 def test_what_developers_are_told_to_install_is_used():
     used = set(TOOLS)
     for folder in ("tests", "benchmarks"):
-        used.update(*(DISTRIBUTIONS.get(name, set()) for file in files(folder) for name in imported(file)))
+        names = {name for file in files(folder) for name in (*imported(file), *strings(file))}
+        used.update(*(DISTRIBUTIONS.get(name, set()) for name in names))
     assert not declared(EXTRAS["dev"]) - used
 
 
