@@ -30,7 +30,7 @@ def of_qbe(folder: Path, k1: float, b: float) -> Search:
     manifest = index.manifest.lucene
     assert manifest is not None
     assert (manifest["k1"], manifest["b"]) == (k1, b)
-    searcher = LuceneSearch(index.lucene)
+    searcher = LuceneSearch(index.lucene, index.papers.ids)
     return lambda text: searcher.search(text, HITS)
 
 

@@ -134,7 +134,8 @@ def _difference(papers: object, wanted: Papers) -> str:
 def lucene_ids(index: Index) -> list[str]:
     """The ids of all documents that Lucene finds."""
     every = _jvm.java_class("org.apache.lucene.search.MatchAllDocsQuery")()
-    return [paper_id for paper_id, _ in LuceneSearch(index.lucene).best(every, 100_000)]
+    ids = index.papers.ids
+    return [ids[row] for row in LuceneSearch(index.lucene, ids).best(every, 100_000).rows.tolist()]
 
 
 def faiss_ids(index: Index) -> set[str]:

@@ -8,18 +8,21 @@ from collections.abc import Sequence
 from math import log
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qbe.corpus import read_jsonl
 from qbe.encode.aspect import EncodedAspect
+from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.lucene import contents
+from qbe.index.lucene import contents, document_rows, read_rows
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search.bm25 import KEYTERMS, BM25Stage, query_text
 from qbe.search.config import BM25_QUERIES
+from qbe.search.contracts import in_order
 from qbe.search.lucene import LuceneSearch
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
@@ -212,20 +215,45 @@ def test_query_forms():
 
 def test_key_terms_are_words_that_others_have_too_each_counted_once(collections):
     with collections["sample"].index.reading() as reader:
-        lucene = LuceneSearch(reader.lucene)
+        lucene = LuceneSearch(reader.lucene, reader.papers.ids)
         words = "citations network retrieval"
-        expected = lucene.search(words, 50)
-        assert len(expected) > 10
+        rows, scores = lucene.search(words, 50)
+        assert len(rows) > 10
         for text in (words, f"{words} {words} network", f"{words} zyzzyva"):
-            assert lucene.search(text, 50, only_key_terms=True) == expected
+            by_key_terms = lucene.search(text, 50, only_key_terms=True)
+            assert by_key_terms.rows.tolist() == rows.tolist()
+            assert by_key_terms.scores.tolist() == scores.tolist()
 
 
 def test_of_many_key_terms_the_most_telling_are_taken(collections):
     index = collections["sample"].index
     with index.reading() as reader:
-        lucene = LuceneSearch(reader.lucene)
+        lucene = LuceneSearch(reader.lucene, reader.papers.ids)
         text = " ".join(contents(paper) for paper in list(index)[:20])
-        of_all = dict(lucene.search(text, 1000))
-        of_key_terms = lucene.search(text, 1000, only_key_terms=True)
-        assert of_key_terms
-        assert all(score < of_all[paper_id] for paper_id, score in of_key_terms)
+        of_all = in_order(*lucene.search(text, 1000))
+        rows, scores = lucene.search(text, 1000, only_key_terms=True)
+        assert len(rows)
+        assert (scores < of_all.scores_of(rows)).all()
+
+
+def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
+    """More papers of the same words than are asked for: the first by id, whatever Lucene's order is."""
+    ids = [f"{number * 37 % 100:02d}" for number in range(100)]
+    records = ({"paper_id": name, "title": "Fish", "abstract": ["Fish swim."]} for name in ids)
+    (tmp_path / "same.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    build(tmp_path / "index", [str(tmp_path / "same.jsonl")], BuildSettings(dense=False))
+    index = Index(tmp_path / "index")
+    for k in (1, 3, 50, 99, 100):
+        hits = bm25(index, Query(paper("q", "", "fish"), Facet.METHOD), k, form="facet")
+        assert [hit.paper_id for hit in hits] == sorted(ids)[:k]
+
+
+def test_an_index_of_an_older_version_has_its_rows_from_its_ids(collections):
+    index = collections["sample"].index
+    (path,) = index.folder.glob("lucene/rows.npy")
+    with index.reading() as reader:
+        expected = reader.lucene.rows.tolist()
+        opened = reader.lucene.reader
+        assert document_rows(opened, index.papers.ids).tolist() == expected == np.load(path).tolist()
+        with pytest.raises(IndexFormatError, match="expected documents of 127 papers, found others"):
+            read_rows(path.parent, opened, index.papers.ids[1:])

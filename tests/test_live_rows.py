@@ -93,10 +93,10 @@ def test_counts_are_subtracted_at_any_depth():
 
 def test_ties_are_told_apart_by_millionths():
     """Rounded to four places; in single precision 3 - .000001 and 3 - .000002 are these."""
-    scores = [3.00004, 3.0, 2.99998, 2.9, 1.00005]
+    scores = np.array([3.00004, 3.0, 2.99998, 2.9, 1.00005])
     expected = np.array([3, 2.999999, 2.999998, 2.9, 1.0001], np.float32)
     assert np.allclose(break_ties(scores), expected, rtol=0, atol=2.4e-7)
-    assert break_ties([]) == []
+    assert break_ties(np.zeros(0)).tolist() == []
 
 
 NAMES = st.one_of(st.just("."), st.integers(1, 10**7).map("segments/{:06d}".format))

@@ -244,7 +244,7 @@ class ByTitleLength:
     def batch_candidates(self, queries, k, among=None):
         rows = np.arange(len(self._papers.ids))
         best = np.sort(np.argsort(-self._scores(rows), kind="stable")[:k])
-        return [Candidates(best, {}) for _ in queries]
+        return [Candidates(best) for _ in queries]
 
     def scores(self, query, rows, known):
         return {"brevity": self._scores(rows)}

@@ -11,7 +11,7 @@ from qbe.search.config import EQUAL_WEIGHTS, SEPARATE, SearchConfig
 def test_defaults():
     config = SearchConfig()
     first, second = config.first_stage_settings, config.rerank_settings
-    assert first == ("fused", "title+facet", "mean-max", "weighted", EQUAL_WEIGHTS, 1000, None, SEPARATE)
+    assert first == ("fused", "title+facet", "mean-max", "weighted", EQUAL_WEIGHTS, 300, None, SEPARATE)
     assert (second.name, second.depth, second.weight) == ("by-facet", 100, 0.5)
     assert SearchConfig(rerank="transport").rerank_settings.weight == 1.0
     assert SearchConfig(rerank="none").rerank_settings is None
@@ -81,4 +81,4 @@ def test_the_record_tells_configurations_apart():
     ]
     records = [str(config.record()) for config in configs]
     assert len(set(records)) == len(records)
-    assert SearchConfig(depth=1000, rerank_depth=100).record() == SearchConfig().record()
+    assert SearchConfig(depth=300, rerank_depth=100).record() == SearchConfig().record()

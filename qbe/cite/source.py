@@ -22,7 +22,7 @@ from qbe.index.dense.contracts import CandidateSource
 from qbe.index.reader import IndexReader
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
-from qbe.search.contracts import Candidates, Rows, Scores
+from qbe.search.contracts import Candidates, Rows, Scores, in_order
 
 NAME = "citation"
 
@@ -57,19 +57,18 @@ class CitationSource:
             rows = nearest[number]
             scores = self.scores(queries[number], rows, None)[NAME]
             order = np.argsort(-scores, kind="stable")[:k]
-            known = dict(zip(rows[order].tolist(), scores[order].tolist(), strict=True))
-            return Candidates(np.sort(rows[order]), known)
+            return in_order(rows[order], scores[order])
 
         return list(self._workers.map(best, range(len(queries))))
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         """See `qbe.search.contracts.ScoreSource`."""
-        scores = dict(known.scores) if known is not None else {}
-        missing = np.array([row for row in rows.tolist() if row not in scores], dtype=np.int64)
+        scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
+        missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
-            new = self._projection.weights @ terms(self._transformed(query), self._stored(missing))
-            scores.update(zip(missing.tolist(), new.tolist(), strict=True))
-        return {NAME: np.array([scores[row] for row in rows.tolist()], dtype=np.float64)}
+            stored = self._stored(rows[missing])
+            scores[missing] = self._projection.weights @ terms(self._transformed(query), stored)
+        return {NAME: scores}
 
     def whole_cosines(self, rows: Rows, others: Rows) -> Doubles:
         """Cosines (rows, others) of the projections of whole papers."""

@@ -7,15 +7,23 @@ import itertools
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qbe import _jvm
-from qbe.errors import IndexBuildError
+from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.index.papers import IDS
 from qbe.types import Paper
 
 LUCENE = "lucene"
+ROWS = "rows.npy"
+"""In Lucene's folder: the row of the paper of each of its documents, (documents,) int32. Lucene numbers
+documents as its threads index them, so that two builds differ in it as in Lucene's other files.
+"""
 K1 = 0.9
 B = 0.4
 """BM25 parameters: Anserini's defaults (Yang et al., 2018)."""
@@ -23,6 +31,7 @@ B = 0.4
 INPUT = "lucene-input"
 """A folder of Anserini's input, there until the Lucene index is built."""
 _PAPERS_A_FILE = 10_000
+_IDS_AT_A_TIME = 20_000
 _POLL_SECONDS = 0.5
 """Between two looks at how many papers Lucene has indexed."""
 
@@ -96,7 +105,7 @@ def write_lucene_index(
         _jvm.silence()
         with _watched(indexer.getCounters().indexed, advance):
             indexer.run()
-        statistics = _statistics(folder / LUCENE)
+        statistics = _finish(folder)
     except Exception as error:
         raise _unfinished(folder, count, _jvm.java_message(error)) from error
     if statistics["documents"] != count:
@@ -143,10 +152,49 @@ def _unfinished(folder: Path, count: int, result: str) -> IndexBuildError:
     )
 
 
-def _statistics(folder: Path) -> dict[str, int]:
-    reader = _jvm.open_lucene(folder)
+def _finish(folder: Path) -> dict[str, int]:
+    """Write the rows of Lucene's documents; returns term statistics."""
+    reader = _jvm.open_lucene(folder / LUCENE)
     try:
-        terms = reader.getSumTotalTermFreq("contents")
-        return {"documents": reader.numDocs(), "tokens": terms}
+        ids = (folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
+        if reader.numDocs() == len(ids):
+            np.save(folder / LUCENE / ROWS, document_rows(reader, ids))
+        return {"documents": reader.numDocs(), "tokens": reader.getSumTotalTermFreq("contents")}
     finally:
         reader.close()
+
+
+def read_rows(folder: Path, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
+    """The rows of the documents of a Lucene index, as they were written, or, for one of an older version of
+    qbe, by their ids. Raises IndexFormatError where they are not those of so many ``ids``.
+    """
+    path = folder / ROWS
+    try:
+        rows: NDArray[np.int32] = np.load(path) if path.exists() else document_rows(reader, ids)
+        if not np.array_equal(np.sort(rows), np.arange(len(ids))):
+            raise ValueError(f"{rows.dtype} {rows.shape}")
+    except (ValueError, EOFError, KeyError) as error:
+        raise IndexFormatError(
+            f"{folder}: expected documents of {len(ids)} papers, found others ({error}); the index is "
+            "damaged: build it again"
+        ) from error
+    return rows
+
+
+def document_rows(reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
+    """The row of the paper of each of a reader's documents, (documents,) int32; ``ids`` are those of the
+    papers by row. Raises KeyError for a document that is none of them.
+    """
+    java = _jvm.java_class
+    searcher = java("org.apache.lucene.search.IndexSearcher")(reader.getContext())
+    query = java("org.apache.lucene.search.MatchAllDocsQuery")()
+    documents = java("io.anserini.search.ScoredDocs")
+    row_of = {paper_id: row for row, paper_id in enumerate(ids)}
+    rows: list[int] = []
+    last = None
+    while len(rows) < reader.maxDoc():
+        # All have the same score, and so come by their numbers.
+        top = searcher.searchAfter(last, query, _IDS_AT_A_TIME)
+        rows += [row_of[paper_id] for paper_id in documents.fromTopDocs(top, searcher).docids]
+        last = java("org.apache.lucene.search.ScoreDoc")(len(rows) - 1, 1.0)
+    return np.array(rows, dtype=np.int32)

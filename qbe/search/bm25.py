@@ -13,8 +13,8 @@ from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
 from qbe.index.selection import PerSelection, Selection
 from qbe.parallel import Workers
-from qbe.search.contracts import Candidates, Rows, Scores
-from qbe.search.lucene import LuceneSearch
+from qbe.search.contracts import Candidates, Rows, Scores, in_order
+from qbe.search.lucene import LuceneSearch, Ranked
 from qbe.types import Hit, Pools
 
 KEYTERMS = "keyterms"
@@ -59,7 +59,7 @@ class BM25Stage:
         """``form`` is one of `qbe.search.config.BM25_QUERIES`."""
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        self._lucene = LuceneSearch(reader.lucene)
+        self._lucene = LuceneSearch(reader.lucene, reader.papers.ids)
         self._filters = PerSelection(self._filter)
 
     def batch_search(
@@ -77,7 +77,9 @@ class BM25Stage:
 
         def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
             query, pool = request
-            hits = [Hit(paper_id, score) for paper_id, score in self._ranked(query, k, pool, among)[:k]]
+            rows, scores = self._ranked(query, k, None if pool is None else self._pool(pool), among)
+            pairs = zip(rows[:k].tolist(), scores[:k].tolist(), strict=True)
+            hits = [Hit(self._papers.ids[row], score) for row, score in pairs]
             return [hit._replace(component_scores={"bm25": hit.score}) for hit in hits] if explain else hits
 
         return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
@@ -88,33 +90,35 @@ class BM25Stage:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers."""
 
         def search(query: EncodedAspect) -> Candidates:
-            ranked = self._ranked(query, k, None, among)
-            scores = {self._papers.row(paper_id): score for paper_id, score in ranked}
-            return Candidates(np.array(sorted(scores), dtype=np.int64), scores)
+            return in_order(*self._ranked(query, k, None, among))
 
         return _jvm.map_in_threads(search, list(queries), self._workers)
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         """See `qbe.search.contracts.ScoreSource`: papers without a known score are searched for as a pool."""
-        scores = dict(known.scores) if known is not None else {}
-        missing = [self._papers.ids[row] for row in rows.tolist() if row not in scores]
-        if missing:
-            ranked = self._ranked(query, len(missing), missing)
-            scores.update((self._papers.row(paper_id), score) for paper_id, score in ranked)
-        return {"bm25": np.array([scores[row] for row in rows.tolist()], dtype=np.float64)}
+        scores = np.full(len(rows), np.nan) if known is None else known.scores_of(rows)
+        missing = np.flatnonzero(np.isnan(scores))
+        if len(missing):
+            pool = rows[missing]
+            (ranked,) = _jvm.map_in_threads(
+                lambda query: in_order(*self._ranked(query, len(pool), pool)), [query], self._workers
+            )
+            scores[missing] = ranked.scores_of(pool)
+        return {"bm25": scores}
 
     def _ranked(
-        self, query: EncodedAspect, k: int, pool: Sequence[str] | None, among: Selection | None = None
-    ) -> list[tuple[str, float]]:
+        self, query: EncodedAspect, k: int, pool: Rows | None, among: Selection | None = None
+    ) -> Ranked:
         selected = self._filters(among) if pool is None and among is not None else None
         text = query_text(query, self._form)
         only_key_terms = self._form == KEYTERMS
-        ranked = self._lucene.search(
-            text, k if pool is None else len(pool), pool, selected, only_key_terms=only_key_terms
-        )
+        size = k if pool is None else len(pool)
+        rows, scores = self._lucene.search(text, size, pool, selected, only_key_terms=only_key_terms)
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
-        return [(paper_id, max(score, 0.0)) for paper_id, score in ranked]
+        return Ranked(rows, np.maximum(scores, 0.0))
+
+    def _pool(self, paper_ids: Sequence[str]) -> Rows:
+        return np.array([self._papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
     def _filter(self, selection: Selection) -> Any:
-        ids = self._papers.ids
-        return self._lucene.filtering([ids[row] for row in selection.rows.tolist()])
+        return self._lucene.filtering(selection.rows)

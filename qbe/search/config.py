@@ -29,6 +29,9 @@ PRECISIONS = ("int8", "fp16", "fp32")
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
 """Weights of the fused first stage: all alike, so that no data chose them."""
 
+FUSED_DEPTH = 300
+"""How many papers each side brings to the fusion; chosen on graded pairs (`benchmarks.fused_depth`)."""
+
 RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""
 
@@ -115,7 +118,7 @@ class SearchConfig:
     the BM25 query: ``title+facet`` (default), ``facet``, ``abstract``, ``title`` or ``keyterms``. ``match``
     scores a paper by the mean of each query sentence's best match (``mean-max``, default) or by the best pair
     (``single-match``). ``fusion`` is ``weighted`` (default) or ``rrf``, ``weights`` those of its components
-    (bm25, sentences, facet, whole; default all 1), ``depth`` (default 1000) how many papers each side brings
+    (bm25, sentences, facet, whole; default all 1), ``depth`` (default 300) how many papers each side brings
     to the fusion, ``nprobe`` how many lists of an approximate index are read. ``separate`` is for queries by
     method and by result: how much a paper's likeness to the query's background counts against it, in the
     fused scores and in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a
@@ -201,7 +204,7 @@ class SearchConfig:
             self.match or MATCHES[0],
             self.fusion or FUSIONS[0],
             EQUAL_WEIGHTS if self.weights is None else self.weights,
-            1000 if self.depth is None else self.depth,
+            FUSED_DEPTH if self.depth is None else self.depth,
             self.nprobe,
             self._separate,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -42,12 +42,35 @@ class FirstStage(Protocol):
 
 
 class Candidates(NamedTuple):
-    """Papers that a source proposes for an aspect: rows, ascending, and the scores by row that the
-    source computed in finding them, if any.
+    """Papers that a source proposes for an aspect: ``rows`` (n,), ascending, and the ``scores`` (n,) that the
+    source computed in finding them; None where these are of no use later.
     """
 
     rows: Rows
-    scores: Mapping[int, float]
+    scores: Scores | None = None
+
+    def scores_of(self, rows: Rows) -> Scores:
+        """The scores (m,) of the papers at other ``rows``; NaN for those that are unknown.
+
+        >>> Candidates(np.array([3, 7]), np.array([0.5, 0.25])).scores_of(np.array([7, 8])).tolist()
+        [0.25, nan]
+        """
+        scores = np.full(len(rows), np.nan)
+        if self.scores is not None and len(self.rows):
+            places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+            known = self.rows[places] == rows
+            scores[known] = self.scores[places[known]]
+        return scores
+
+
+def in_order(rows: Rows, scores: Scores) -> Candidates:
+    """Papers with their scores (n,) as candidates.
+
+    >>> in_order(np.array([7, 3]), np.array([0.5, 0.25])).scores.tolist()
+    [0.25, 0.5]
+    """
+    order = np.argsort(rows)
+    return Candidates(rows[order], scores[order])
 
 
 class ScoreSource(Protocol):

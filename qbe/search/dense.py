@@ -88,7 +88,7 @@ class DenseStage:
         def best(number: int) -> Candidates:
             (scores,) = self._sentence_scores(queries[number], nearest[number], [None])
             order = np.argsort(-scores, kind="stable")[:k]
-            return Candidates(np.sort(nearest[number][order]), {})
+            return Candidates(np.sort(nearest[number][order]))
 
         return list(self._workers.map(best, range(len(queries))))
 

@@ -97,7 +97,13 @@ class FusedStage:
         # One more than needed: the query paper is among them, and left out in the end.
         depth = min(max(k, self._depth + 1), len(self._papers))
         without_pool = [query for query, pool in zip(queries, pools, strict=True) if pool is None]
-        by_source = [source.batch_candidates(without_pool, depth, among) for source in self._sources]
+
+        def propose(source: ScoreSource) -> list[Candidates]:
+            return source.batch_candidates(without_pool, depth, among)
+
+        # A source spreads several queries over all threads by itself.
+        side_by_side = map if len(without_pool) > 1 else self._workers.map
+        by_source = list(side_by_side(propose, self._sources))
         proposed = zip(*by_source, strict=True)
         chosen: list[tuple[Rows, Sequence[Candidates | None]]] = []
         for pool in pools:
@@ -113,10 +119,9 @@ class FusedStage:
         self, query: EncodedAspect, rows: Rows, known: Sequence[Candidates | None]
     ) -> dict[str, Scores]:
         """All scores (papers,) by name."""
-        components: dict[str, Scores] = {}
-        for source, candidates in zip(self._sources, known, strict=True):
-            components.update(source.scores(query, rows, candidates))
-        return components
+        pairs = list(zip(self._sources, known, strict=True))
+        scored = self._workers.map(lambda pair: pair[0].scores(query, rows, pair[1]), pairs)
+        return {name: scores for each in scored for name, scores in each.items()}
 
 
 def _explained(hits: Sequence[Hit], paper_ids: Sequence[str], components: Mapping[str, Scores]) -> list[Hit]:

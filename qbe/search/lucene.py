@@ -6,12 +6,16 @@ import base64
 import json
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe import _jvm
 from qbe.index.segments.lucene import Postings
+
+_NEAR = np.float32(1.5e-4)
+"""More than the difference up to which scores count as equal, which is a ten-thousandth."""
 
 _BUILDING = threading.Lock()
 """pyjnius binds a method to the object on which it was last looked up, in whatever thread. So methods of a
@@ -22,61 +26,65 @@ _WARM_UP = 2
 """Times after which Lucene keeps the documents of a costly filter; from then on they cost next to nothing."""
 
 _SPARE = 16
-"""Documents asked for beyond the share of dead ones, so that one search mostly suffices."""
+"""Documents asked for beyond the share of deleted ones, so that one search mostly suffices: of equal scores
+at the last place all must be known, since ties are told apart by id.
+"""
 
 KEY_TERMS = 25
 """Words of a query of key terms: as many as Lucene's MoreLikeThis takes where nothing else is said."""
 
-Scored = list[tuple[str, float]]
-"""Ids and scores of papers, best first."""
+
+class Ranked(NamedTuple):
+    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float64]
 
 
 class LuceneSearch:
-    """Searches as Anserini's SimpleSearcher does, with Anserini's own classes and the same scores.
+    """Searches as Anserini's SimpleSearcher does: the same queries, scores and order.
 
-    SimpleSearcher returns one object a hit, whose fields take further calls, and reads one folder; here ids
-    and scores come as two arrays, the ids of a pool are passed as one text, and there may be several
-    segments. Nearly all the time is spent in Java, where several threads run in parallel (pyjnius releases
-    the interpreter's lock meanwhile).
+    SimpleSearcher reads one folder, fetches the stored fields of each hit, and has Lucene compare ids where
+    scores are equal, which takes half as long as all else. Here the result of a search comes as one text of
+    document numbers and scores, ties are ordered afterwards, and there may be several segments. Nearly all
+    the time is spent in Java, where several threads run in parallel (pyjnius releases the interpreter's lock
+    meanwhile).
 
     >>> with index.reading() as reader:
-    ...     ((paper_id, score),) = LuceneSearch(reader.lucene).search("unlabelled eye photographs", 1)
-    >>> index.paper(paper_id).title
+    ...     lucene = LuceneSearch(reader.lucene, reader.papers.ids)
+    ...     (row,), scores = lucene.search("unlabelled eye photographs", 1)
+    >>> index.papers[row].title
     'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
     """
 
-    def __init__(self, postings: Postings) -> None:
-        """Search these postings, as long as they are open."""
+    def __init__(self, postings: Postings, ids: Sequence[str]) -> None:
+        """Search these postings, as long as they are open; ``ids`` are those of their papers by row."""
         java = _jvm.java_class
-        self._begins, self._dead = postings.starts[1:-1], postings.dead
-        dead, documents = sum(map(len, postings.dead)), int(postings.starts[-1])
-        self._live, self._share = documents - dead, dead / (documents - dead)
+        self._rows, self._alive, self._ids = postings.rows, postings.alive, ids
+        documents = len(postings.rows)
+        self._live = documents if postings.alive is None else int(postings.alive.sum())
+        self._deleted = (documents - self._live) / max(1, self._live)
         self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
         similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
         self._searcher.setSimilarity(similarity(postings.k1, postings.b))
         self._analyzer = java("io.anserini.index.IndexCollection").DEFAULT_ANALYZER
         self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
-        field, kinds = (
-            java("org.apache.lucene.search.SortField"),
-            java("org.apache.lucene.search.SortField$Type"),
-        )
-        self._order = java("org.apache.lucene.search.Sort")(field.FIELD_SCORE, field("id", kinds.STRING_VAL))
-        self._documents = java("io.anserini.search.ScoredDocs")
-        self._ties = java("io.anserini.rerank.lib.ScoreTiesAdjusterReranker")()
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
-        self._ids = mapper.readerForListOf(java("java.lang.Class").forName("org.apache.lucene.util.BytesRef"))
+        self._writer = mapper.writer()
+        terms = java("java.lang.Class").forName("org.apache.lucene.util.BytesRef")
+        self._terms = mapper.readerForListOf(terms)
 
     def search(
         self,
         text: str,
         k: int,
-        pool: Sequence[str] | None = None,
+        pool: NDArray[np.int64] | None = None,
         among: Any = None,
         *,
         only_key_terms: bool = False,
-    ) -> Scored:
-        """Ids and scores of the best hits for a bag of words, ties by id; with a pool only of its papers,
-        those without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
+    ) -> Ranked:
+        """The best hits for a bag of words, ties by id; with a ``pool`` (rows) only of its papers, those
+        without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
 
         ``among`` (see `filtering`) restricts the hits, and nothing else: they have the scores that they have
         without it, but for the millionths by which equal scores are told apart. A pool is ranked as it is.
@@ -109,41 +117,48 @@ class LuceneSearch:
             fields.put("contents", texts)
             return chooser.like(fields)
 
-    def filtering(self, paper_ids: Sequence[str]) -> Any:
+    def filtering(self, rows: NDArray[np.int64]) -> Any:
         """A query of Lucene's that some papers match, ready to be a filter of many searches."""
-        query = self._of(paper_ids)
+        query = self._of(rows)
         for _ in range(_WARM_UP):
             self._searcher.count(query)
         return query
 
-    def best(self, query: Any, k: int) -> Scored:
+    def best(self, query: Any, k: int) -> Ranked:
         """The best papers for a query of Lucene's, without deleted ones, ties by id and then broken."""
-        if self._share:
-            return self._alive(query, min(k, self._live))
-        adjusted = self._ties.rerank(self._top(query, k), None)
-        return list(zip(adjusted.docids, adjusted.scores, strict=True))
-
-    def _top(self, query: Any, k: int) -> Any:
-        return self._documents.fromTopDocs(self._searcher.search(query, k, self._order, True), self._searcher)
-
-    def _alive(self, query: Any, k: int) -> Scored:
-        """The result of `best` where papers are deleted: as many more are fetched as may be deleted ones."""
-        wanted = int(k * (1 + self._share)) + _SPARE
+        k = min(k, self._live)
+        wanted = int(k * (1 + self._deleted)) + _SPARE
         while True:
-            documents = self._top(query, wanted)
-            ids, scores = list(documents.docids), list(documents.scores)
-            places = np.searchsorted(self._begins, list(documents.lucene_docids), side="right")
-            segments = places.tolist()
-            pairs = enumerate(zip(ids, segments, strict=True))
-            live = [place for place, (paper_id, segment) in pairs if paper_id not in self._dead[segment]][:k]
-            if len(live) == k or len(ids) < wanted:
-                kept = break_ties([scores[place] for place in live])
-                return [(ids[place], score) for place, score in zip(live, kept, strict=True)]
+            documents, scores = self._top(query, wanted)
+            rows = self._rows[documents].astype(np.int64)
+            is_all = len(rows) < wanted
+            if self._alive is not None:
+                rows, scores = rows[self._alive[rows]], scores[self._alive[rows]]
+            if is_all or (len(rows) > k and scores[k - 1] > scores[-1]):
+                rows = self._ties_by_id(rows, scores)[:k]
+                return Ranked(rows, break_ties(scores[:k]))
             wanted *= 2
 
-    def _of(self, paper_ids: Sequence[str]) -> Any:
-        """A query that the papers of these ids match."""
-        ids = self._ids.readValue(json.dumps([_bytes_ref(paper_id) for paper_id in paper_ids]))
+    def _top(self, query: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Numbers and scores (n,) of the best documents, best first, ties in no order that matters."""
+        text = self._writer.writeValueAsString(self._searcher.search(query, k))
+        best = json.loads(text)["scoreDocs"]
+        documents = np.array([each["doc"] for each in best], dtype=np.int64)
+        # Java writes the shortest decimal number that is read back as the same one in single precision.
+        scores = np.array([each["score"] for each in best], dtype=np.float32)
+        return documents, scores.astype(np.float64)
+
+    def _ties_by_id(self, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Rows in the order of descending ``scores`` that they have, those of equal scores by id."""
+        if not (scores[1:] == scores[:-1]).any():
+            return rows
+        pairs = zip((-scores).tolist(), rows.tolist(), strict=True)
+        ordered = sorted(pairs, key=lambda pair: (pair[0], self._ids[pair[1]]))
+        return np.array([row for _, row in ordered], dtype=np.int64)
+
+    def _of(self, rows: NDArray[np.int64]) -> Any:
+        """A query that the papers at these rows match."""
+        ids = self._terms.readValue(json.dumps([_bytes_ref(self._ids[row]) for row in rows.tolist()]))
         return _jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
 
 
@@ -166,22 +181,26 @@ def _bytes_ref(text: str) -> dict[str, Any]:
     return {"bytes": base64.b64encode(encoded).decode(), "offset": 0, "length": len(encoded)}
 
 
-def break_ties(scores: Sequence[float]) -> list[float]:
-    """Descending scores to four decimals; of equal ones the second is lowered by a millionth, the third by
-    two millionths, and so on: in single precision as by Anserini's ``ScoreTiesAdjusterReranker``, which can
-    be given only what Lucene found, deleted papers included.
+def break_ties(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Descending scores (n,) to four decimals; of equal ones the second is lowered by a millionth, the third
+    by two millionths, and so on, in single precision, as by Anserini's ``ScoreTiesAdjusterReranker``.
 
-    >>> [round(score, 6) for score in break_ties([2.5, 2.5, 2.5, 1.0])]
+    >>> break_ties(np.array([2.5, 2.5, 2.5, 1.0])).round(6).tolist()
     [2.5, 2.499999, 2.499998, 1.0]
     """
-    adjusted: list[np.float32] = []
-    run = np.float32(0)
-    for score in scores:
-        rounded = np.float32(np.floor(float(score) * 10_000 + 0.5) / 10_000)
-        if adjusted and not adjusted[-1] - rounded > np.float32(1e-4):
-            run += np.float32(1)
-            rounded -= np.float32(1e-6) * run
-        else:
-            run = np.float32(0)
-        adjusted.append(rounded)
-    return [float(score) for score in adjusted]
+    adjusted = (np.floor(scores * 10_000 + 0.5) / 10_000).astype(np.float32)
+    run = 0
+    # Most scores are further apart: only behind one that is near enough, or was lowered, there is more to do.
+    near = (adjusted[:-1] - adjusted[1:] <= _NEAR).tolist()
+    place = near.index(True) + 1 if True in near else len(adjusted)
+    while place < len(adjusted):
+        if not adjusted[place - 1] - adjusted[place] > np.float32(1e-4):
+            run += 1
+            adjusted[place] -= np.float32(1e-6) * np.float32(run)
+            place += 1
+            continue
+        run = 0
+        place += 1
+        while place < len(adjusted) and not near[place - 1]:
+            place += 1
+    return adjusted.astype(np.float64)

@@ -261,7 +261,9 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         help="fused: of bm25, sentences, facet, whole (default: all 1)",
     )
     group.add_argument(
-        "--depth", type=int, help="fused: papers each side brings to the fusion (default: 1000)"
+        "--depth",
+        type=int,
+        help="fused: papers each side brings to the fusion, at least as many as hits (default: 300)",
     )
     group.add_argument(
         "--nprobe",

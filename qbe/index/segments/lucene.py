@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qbe import _jvm
 from qbe.errors import IndexFormatError, InputError
-from qbe.index.lucene import LUCENE
-from qbe.index.rows import Rows, starts_of
+from qbe.index.lucene import LUCENE, read_rows
+from qbe.index.rows import starts_of
 from qbe.index.segments.snapshot import OpenSegment
 from qbe.index.segments.views import Papers, PaperStores
 
@@ -21,8 +24,8 @@ class Postings:
 
     Lucene's ``MultiReader`` sums the statistics of all, so that scores are those of an index built in one go.
     Deleted papers still count in them, as documents that Lucene itself deleted do until they are merged away.
-    ``starts`` (segments + 1,) says where the documents of each segment begin, which has one for each paper;
-    ``dead`` has the ids of its deleted papers.
+    ``rows`` (documents,) int32 has the row of each document's paper, and ``alive`` (rows,) bool says which
+    papers are not deleted; None where none is.
 
     >>> index.lucene.k1, index.lucene.b, index.lucene.reader.numDocs()
     (0.9, 0.4, 128)
@@ -31,8 +34,8 @@ class Postings:
     reader: Any
     k1: float
     b: float
-    starts: Rows
-    dead: Sequence[frozenset[str]]
+    rows: NDArray[np.int32]
+    alive: NDArray[np.bool_] | None
 
     def close(self) -> None:
         """Close the readers of all segments."""
@@ -47,10 +50,19 @@ def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mappi
     multi_reader = _jvm.java_class("org.apache.lucene.index.MultiReader")  # raises where there is no Java
     readers = [_opened(segment.path / LUCENE) for segment in segments]
     reader = readers[0] if len(readers) == 1 else multi_reader(readers, True)
-    starts, dead = starts_of([len(papers)]), [frozenset[str]()]
-    if isinstance(papers, PaperStores):
-        starts, dead = papers.starts, papers.dead_ids
-    return Postings(reader, lucene["k1"], lucene["b"], starts, dead)
+    stores = papers.stores if isinstance(papers, PaperStores) else [papers]
+    starts = starts_of([len(store) for store in stores])
+    rows = np.concatenate(
+        [
+            read_rows(segment.path / LUCENE, each, store.ids) + np.int32(start)
+            for segment, each, store, start in zip(segments, readers, stores, starts.tolist(), strict=False)
+        ]
+    )
+    alive = None
+    if isinstance(papers, PaperStores) and len(papers) < len(rows):
+        alive = np.zeros(len(rows), np.bool_)
+        alive[papers.live] = True
+    return Postings(reader, lucene["k1"], lucene["b"], rows, alive)
 
 
 def _opened(folder: Path) -> Any:

@@ -30,7 +30,7 @@ class PaperStores:
     """
 
     def __init__(self, segments: Sequence[OpenSegment], predictions: bool = True) -> None:
-        self._stores = [PaperStore(segment.path, predictions) for segment in segments]
+        self.stores = [PaperStore(segment.path, predictions) for segment in segments]
         self._dead = [segment.dead for segment in segments]
         self.starts = starts_of([segment.papers for segment in segments])
 
@@ -40,13 +40,7 @@ class PaperStores:
     @cached_property
     def ids(self) -> list[str]:
         """Paper ids by row, those of dead papers included."""
-        return [paper_id for store in self._stores for paper_id in store.ids]
-
-    @cached_property
-    def dead_ids(self) -> list[frozenset[str]]:
-        """Ids of the dead papers of each segment; a later segment may hold a living one of the same id."""
-        pairs = zip(self._stores, self._dead, strict=True)
-        return [frozenset(store.ids[row] for row in rows.tolist()) for store, rows in pairs]
+        return [paper_id for store in self.stores for paper_id in store.ids]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -74,11 +68,11 @@ class PaperStores:
 
     def __getitem__(self, row: int) -> Paper:
         segment = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self._stores[segment][row - int(self.starts[segment])]
+        return self.stores[segment][row - int(self.starts[segment])]
 
     def read_from(self, row: int) -> Iterator[Paper]:
         """The papers that are not dead, from a row on, in order."""
-        for store, start, dead in zip(self._stores, self.starts[:-1].tolist(), self._dead, strict=True):
+        for store, start, dead in zip(self.stores, self.starts[:-1].tolist(), self._dead, strict=True):
             if row < start + len(store):
                 first, skipped = max(row - start, 0), set(dead.tolist())
                 papers = enumerate(store.read_from(first), first)
@@ -86,12 +80,12 @@ class PaperStores:
 
     def read_metadata(self) -> Iterator[Metadata]:
         """The metadata of all papers by row, dead ones included."""
-        for store in self._stores:
+        for store in self.stores:
             yield from store.read_metadata()
 
     def layout(self) -> PaperLayout:
         """The layouts of all segments as one, dead papers included."""
-        return joined([store.layout() for store in self._stores])
+        return joined([store.layout() for store in self.stores])
 
 
 Papers = PaperStore | PaperStores

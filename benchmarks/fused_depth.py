@@ -1,0 +1,92 @@
+"""``python -m benchmarks.fused_depth``: how many papers each side of the fused first stage should bring.
+
+Graded queries over an index of many more papers than were graded, without pools: for each depth the nDCG at
+20 of the graded papers among the best hundred, the share of the papers of grade 2 or more that are among the
+best hundred, how much of the deepest ranking's best 20 and 100 is there, and the time of a query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import machine, median_p95, table
+from benchmarks.reranking_dev import Grades, read_grades
+from qbe import Facet, Pipeline, Query, SearchConfig, _cli, open_index
+from qbe.evaluate.csfcube import ndcg_percent
+
+DEPTHS = (1000, 700, 500, 300, 200, 100)
+HITS, SHOWN, WANTED = 100, 20, 2.0
+HEADER = ["depth", "nDCG%20", "recall@100", "same@20", "same@100", "ms / p95"]
+
+Rankings = Mapping[tuple[str, Facet], Sequence[str]]
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.fused_depth", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--pairs", type=Path, required=True, nargs="+", metavar="FILE", help="graded pairs")
+    return parser
+
+
+def rankings(pipeline: Pipeline, queries: Mapping[tuple[str, Facet], Query]) -> tuple[Rankings, list[float]]:
+    """The ids of the best papers of each query, and the seconds that each took."""
+    ranked, seconds = {}, []
+    pipeline.batch_search(list(queries.values())[:5], HITS)
+    for name, query in queries.items():
+        begin = time.perf_counter()
+        hits = pipeline.search(query, HITS)
+        seconds.append(time.perf_counter() - begin)
+        ranked[name] = [hit.paper_id for hit in hits]
+    return ranked, seconds
+
+
+def quality(ranked: Rankings, grades: Grades) -> tuple[float, float]:
+    """nDCG%20 of the graded papers, and the recall of those that are wanted: means over queries."""
+    gains, recalls = [], []
+    for (name, facet), ids in ranked.items():
+        graded = {paper_id: row[list(Facet).index(facet)] for paper_id, row in grades[name].items()}
+        wanted = {paper_id for paper_id, grade in graded.items() if grade >= WANTED}
+        if wanted:
+            gains.append(
+                100 * ndcg_percent([graded[each] for each in ids if each in graded], list(graded.values()))
+            )
+            recalls.append(len(wanted.intersection(ids)) / len(wanted))
+    return float(np.mean(gains)), float(np.mean(recalls))
+
+
+def same(ranked: Rankings, others: Rankings, count: int) -> float:
+    """The mean share of the others' best papers that are among the best."""
+    return float(np.mean([len({*ranked[name][:count]} & {*others[name][:count]}) / count for name in others]))
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    grades = {query: pool for path in options.pairs for query, pool in read_grades(path).items()}
+    print(machine(_cli.threads(None), ("faiss-cpu", "numpy")))
+    with open_index(options.index) as index:
+        papers = {name: index.paper(name) for name in grades if name in index}
+        queries = {
+            (name, facet): Query(paper, facet)
+            for name, paper in papers.items()
+            for facet in Facet
+            if paper.facet_positions(facet)[0]
+        }
+        print(f"{len(index):,} papers, {len(queries)} queries\n")
+        rows, deepest = [], None
+        for depth in DEPTHS:
+            with Pipeline.open(index, SearchConfig(rerank="none", depth=depth)) as pipeline:
+                ranked, seconds = rankings(pipeline, queries)
+            deepest = deepest or ranked
+            gain, recall = quality(ranked, grades)
+            shares = [f"{same(ranked, deepest, count):.3f}" for count in (SHOWN, HITS)]
+            rows.append([depth, f"{gain:.2f}", f"{recall:.4f}", *shares, " / ".join(median_p95(seconds))])
+    print(table(HEADER, rows))
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.fused_depth", main)
