@@ -4,7 +4,7 @@ import math
 import threading
 
 import pytest
-from support.rerankers import over_index, request, score
+from support.rerankers import over_index, projected_over_index, request, score
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
@@ -21,7 +21,7 @@ RERANKERS = {
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
     "facet": ("tiny_facet_rerankers", {}),
     # a matching, over the vectors of an index
-    **dict.fromkeys(MATCHINGS, ("tiny_index", {})),
+    **dict.fromkeys(("projections", *MATCHINGS), ("tiny_index", {})),
 }
 BUDGETS = {"query_tokens": 48, "candidate_tokens": 80}
 
@@ -38,6 +38,8 @@ def opened(request, index):
     fixture, options = RERANKERS[request.param]
     if request.param in MATCHINGS:
         return lambda threads=1: over_index(request.param, index, workers=Workers(threads))
+    if request.param == "projections":
+        return lambda threads=1: projected_over_index(index, Workers(threads))
     folder = str(request.getfixturevalue(fixture))
     return lambda threads=1: open_reranker(folder, workers=Workers(threads), **BUDGETS, **options)
 

@@ -21,9 +21,11 @@ FACETS = ("given", "predicted")
 GRADES, Z_SCORES = "grades", "z-scores"
 COMBINATIONS = (GRADES, Z_SCORES)
 """How several aspects that are all facets are combined."""
-BY_FACET, CROSS_ENCODER, NO_RERANKING = "by-facet", "cross-encoder", "none"
+BY_FACET, CROSS_ENCODER, PROJECTIONS, NO_RERANKING = "by-facet", "cross-encoder", "projections", "none"
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
-RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, *MATCHINGS)
+RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, *MATCHINGS)
+ONLY_FACETS = (BY_FACET, PROJECTIONS)
+"""What reranks for aspects that are a facet alone."""
 PRECISIONS = ("int8", "fp16", "fp32")
 
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
@@ -54,8 +56,8 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "weights": ("fused",),
     "depth": ("fused",),
     "separate": ("fused",),
-    "rerank_depth": (BY_FACET, CROSS_ENCODER, *MATCHINGS),
-    "rerank_weight": (BY_FACET, CROSS_ENCODER, *MATCHINGS),
+    "rerank_depth": (BY_FACET, CROSS_ENCODER, PROJECTIONS, *MATCHINGS),
+    "rerank_weight": (BY_FACET, CROSS_ENCODER, PROJECTIONS, *MATCHINGS),
     "reranker": (BY_FACET, CROSS_ENCODER),
     "rerank_precision": (BY_FACET, CROSS_ENCODER),
     "query_tokens": (BY_FACET, CROSS_ENCODER),
@@ -121,8 +123,8 @@ class SearchConfig:
     (bm25, sentences, facet, whole; default all 1), ``depth`` (default 300) how many papers each side brings
     to the fusion, ``nprobe`` how many lists of an approximate index are read. ``separate`` is for queries by
     method and by result: how much a paper's likeness to the query's background counts against it, in the
-    fused scores and in those of a cross-encoder, from 0 to 1 (the facet alone; default 0.35 where a
-    cross-encoder reranks, else 0; see `qbe.search.separation`).
+    fused scores and in those of a cross-encoder or projections, from 0 to 1 (the facet alone; default 0.35
+    where one of these reranks, else 0; see `qbe.search.separation`).
 
     ``facets`` says whose labels of the query's sentences count: those ``given`` (default; predicted where a
     paper brings none), or ``predicted`` ones. ``combine`` is for queries of several facets: ranked by the
@@ -130,7 +132,8 @@ class SearchConfig:
     the chosen reranker), or by the sum of ``z-scores``, as all other queries of several aspects are.
 
     Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
-    queries keep the order of the first stage), ``cross-encoder`` (all queries), ``none``, or a matching of
+    queries keep the order of the first stage), ``cross-encoder`` (all queries), ``projections`` (for facets
+    too: stored vectors, projected for the facet; some hundred times as fast), ``none``, or a matching of
     sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``; Mysore et al., 2022).
     ``reranker`` names a model or folder (default ``facet-rerankers``), ``rerank_precision`` its precision,
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
@@ -232,7 +235,8 @@ class SearchConfig:
     def _separate(self) -> float:
         if self.separate is not None:
             return self.separate
-        chosen = self.first_stage in READ_BY["separate"] and self.rerank in (BY_FACET, CROSS_ENCODER)
+        learned = (BY_FACET, CROSS_ENCODER, PROJECTIONS)
+        chosen = self.first_stage in READ_BY["separate"] and self.rerank in learned
         return SEPARATE if chosen else 0.0
 
     @property
@@ -242,11 +246,11 @@ class SearchConfig:
         return f"qbe-{self.first_stage}" + ("" if self.rerank == NO_RERANKING else f"+{second}")
 
     def for_whole_abstracts(self) -> SearchConfig:
-        """What this comes to where no query has a facet: ``by-facet`` reranks nothing then.
+        """What this comes to where no query has a facet: what ONLY_FACETS names reranks nothing then.
 
         Raises UsageError where a parameter of the reranker was given, which would not be read.
         """
-        return self if self.rerank != BY_FACET else dataclasses.replace(self, rerank=NO_RERANKING)
+        return self if self.rerank not in ONLY_FACETS else dataclasses.replace(self, rerank=NO_RERANKING)
 
     def record(self) -> dict[str, Any]:
         """All parameters, defaults filled in, as JSON holds them: what distinguishes it from another."""

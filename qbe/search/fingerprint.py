@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from qbe.files import sha256
 from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
+from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import BY_FACET, CROSS_ENCODER, Z_SCORES, SearchConfig
+from qbe.search.config import BY_FACET, CROSS_ENCODER, PROJECTIONS, Z_SCORES, SearchConfig
 from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -74,6 +75,8 @@ def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str,
         models["reranker"] = describe_reranker(
             **{name: value for name, value in stated.items() if value is not None}
         )
+    if config.rerank == PROJECTIONS:
+        models["projections"] = sha256(projection_model.default_model() / projection_model.WEIGHTS)
     if tagger is not None or config.facets == "predicted":
         from qbe.tag.tagger import Tagger
 

@@ -158,10 +158,20 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rerank",
-        choices=("by-facet", "none", "cross-encoder", "transport", "attention", "single-match", "mean-max"),
+        choices=(
+            "by-facet",
+            "none",
+            "cross-encoder",
+            "projections",
+            "transport",
+            "attention",
+            "single-match",
+            "mean-max",
+        ),
         default="by-facet",
-        help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, none, or a "
-        "matching of sentence vectors (default: %(default)s)",
+        help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, the stored "
+        "sentence vectors projected for the facet (projections; quick), none, or another matching of "
+        "sentence vectors (default: %(default)s)",
     )
     parser.add_argument(
         "--hits",
@@ -309,7 +319,7 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--rerank-weight",
         type=float,
-        help="the reranker's share of the score, from 0 to 1 (default: 0.5; 1 for a matching)",
+        help="the reranker's share of the score, from 0 to 1 (default: 0.5; 1 for a matching of ASPIRE)",
     )
     group.add_argument(
         "--query-tokens",

@@ -11,7 +11,7 @@ import numpy as np
 from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
-from qbe.search.config import BY_FACET, RerankSettings
+from qbe.search.config import ONLY_FACETS, RerankSettings
 from qbe.search.contracts import Scores
 from qbe.search.fusion import below, combine_aspects, interpolate
 from qbe.search.ranking import RankingRequest
@@ -59,8 +59,8 @@ class RerankStage:
         return self._settings.depth
 
     def reranks(self, facet: Facet | None) -> bool:
-        """Whether an aspect of that facet is reranked: with ``by-facet`` only one that is a facet."""
-        return facet is not None or self._settings.name != BY_FACET
+        """Whether an aspect of that facet is reranked; where ONLY_FACETS are, only one that is a facet."""
+        return facet is not None or self._settings.name not in ONLY_FACETS
 
     def rerank(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from qbe.errors import UsageError
@@ -13,6 +14,7 @@ from qbe.search.config import (
     BY_FACET,
     CROSS_ENCODER,
     GRADES,
+    PROJECTIONS,
     RERANK_DEPTH,
     Z_SCORES,
     RerankSettings,
@@ -20,6 +22,7 @@ from qbe.search.config import (
 )
 from qbe.search.contracts import FirstStage
 from qbe.search.reranking import RerankStage
+from qbe.types import Paper
 
 if TYPE_CHECKING:
     from qbe.grade.model import GradeModel
@@ -76,6 +79,8 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> R
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
         return RerankStage(_cross_encoder(settings, workers), settings)
+    if settings.name == PROJECTIONS:
+        return RerankStage(_projected_matching(index, workers), settings)
     from qbe.rerank.vector_matching import VectorMatching
 
     index.require_vectors()
@@ -123,7 +128,8 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    features = GradeFeatures(reader, workers, None if second is None else second.reranker)
+    reranks = second is not None and config.rerank in (BY_FACET, CROSS_ENCODER)
+    features = GradeFeatures(reader, workers, second.reranker if second is not None and reranks else None)
     grader = Grader(features, model)
     return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
 
@@ -134,7 +140,7 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
     assert dense is not None
     if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
         return f"with vectors of {dense['encoder']['name']}, which the grade model does not read"
-    if second is None:
+    if second is None or second.name == PROJECTIONS:
         return None
     if second.name not in (BY_FACET, CROSS_ENCODER):
         return f"with `rerank` {second.name}"
@@ -157,6 +163,31 @@ def _cross_encoder(settings: RerankSettings, workers: Workers) -> Reranker:
         "candidate_tokens": settings.candidate_tokens,
     }
     return open_reranker(workers=workers, **_stated(parameters))
+
+
+def _projected_matching(index: Index, workers: Workers) -> Reranker:
+    import numpy as np
+
+    from qbe.rerank.projected_matching import ProjectedMatching
+    from qbe.rerank.projection_model import default_model, read_model
+    from qbe.rerank.projections import StoredPapers
+
+    index.require_vectors()
+    model, dense = read_model(default_model()), index.manifest.dense
+    assert dense is not None
+    if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
+        raise UsageError(
+            f"expected vectors of {model.encoder['name']} for `rerank` projections, found those of "
+            f"{dense['encoder']['name']}; choose another `rerank`"
+        )
+
+    def stored(papers: Sequence[Paper]) -> StoredPapers:
+        with index.reading() as reader:
+            rows = np.array([reader.papers.row(paper.paper_id) for paper in papers], dtype=np.int64)
+            block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
+            return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
+
+    return ProjectedMatching(model.projections, stored, workers)
 
 
 def _stated(parameters: dict[str, Any]) -> dict[str, Any]:

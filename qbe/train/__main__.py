@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> None:
         "large-encoder": _train_large_encoder,
         "citation": _train_citation,
         "grades": _train_grades,
+        "facet-projections": _train_projections,
     }
     train[options.command](options, run)
 
@@ -261,6 +262,26 @@ def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
     for name, each in train_grades(sources, folders, run, recipe=Recipe(sampled=options.sampled)).items():
         errors = " / ".join(f"{value:.2f}" for value in each.errors.values())
         print(f"{options.output}: {name}: errors {errors} grades (background / method / result)")
+
+
+def _train_projections(options: argparse.Namespace, run: RunOptions) -> None:
+    from pathlib import Path
+
+    from qbe.train.graded_pairs import default_pairs, pair_files
+    from qbe.train.work_folder import Folders
+
+    if options.pairs:
+        train = pair_files(map(Path, options.pairs))
+    else:
+        train = pair_files([_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs()])
+    dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
+    with _training_packages():
+        from qbe.train.projections.training import Sources, train_projections
+    sources = Sources(Path(options.index), train, tuple(map(Path, dev)))
+    folders = Folders(Path(options.output), Path(options.work))
+    for name, each in train_projections(sources, folders, run)["mean"].items():
+        values = " / ".join(f"{value:.3f}" for value in each.values())
+        print(f"{options.output}: {name}: correlation {values} (background / method / result)")
 
 
 def _path(options: argparse.Namespace, parameter: str, name: str) -> Path:

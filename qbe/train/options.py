@@ -90,6 +90,15 @@ def parser() -> argparse.ArgumentParser:
             "papers, and write it with a model card. An interrupted call continues from --work.",
         )
     )
+    _add_projections(
+        command(
+            "facet-projections",
+            "the facet projections",
+            "Train the projections of stored vectors that rerank without a pass of a model, over an index of "
+            "graded pairs' papers, and write them with a model card. An interrupted call continues from "
+            "--work.",
+        )
+    )
     _add_admit(
         command(
             "admit",
@@ -278,6 +287,23 @@ def _add_citation(citation: argparse.ArgumentParser) -> None:
     _add_output(citation)
     _add_work(citation)
     _add_run(citation, device=False)
+
+
+def _add_projections(projections: argparse.ArgumentParser) -> None:
+    projections.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="PATH",
+        help="graded pairs to train on, files or folders with train*.tsv (default: facet-judgments/train.tsv "
+        "in $QBE_DATA, and data/graded-pairs in a checkout of the repository)",
+    )
+    projections.add_argument(
+        "--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on; the first chooses {_DATA}"
+    )
+    projections.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
+    _add_output(projections)
+    _add_work(projections)
+    _add_run(projections, device=False)
 
 
 def _add_grades(grades: argparse.ArgumentParser) -> None:

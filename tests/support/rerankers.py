@@ -2,13 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import PaperVectors
 from qbe.index.index import Index
+from qbe.parallel import Workers
 from qbe.query import Query
+from qbe.rerank.projected_matching import ProjectedMatching
+from qbe.rerank.projections import FacetProjection, StoredPapers
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.rerank.vector_matching import VectorMatching
-from qbe.types import Match, Paper
+from qbe.types import Facet, Match, Paper
 
 Vectors = Callable[[Paper], PaperVectors]
 
@@ -78,6 +83,27 @@ class Overlap(OneByOne):
 
 def words(paper: Paper) -> set[str]:
     return set(paper.abstract.lower().split())
+
+
+def projected_over_index(index: Index, workers: Workers | None = None) -> ProjectedMatching:
+    """Projections that differ by facet, over the vectors of an index or, of other papers, new ones."""
+    dimension = index.sentence_vectors.shape[1]
+    random = np.random.default_rng(5)
+    projections = {
+        facet: FacetProjection(random.standard_normal((dimension, dimension)), np.arange(1.0, 5.0))
+        for facet in Facet
+    }
+
+    def stored(papers: Sequence[Paper]) -> StoredPapers:
+        vectors = [index.vectors(paper) for paper in papers]
+        counts = [len(each.sentences) for each in vectors]
+        return StoredPapers(
+            np.concatenate([each.sentences for each in vectors]).astype(np.float64),
+            np.cumsum([0, *counts[:-1]]),
+            np.stack([each.whole for each in vectors]).astype(np.float64),
+        )
+
+    return ProjectedMatching(projections, stored, workers)
 
 
 def over_index(name: str, index: Index, **options: object) -> VectorMatching:

@@ -13,30 +13,13 @@ from torch import Tensor, nn
 
 from qbe.cite.late_interaction import TERMS, Projection
 from qbe.train.citation.recipe import ProjectionSchedule
+from qbe.train.stored_vectors import StoredVectors
 
 log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
 
 START_WEIGHTS = (8.0, 14.0, 2.0)
 """Of the TERMS: as large as the similarities need for a softmax over some hundred candidates."""
-
-
-class StoredVectors:
-    """All vectors of an index in memory, of unit length: of sentences (those of paper i begin at
-    ``starts[i]``) and of whole papers.
-    """
-
-    def __init__(self, sentences: NDArray[np.floating], whole: NDArray[np.floating], starts: Ints) -> None:
-        self.sentences = F.normalize(torch.tensor(np.asarray(sentences, np.float32)), dim=-1)
-        self.whole = F.normalize(torch.tensor(np.asarray(whole, np.float32)), dim=-1)
-        self.starts = torch.tensor(starts)
-
-    def rows(self, papers: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of the papers' sentences, and for each the place of its paper among them."""
-        begins, counts = self.starts[papers], self.starts[papers + 1] - self.starts[papers]
-        places = torch.repeat_interleave(torch.arange(len(papers)), counts)
-        first = torch.repeat_interleave(torch.cumsum(counts, 0) - counts, counts)
-        return begins[places] + torch.arange(len(places)) - first, places
 
 
 class ProjectionNetwork(nn.Module):

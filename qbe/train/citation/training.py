@@ -33,12 +33,9 @@ from qbe.train.citation.card import describe
 from qbe.train.citation.data import query_at, read_split
 from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
 from qbe.train.citation.heads import FeatureList, fit_head
-from qbe.train.citation.projection import (
-    ProjectionNetwork,
-    StoredVectors,
-    fit_projection,
-)
+from qbe.train.citation.projection import ProjectionNetwork, fit_projection
 from qbe.train.citation.recipe import Recipe
+from qbe.train.stored_vectors import StoredVectors
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,66 @@
+"""Graded lists over the stored vectors of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from qbe.errors import CorpusError
+from qbe.index.reader import IndexReader
+from qbe.train.graded_pairs import GradedLists, papers_of
+from qbe.train.projections.network import FACETS, GradedList
+from qbe.train.stored_vectors import StoredVectors
+
+
+class StoredLists(NamedTuple):
+    """The vectors of all papers of some lists, their sentences of each facet ``marked`` (3, sentences), and
+    each set of lists by the papers' places.
+    """
+
+    vectors: StoredVectors
+    marked: Tensor
+    sets: Sequence[Sequence[GradedList]]
+
+
+def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
+    """Sets of lists with the vectors that an index has of their papers.
+
+    Candidates that the index lacks are left out, and lists whose query it lacks; raises CorpusError where
+    nothing is left of a set.
+    """
+    ids = sorted(paper_id for paper_id in papers_of(*sets) if reader.papers.find(paper_id) is not None)
+    place = {paper_id: number for number, paper_id in enumerate(ids)}
+    rows = np.array([reader.papers.row(paper_id) for paper_id in ids], dtype=np.int64)
+    block = reader.vector_store.gather(rows)
+    starts = np.append(block.starts, len(block.rows))
+    marked = np.stack([_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
+    whole = reader.vector_store.whole(rows).astype(np.float32)
+    vectors = StoredVectors(block.vectors.astype(np.float32), whole, starts)
+    by_place = [list(_by_place(lists, place)) for lists in sets]
+    if not all(by_place):
+        raise CorpusError("expected graded pairs of papers of the index, found none; give the index of these")
+    return StoredLists(vectors, torch.tensor(marked), by_place)
+
+
+def _by_place(lists: GradedLists, place: dict[str, int]) -> list[GradedList]:
+    found = []
+    for query, pairs in lists.items():
+        pairs = [pair for pair in pairs if pair.paper_id in place]
+        if query in place and len(pairs) > 1:
+            candidates = torch.tensor([place[pair.paper_id] for pair in pairs])
+            grades = torch.tensor([pair.grades for pair in pairs], dtype=torch.float32)
+            found.append(GradedList(torch.tensor(place[query]), candidates, grades))
+    return found
+
+
+def _or_all(mask: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """A mask of sentences; all of a paper of which none is marked."""
+    counts = np.diff(np.append(starts, len(mask)))
+    some = np.repeat(np.logical_or.reduceat(mask, starts), counts)
+    either: NDArray[np.bool_] = mask | ~some
+    return either

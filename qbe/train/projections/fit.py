@@ -1,0 +1,112 @@
+"""Fitting the facet projections: what is graded higher is scored higher."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+
+from qbe.rerank.projections import FacetProjection
+from qbe.train.fitting import lr_factor
+from qbe.train.projections.data import StoredLists
+from qbe.train.projections.network import FACETS, GradedList, ProjectionNetwork
+from qbe.train.projections.recipe import Recipe
+from qbe.train.reranker.loss import logistic
+from qbe.types import Facet
+
+log = logging.getLogger(__name__)
+
+Correlations = Mapping[Facet, float]
+"""Means over queries of Spearman's correlation with the grades, by facet."""
+
+
+def fit(lists: StoredLists, recipe: Recipe, seed: int) -> Mapping[Facet, FacetProjection]:
+    """Fit to the first set of lists; the epoch with the best mean correlation on the second is returned."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    train, dev, *_ = lists.sets
+    network = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
+    groups = [
+        {"params": [network.matrices], "lr": recipe.learning_rate},
+        {"params": [network.weights], "lr": recipe.weight_rate},
+    ]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
+    steps = recipe.epochs * -(-len(train) // recipe.queries)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(step, steps))
+    mean = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
+    identity = torch.eye(network.matrices.shape[1])
+    best: tuple[float, Mapping[Facet, FacetProjection]] | None = None
+    for epoch in range(1, recipe.epochs + 1):
+        losses = []
+        order = rng.permutation(len(train))
+        for first in range(0, len(order), recipe.queries):
+            chosen = [train[place] for place in order[first : first + recipe.queries]]
+            loss = torch.stack([_loss(network, graded) for graded in chosen]).mean()
+            anchored = loss + recipe.anchor * ((network.matrices - identity) ** 2).sum()
+            optimizer.zero_grad()
+            torch.autograd.backward(anchored)
+            nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
+            optimizer.step()
+            schedule.step()
+            _follow(mean, network, recipe.memory)
+            losses.append(loss.item())
+        measured = float(np.mean([*correlations(mean, dev).values()]))
+        log.info("seed %d, epoch %d: loss %.4f, dev %.4f", seed, epoch, np.mean(losses), measured)
+        if best is None or measured > best[0]:
+            best = measured, mean.projections()
+    assert best is not None
+    return best[1]
+
+
+def _loss(network: ProjectionNetwork, graded: GradedList) -> torch.Tensor:
+    scores = network(graded)
+    columns = range(len(FACETS))
+    return torch.stack([logistic(scores[:, facet], graded.grades[:, facet]) for facet in columns]).mean()
+
+
+@torch.no_grad()
+def _follow(mean: ProjectionNetwork, network: ProjectionNetwork, memory: float) -> None:
+    for kept, new in zip(mean.parameters(), network.parameters(), strict=True):
+        kept.mul_(memory).add_(new, alpha=1 - memory)
+
+
+@torch.no_grad()
+def correlations(network: ProjectionNetwork, lists: Sequence[GradedList]) -> Correlations:
+    """Spearman's correlations; lists whose grades in a facet are all alike are left out for it."""
+    values: dict[Facet, list[float]] = {facet: [] for facet in FACETS}
+    for graded in lists:
+        scores = network(graded).numpy()
+        for place, facet in enumerate(FACETS):
+            grades = graded.grades[:, place].numpy()
+            if len(set(grades.tolist())) > 1:
+                values[facet].append(float(spearmanr(scores[:, place], grades).statistic))
+    return {facet: float(np.mean(each)) if each else 0.0 for facet, each in values.items()}
+
+
+def network_of(
+    lists: StoredLists, projections: Mapping[Facet, FacetProjection], recipe: Recipe
+) -> ProjectionNetwork:
+    """A network of given projections."""
+    network = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
+    with torch.no_grad():
+        for place, facet in enumerate(FACETS):
+            network.matrices[place] = torch.tensor(projections[facet].matrix)
+            network.weights[place] = torch.tensor(projections[facet].weights)
+    return network
+
+
+def mean_projections(
+    fitted: Sequence[Mapping[Facet, FacetProjection]],
+) -> Mapping[Facet, FacetProjection]:
+    """The means of several fits' matrices and weights (Wortsman et al., 2022: they begin alike)."""
+    return {
+        facet: FacetProjection(
+            np.mean([each[facet].matrix for each in fitted], axis=0),
+            np.mean([each[facet].weights for each in fitted], axis=0),
+        )
+        for facet in FACETS
+    }

@@ -1,0 +1,90 @@
+"""Late interaction of projected vectors, its model on the disk, and searches with it."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from qbe.errors import ModelError, UsageError
+from qbe.index.index import Index
+from qbe.query import Query
+from qbe.rerank.projection_model import CARD, WEIGHTS, default_model, read_model, write_model
+from qbe.rerank.projections import TERMS, StoredPapers, compare
+from qbe.search.config import SearchConfig
+from qbe.search.pipeline import Pipeline
+from qbe.types import Facet
+
+
+def test_terms_worked_by_hand():
+    """Two papers of two and one sentences; the matrix turns the first axis into the second, twice as long."""
+    sentences = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    papers = StoredPapers(sentences, np.array([0, 2]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    matrix = np.array([[0.0, 1.0], [2.0, 0.0]])  # (x, y) becomes (y, 2 x)
+    query = np.array([[1.0, 0.0], [0.6, 0.8]])  # projected and at unit length: (0, 1), (0.5547, 0.8321)
+    facet = np.array([False, True, True])
+    terms, cosines = compare(query, np.array([0.0, 1.0]), papers, facet, matrix)
+    slanted = np.array([0.8, 1.2]) / np.hypot(0.8, 1.2)
+    assert np.allclose(cosines, [[1, 0, slanted[1]], [slanted[1], slanted[0], 1]])
+    sums = np.array([0, 1]) + slanted
+    expected = {
+        "sentences": [(1 + slanted[1]) / 2, (slanted[1] + 1) / 2],
+        "facet": [(0 + slanted[0]) / 2, (slanted[1] + 1) / 2],
+        "whole": [0, 1],
+        "mean": [sums[0] / np.hypot(*sums), slanted @ sums / np.hypot(*sums)],
+    }
+    for name, row in zip(TERMS, terms, strict=True):
+        assert np.allclose(row, expected[name]), name
+
+
+def test_a_model_is_read_as_it_was_written(tmp_path):
+    model = read_model(default_model())
+    write_model(tmp_path, model)
+    read = read_model(tmp_path)
+    assert read.encoder == model.encoder
+    for facet in Facet:
+        assert np.array_equal(read.projections[facet].matrix, model.projections[facet].matrix)
+        assert np.array_equal(read.projections[facet].weights, model.projections[facet].weights)
+
+
+def test_a_damaged_model_is_refused(tmp_path):
+    shutil.copytree(default_model(), tmp_path / "model")
+    (tmp_path / "model" / WEIGHTS).write_bytes(b"")
+    with pytest.raises(ModelError, match="expected the SHA-256 of its card, found another"):
+        read_model(tmp_path / "model")
+    card = json.loads((tmp_path / "model" / CARD).read_text())
+    (tmp_path / "model" / CARD).write_text(json.dumps({**card, "features": ["tokens"]}))
+    with pytest.raises(ModelError, match="qbe train facet-projections"):
+        read_model(tmp_path / "model")
+    with pytest.raises(ModelError, match="expected a projection model"):
+        read_model(tmp_path)
+
+
+def test_a_search_mixes_both_stages(graded_index):
+    """With the whole share the order is that of the projections, whose scores do not depend on the pool."""
+    with Index(graded_index) as index:
+        query = Query(index.paper("s036"), Facet.METHOD)
+        pool = [f"s{number:03d}" for number in range(1, 30)]
+        with Pipeline.open(
+            index, SearchConfig(rerank="projections", rerank_weight=1.0, separate=0)
+        ) as pipeline:
+            alone = pipeline.search(query, 30, pool, explain=True)
+            fewer = pipeline.search(query, 30, pool[:10], explain=True)
+        scores = {hit.paper_id: hit.component_scores["reranker"] for hit in alone}
+        assert [hit.paper_id for hit in alone] == sorted(scores, key=lambda name: -scores[name])
+        assert all(hit.component_scores["reranker"] == scores[hit.paper_id] for hit in fewer)
+        assert all(hit.driven_by.query_position in query.aspects[0].selected_positions() for hit in alone)
+        with Pipeline.open(index, SearchConfig(rerank="projections")) as pipeline:
+            assert pipeline.rerank_pairs([], 20) == 0
+            whole = pipeline.search(Query(index.paper("s036")), 5)
+        with Pipeline.open(index, SearchConfig(rerank="none")) as pipeline:
+            first = pipeline.search(Query(index.paper("s036")), 5)
+        assert [hit.paper_id for hit in whole] == [hit.paper_id for hit in first]
+
+
+def test_vectors_of_another_encoder_are_refused(tiny_index):
+    with (
+        Index(tiny_index) as index,
+        pytest.raises(UsageError, match="expected vectors of facet-encoder for `rerank` projections"),
+    ):
+        Pipeline.open(index, SearchConfig(rerank="projections"))
