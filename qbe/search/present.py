@@ -65,13 +65,14 @@ def _aspect(aspect: Aspect) -> dict[str, Any]:
     }
 
 
-def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Mapping[str, Any]:
-    paper = lookup(hit.paper_id)
+def described(paper: Paper) -> dict[str, Any]:
+    """What a reader sees of a paper: title, year, authors, venue, links and abstract, as JSON values.
+
+    >>> described(index.paper("s036"))["year"]
+    '2018'
+    """
     reference = reference_of(paper)
-    place = {
-        "rank": rank,
-        "paper_id": hit.paper_id,
-        "score": hit.score,
+    return {
         "title": paper.title,
         "year": paper.year,
         "authors": list(reference.authors),
@@ -79,6 +80,11 @@ def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Ma
         "links": reference.links,
         "abstract": paper.abstract,
     }
+
+
+def _hit(lookup: Lookup, query: Query, rank: int, hit: Hit, explain: bool) -> Mapping[str, Any]:
+    paper = lookup(hit.paper_id)
+    place = {"rank": rank, "paper_id": hit.paper_id, "score": hit.score, **described(paper)}
     if hit.grades is not None:
         place["grades"] = dict(hit.grades)
     matches = [_match(query, paper, match, explain) for match in hit.matches]

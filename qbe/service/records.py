@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from qbe.bibliography.reference import reference_of
 from qbe.search.explain import facet_probability
+from qbe.search.present import described
 from qbe.types import Paper
 
 Record = dict[str, Any]
@@ -20,15 +20,9 @@ def paper_record(paper: Paper, *, inside: bool, selected: Collection[int] = ()) 
     >>> record["paper_id"], record["year"], len(record["sentences"])
     ('s036', '2018', 5)
     """
-    reference = reference_of(paper)
     return {
         "paper_id": paper.paper_id if inside else None,
-        "title": paper.title,
-        "year": paper.year,
-        "authors": list(reference.authors),
-        "venue": reference.venue,
-        "links": reference.links,
-        "abstract": paper.abstract,
+        **described(paper),
         "sentences": sentence_records(paper, selected),
     }
 
