@@ -8,6 +8,7 @@ from qbe.index.dense import faiss_build, lists
 from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.vectors import blocks
+from qbe.index.papers import IDS
 from qbe.types import Paper, Sentence
 
 
@@ -33,6 +34,7 @@ def test_lucene_counts_its_papers(tmp_path, monkeypatch):
     monkeypatch.setattr(lucene, "_PAPERS_A_FILE", 100)
     papers = [Paper(str(number), "On fish", (Sentence("Fish swim."),)) for number in range(450)]
     assert len(list(lucene.write_input(tmp_path, papers))) == 450
+    (tmp_path / IDS).write_text("".join(f"{paper.paper_id}\n" for paper in papers))
     counted = []
     lucene.write_lucene_index(tmp_path, 450, 1, advance=counted.append)
     assert sum(counted) == 450
