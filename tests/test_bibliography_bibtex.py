@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from bibtexparser import parse_string
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of, read_bibtex
 from support.formats import buffered
@@ -54,6 +54,7 @@ def test_an_entry_in_full_is_read_back():
 
 @settings(max_examples=1000, deadline=None)
 @given(title=TEXTS, abstract=TEXTS, venue=TEXTS, authors=st.lists(NAMES, max_size=4))
+@example(title=r"A $\^$ and $\hat x$", abstract=r"$\^$\ ", venue=r"$x\frac{a}$ and $\hat$", authors=[])
 def test_any_text_is_read_back(title, abstract, venue, authors):
     paper = paper_of(title, abstract, authors=authors, venue=venue)
     reference = reference_of(paper)

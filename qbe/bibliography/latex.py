@@ -99,11 +99,25 @@ def to_latex_title(title: str) -> str:
 
 def _is_safe(formula: str) -> bool:
     """Whether a formula may stay: nothing in it ends a line or a cell, and its braces are balanced, for
-    BibTeX, which counts escaped ones, and for readers that do not.
+    BibTeX, which counts escaped ones, and for readers that do not, and no command takes its last dollar for
+    an argument.
     """
-    if _NOT_IN_FORMULAS.search(formula):
+    if _NOT_IN_FORMULAS.search(formula) or not _is_closed(formula):
         return False
     return _is_balanced(formula) and _is_balanced(_ESCAPED_BRACE.sub("", formula))
+
+
+def _is_closed(formula: str) -> bool:
+    r"""Whether a formula ends with its last dollar, as in ``$\hat x$`` and not in ``$\hat$``."""
+    if "\\" not in formula:
+        return True
+    from pylatexenc.latexwalker import LatexMathNode, LatexWalker, LatexWalkerError
+
+    try:
+        nodes, _, length = LatexWalker(formula, tolerant_parsing=False).get_latex_nodes()
+    except LatexWalkerError:
+        return False
+    return len(nodes) == 1 and isinstance(nodes[0], LatexMathNode) and length == len(formula)
 
 
 def _is_balanced(text: str) -> bool:
