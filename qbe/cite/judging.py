@@ -15,6 +15,7 @@ from qbe.cite.links import Neighbours
 from qbe.cite.source import CitationSource
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.bm25 import BM25Stage
@@ -145,7 +146,7 @@ class CandidateJudge:
 
     def scored(self, query: CiteQuery, paper_ids: Sequence[str]) -> Candidates:
         """Candidates that something else has found, best first."""
-        rows = np.array([self._papers.row(paper_id) for paper_id in paper_ids], np.int64)
+        rows = rows_of(self._papers, paper_ids)
         ranks = np.arange(len(rows), dtype=np.float64)
         return Candidates(rows, -ranks, self._components(query, rows)).without(query.left_out)
 

@@ -80,25 +80,23 @@ class ProjectedMatching:
         assert query.sentences is not None
         assert query.whole is not None
         projection = self._projections[facet]
-        marked = _marked(papers, facet, len(stored.sentences), stored)
+        marked = _marked(papers, facet, stored)
         compared = compare(query.sentences, query.whole, stored, marked, projection.matrix)
         # In single precision, so that no score depends on the order in which products are summed.
         terms = compared.terms.astype(np.float32).astype(np.float64)
-        ends = [*stored.starts[1:].tolist(), compared.cosines.shape[1]]
         scores = []
-        for place, (begin, end) in enumerate(zip(stored.starts.tolist(), ends, strict=True)):
-            cosines = compared.cosines[:, begin:end]
+        for place, sentences in enumerate(stored.places()):
+            cosines = compared.cosines[:, sentences]
             row, column = np.unravel_index(int(cosines.argmax()), cosines.shape)
             closest = Match(query.positions[row], int(column), float(np.float32(cosines[row, column])))
             scores.append(RerankScore(float(projection.weights @ terms[:, place]), closest))
         return scores
 
 
-def _marked(papers: Sequence[Paper], facet: Facet, count: int, stored: StoredPapers) -> Bools:
-    """Marks the sentences (count,) of a facet; all of a paper that has none."""
-    marked = np.zeros(count, np.bool_)
-    ends = [*stored.starts[1:].tolist(), count]
-    for paper, begin, end in zip(papers, stored.starts.tolist(), ends, strict=True):
-        positions = paper.facet_positions(facet)[0] or range(end - begin)
-        marked[[begin + position for position in positions]] = True
+def _marked(papers: Sequence[Paper], facet: Facet, stored: StoredPapers) -> Bools:
+    """Marks the sentences (sentences,) of a facet; all of a paper that has none."""
+    marked = np.zeros(len(stored.sentences), np.bool_)
+    for paper, sentences in zip(papers, stored.places(), strict=True):
+        positions = paper.facet_positions(facet)[0]
+        marked[sentences][list(positions) or slice(None)] = True
     return marked

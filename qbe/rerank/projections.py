@@ -37,6 +37,15 @@ class StoredPapers(NamedTuple):
     starts: Ints
     whole: Doubles
 
+    def places(self) -> list[slice]:
+        """Where the sentences of each paper lie.
+
+        >>> StoredPapers(np.eye(3), np.array([0, 2]), np.eye(2)).places()
+        [slice(0, 2, None), slice(2, 3, None)]
+        """
+        ends = [*self.starts[1:].tolist(), len(self.sentences)]
+        return [slice(begin, end) for begin, end in zip(self.starts.tolist(), ends, strict=True)]
+
 
 class Compared(NamedTuple):
     """The TERMS of some papers, (4, papers), and the cosines (query's sentences, sentences) of projected

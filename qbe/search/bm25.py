@@ -11,6 +11,7 @@ from qbe import _jvm
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.index.selection import PerSelection, Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores, in_order
@@ -77,7 +78,9 @@ class BM25Stage:
 
         def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
             query, pool = request
-            rows, scores = self._ranked(query, k, None if pool is None else self._pool(pool), among)
+            rows, scores = self._ranked(
+                query, k, None if pool is None else rows_of(self._papers, pool), among
+            )
             pairs = zip(rows[:k].tolist(), scores[:k].tolist(), strict=True)
             hits = [Hit(self._papers.ids[row], score) for row, score in pairs]
             return [hit._replace(component_scores={"bm25": hit.score}) for hit in hits] if explain else hits
@@ -100,10 +103,7 @@ class BM25Stage:
         missing = np.flatnonzero(np.isnan(scores))
         if len(missing):
             pool = rows[missing]
-            (ranked,) = _jvm.map_in_threads(
-                lambda query: in_order(*self._ranked(query, len(pool), pool)), [query], self._workers
-            )
-            scores[missing] = ranked.scores_of(pool)
+            scores[missing] = in_order(*self._ranked(query, len(pool), pool)).scores_of(pool)
         return {"bm25": scores}
 
     def _ranked(
@@ -116,9 +116,6 @@ class BM25Stage:
         rows, scores = self._lucene.search(text, size, pool, selected, only_key_terms=only_key_terms)
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
         return Ranked(rows, np.maximum(scores, 0.0))
-
-    def _pool(self, paper_ids: Sequence[str]) -> Rows:
-        return np.array([self._papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
     def _filter(self, selection: Selection) -> Any:
         return self._lucene.filtering(selection.rows)

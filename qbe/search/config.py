@@ -133,7 +133,7 @@ class SearchConfig:
 
     Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
     queries keep the order of the first stage), ``cross-encoder`` (all queries), ``projections`` (for facets
-    too: stored vectors, projected for the facet; some hundred times as fast), ``none``, or a matching of
+    too: stored vectors, projected for the facet; some forty times as fast), ``none``, or a matching of
     sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``; Mysore et al., 2022).
     ``reranker`` names a model or folder (default ``facet-rerankers``), ``rerank_precision`` its precision,
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the

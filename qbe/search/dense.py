@@ -12,6 +12,7 @@ from qbe.index.dense.compare import COMPARISONS
 from qbe.index.dense.contracts import CandidateSource, VectorStore
 from qbe.index.dense.scoring import MATCHES, best_per_paper, restrict
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores
@@ -126,7 +127,7 @@ class DenseStage:
 
     def _rows(self, paper_ids: Sequence[str]) -> Rows:
         """Rows of papers, ascending, each once."""
-        return np.unique(np.array([self._papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64))
+        return np.unique(rows_of(self._papers, paper_ids))
 
 
 def _sentences(query: EncodedAspect) -> Floats:

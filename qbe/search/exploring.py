@@ -9,6 +9,7 @@ import numpy as np
 
 from qbe.grade.model import on_scale
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.query import Aspect
 from qbe.rerank.reranker import Progress
 from qbe.search.contracts import FirstStage, Rows, Scores
@@ -74,7 +75,7 @@ class ExploreStage:
 
     def grade(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of any query, in their order, with their grades."""
-        rows = np.unique(np.array([self._reader.papers.row(hit.paper_id) for hit in hits], dtype=np.int64))
+        rows = np.unique(rows_of(self._reader.papers, (hit.paper_id for hit in hits)))
         graded = self._grader.batch_grade([GradeRequest(facets, rows) for facets in request.facets])
         by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
@@ -88,7 +89,7 @@ class ExploreStage:
         if paper_ids is None:
             depth = min(max(k, ASPECT_DEPTH), len(self._reader))
             paper_ids = liked_candidates(self._stage, request, depth)
-        return np.unique(np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64))
+        return np.unique(rows_of(papers, paper_ids))
 
     def _best_rows(self, hits: Sequence[Hit]) -> Rows:
         rows = [self._reader.papers.row(hit.paper_id) for hit in hits[: self._depth]]

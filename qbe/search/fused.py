@@ -9,6 +9,7 @@ import numpy as np
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource
@@ -108,7 +109,7 @@ class FusedStage:
         chosen: list[tuple[Rows, Sequence[Candidates | None]]] = []
         for pool in pools:
             if pool is not None:
-                rows = np.array([self._papers.row(paper_id) for paper_id in pool], dtype=np.int64)
+                rows = rows_of(self._papers, pool)
                 chosen.append((np.unique(rows), [None] * len(self._sources)))
                 continue
             known = next(proposed)

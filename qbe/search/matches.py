@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.compare import COMPARISONS
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
 from qbe.types import Hit, Match
 
@@ -35,7 +36,7 @@ def add_matches(
     compare = COMPARISONS[reader.similarity]
 
     def matched(number: int) -> list[Hit]:
-        rows = np.array([reader.papers.row(hit.paper_id) for hit in hits[number]], dtype=np.int64)
+        rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
         if not len(rows):
             return []
         block = reader.vector_store.gather(rows)

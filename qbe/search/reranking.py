@@ -10,6 +10,7 @@ import numpy as np
 
 from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 from qbe.search.config import ONLY_FACETS, RerankSettings
 from qbe.search.contracts import Scores
@@ -159,7 +160,7 @@ class RerankStage:
         """
         columns = []
         separation = Separation(reader, self._settings.separate)
-        rows = np.array([reader.papers.row(hit.paper_id) for hit in hits], dtype=np.int64)
+        rows = rows_of(reader.papers, (hit.paper_id for hit in hits))
         for number, scored in zip(numbers, aspect_scores, strict=True):
             self._check_finite(hits, scored)
             column = np.array([entry.score for entry in scored], dtype=np.float64)

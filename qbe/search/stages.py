@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker
 from qbe.search.config import (
@@ -128,8 +131,8 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    reranks = second is not None and config.rerank in (BY_FACET, CROSS_ENCODER)
-    features = GradeFeatures(reader, workers, second.reranker if second is not None and reranks else None)
+    reranker = None if second is None or config.rerank == PROJECTIONS else second.reranker
+    features = GradeFeatures(reader, workers, reranker)
     grader = Grader(features, model)
     return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
 
@@ -166,8 +169,6 @@ def _cross_encoder(settings: RerankSettings, workers: Workers) -> Reranker:
 
 
 def _projected_matching(index: Index, workers: Workers) -> Reranker:
-    import numpy as np
-
     from qbe.rerank.projected_matching import ProjectedMatching
     from qbe.rerank.projection_model import default_model, read_model
     from qbe.rerank.projections import StoredPapers
@@ -183,7 +184,7 @@ def _projected_matching(index: Index, workers: Workers) -> Reranker:
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         with index.reading() as reader:
-            rows = np.array([reader.papers.row(paper.paper_id) for paper in papers], dtype=np.int64)
+            rows = rows_of(reader.papers, (paper.paper_id for paper in papers))
             block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
             return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
 

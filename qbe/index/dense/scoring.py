@@ -33,10 +33,20 @@ def restrict(similarities: Floats, starts: Ints, keep: NDArray[np.bool_]) -> Flo
     >>> restrict(np.array([[0.25, 0.75, 0.5]], np.float32), np.array([0, 2]), keep).tolist()
     [[0.25, -inf, 0.5]]
     """
+    restricted: Floats = np.where(kept_or_all(keep, starts), similarities, -np.inf).astype(np.float32)
+    return restricted
+
+
+def kept_or_all(keep: NDArray[np.bool_], starts: Ints) -> NDArray[np.bool_]:
+    """A mask (sentences,) of sentences; all those of a paper of which none is kept.
+
+    >>> kept_or_all(np.array([True, False, False]), np.array([0, 2])).tolist()
+    [True, False, True]
+    """
     counts = np.diff(np.append(starts, len(keep)))
     any_kept = np.repeat(np.logical_or.reduceat(keep, starts), counts)
-    restricted: Floats = np.where(keep | ~any_kept, similarities, -np.inf).astype(np.float32)
-    return restricted
+    kept: NDArray[np.bool_] = keep | ~any_kept
+    return kept
 
 
 def mean_max(best: Floats) -> Floats:

@@ -6,7 +6,7 @@ their rows and are never found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -89,6 +89,15 @@ class PaperStores:
 
 
 Papers = PaperStore | PaperStores
+
+
+def rows_of(papers: Papers, paper_ids: Iterable[str]) -> Rows:
+    """The rows (n,) int64 of papers by their ids, in that order; raises PaperNotFoundError.
+
+    >>> rows_of(index.papers, ["s002", "s001"]).tolist()
+    [1, 0]
+    """
+    return np.array([papers.row(paper_id) for paper_id in paper_ids], dtype=np.int64)
 
 
 def joined(layouts: Sequence[PaperLayout]) -> PaperLayout:

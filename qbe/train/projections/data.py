@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from qbe.errors import CorpusError
+from qbe.index.dense.scoring import kept_or_all
 from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.train.graded_pairs import GradedLists, papers_of
 from qbe.train.projections.network import FACETS, GradedList
 from qbe.train.stored_vectors import StoredVectors
@@ -35,10 +36,10 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
     """
     ids = sorted(paper_id for paper_id in papers_of(*sets) if reader.papers.find(paper_id) is not None)
     place = {paper_id: number for number, paper_id in enumerate(ids)}
-    rows = np.array([reader.papers.row(paper_id) for paper_id in ids], dtype=np.int64)
+    rows = rows_of(reader.papers, ids)
     block = reader.vector_store.gather(rows)
     starts = np.append(block.starts, len(block.rows))
-    marked = np.stack([_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
+    marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
     whole = reader.vector_store.whole(rows).astype(np.float32)
     vectors = StoredVectors(block.vectors.astype(np.float32), whole, starts)
     by_place = [list(_by_place(lists, place)) for lists in sets]
@@ -56,11 +57,3 @@ def _by_place(lists: GradedLists, place: dict[str, int]) -> list[GradedList]:
             grades = torch.tensor([pair.grades for pair in pairs], dtype=torch.float32)
             found.append(GradedList(torch.tensor(place[query]), candidates, grades))
     return found
-
-
-def _or_all(mask: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """A mask of sentences; all of a paper of which none is marked."""
-    counts = np.diff(np.append(starts, len(mask)))
-    some = np.repeat(np.logical_or.reduceat(mask, starts), counts)
-    either: NDArray[np.bool_] = mask | ~some
-    return either

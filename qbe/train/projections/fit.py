@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 from torch import nn
 
 from qbe.rerank.projections import FacetProjection
@@ -15,6 +14,7 @@ from qbe.train.fitting import lr_factor
 from qbe.train.projections.data import StoredLists
 from qbe.train.projections.network import FACETS, GradedList, ProjectionNetwork
 from qbe.train.projections.recipe import Recipe
+from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.loss import logistic
 from qbe.types import Facet
 
@@ -81,9 +81,9 @@ def correlations(network: ProjectionNetwork, lists: Sequence[GradedList]) -> Cor
     for graded in lists:
         scores = network(graded).numpy()
         for place, facet in enumerate(FACETS):
-            grades = graded.grades[:, place].numpy()
-            if len(set(grades.tolist())) > 1:
-                values[facet].append(float(spearmanr(scores[:, place], grades).statistic))
+            correlation = spearman(scores[:, place].tolist(), graded.grades[:, place].tolist())
+            if correlation is not None:
+                values[facet].append(correlation)
     return {facet: float(np.mean(each)) if each else 0.0 for facet, each in values.items()}
 
 
