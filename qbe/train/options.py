@@ -126,13 +126,7 @@ def _add_reranker(reranker: argparse.ArgumentParser) -> None:
         default="all",
         help="whose grades are trained on (default: all three at once)",
     )
-    reranker.add_argument(
-        "--pairs",
-        nargs="+",
-        metavar="PATH",
-        help="graded pairs to train on, files or folders with train*.tsv (default: facet-judgments in "
-        "$QBE_DATA, and data/graded-pairs in a checkout of the repository)",
-    )
+    _add_pairs(reranker, "facet-judgments in $QBE_DATA, and data/graded-pairs")
     _add_dev_pairs(reranker)
     _add_leave_out(reranker)
     _add_output(reranker)
@@ -262,13 +256,7 @@ def _add_facet_encoder(encoder: argparse.ArgumentParser) -> None:
 
 
 def _add_large_encoder(encoder: argparse.ArgumentParser) -> None:
-    encoder.add_argument(
-        "--pairs",
-        nargs="+",
-        metavar="PATH",
-        help="graded pairs to train on, files or folders with train*.tsv (default: "
-        "data/graded-pairs/train-3.tsv in a checkout of the repository)",
-    )
+    _add_pairs(encoder, "data/graded-pairs/train-3.tsv")
     encoder.add_argument(
         "--sampled", type=int, default=450, metavar="N", help=f"lists, drawn at random ({_DEFAULT})"
     )
@@ -289,13 +277,20 @@ def _add_citation(citation: argparse.ArgumentParser) -> None:
     _add_run(citation, device=False)
 
 
-def _add_projections(projections: argparse.ArgumentParser) -> None:
-    projections.add_argument(
+def _add_pairs(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
         "--pairs",
         nargs="+",
         metavar="PATH",
-        help="graded pairs to train on, files or folders with train*.tsv (default: facet-judgments/train.tsv "
-        "in $QBE_DATA, and data/graded-pairs in a checkout of the repository)",
+        help=f"graded pairs to train on, files or folders with train*.tsv (default: {default} in a "
+        "checkout of the repository)",
+    )
+
+
+def _add_projections(projections: argparse.ArgumentParser) -> None:
+    _add_pairs(
+        projections,
+        "facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs",
     )
     projections.add_argument(
         "--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on; the first chooses {_DATA}"
@@ -307,12 +302,9 @@ def _add_projections(projections: argparse.ArgumentParser) -> None:
 
 
 def _add_grades(grades: argparse.ArgumentParser) -> None:
-    grades.add_argument(
-        "--pairs",
-        nargs="+",
-        metavar="PATH",
-        help="graded pairs to train on, files or folders with train*.tsv (default: facet-judgments/train.tsv "
-        "in $QBE_DATA, and data/graded-pairs/train-6.tsv in a checkout of the repository)",
+    _add_pairs(
+        grades,
+        "facet-judgments/train.tsv in $QBE_DATA, and data/graded-pairs/train-6.tsv",
     )
     grades.add_argument("--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on {_DATA}")
     grades.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
