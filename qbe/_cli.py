@@ -144,6 +144,48 @@ def parser(
     return _Parser(prog=program, description=description, aliases=aliases)
 
 
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that can search an index on a cluster."""
+    group = parser.add_argument_group("on a Ray cluster (needs qbe[cluster])")
+    add_cluster_address(group, "search")
+    group.add_argument(
+        "--replicas", type=int, metavar="N", help="processes that hold each shard (default: 1)"
+    )
+    group.add_argument(
+        "--partial",
+        action="store_true",
+        help="answer without shards that no process holds at the moment, and say which (default: wait)",
+    )
+    group.add_argument(
+        "--deadline", type=float, metavar="SECONDS", help="wait so long for shards, at the most (default: 60)"
+    )
+    group.add_argument(
+        "--hedge",
+        type=float,
+        metavar="SECONDS",
+        help="ask another replica where one has not answered for so long (default: never)",
+    )
+
+
+def add_cluster_address(group: argparse._ActionsContainer, verb: str) -> None:
+    """Add ``--cluster``."""
+    group.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help=f"{verb} on a Ray cluster: local (one of this machine's processors), auto, or HOST:PORT of one, "
+        "whose nodes see the files under the same paths",
+    )
+
+
+def check_cluster(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of a cluster without one."""
+    from qbe.errors import UsageError
+
+    for name in ("replicas", "partial", "deadline", "hedge", "parts", "storage"):
+        if options.cluster is None and getattr(options, name, None) not in (None, False):
+            raise UsageError(f"--{name} goes with --cluster; add it, or drop --{name}")
+
+
 def run(
     program: str,
     main: Callable[[list[str]], None],
@@ -170,6 +212,8 @@ def run(
     else:
         _log_to_standard_error()
     code = 0
+    if not only_help and any(word.partition("=")[0] == "--cluster" for word in given):
+        main = _on_cluster(program, main)
     try:
         main(given)
         sys.stdout.flush()
@@ -205,6 +249,14 @@ def run(
             gc.freeze()
             gc.enable()
     sys.exit(code)
+
+
+def _on_cluster(program: str, main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
+    """The ``main`` of a command that has the option ``--cluster``, carried out on one."""
+    # By name, as `qbe.__main__` imports commands: the cluster is above all of them.
+    commands = __import__("qbe.cluster.commands", fromlist=("on_cluster",))
+    carried_out: Callable[[list[str]], None] = commands.on_cluster(program, main)
+    return carried_out
 
 
 def _qbe_error() -> type[QbeError]:

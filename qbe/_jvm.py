@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -21,6 +22,9 @@ from qbe.parallel import Workers
 
 JAVA_VERSION = 21
 """Anserini 1.7's class files need this version or a later one."""
+
+PYSERINI = "pyserini==1.6.0" if sys.version_info < (3, 12) else "pyserini==2.3.0"
+"""What pip installs: the later one brings Lucene 10, and wants a later Python."""
 
 MAX_CLAUSES = 1_000_000
 """Distinct terms a query may have; Lucene's default of 1,024 is less than a long abstract's."""
@@ -67,7 +71,11 @@ def map_in_threads(function: Callable[[T], R], items: Sequence[T], workers: Work
 
 
 def _detach() -> None:
-    """Take the current thread off the virtual machine's list."""
+    """Take the current thread off the virtual machine's list, if there is one."""
+    import jnius_config
+
+    if not jnius_config.vm_running:
+        return
     import jnius
 
     jnius.detach()
@@ -200,5 +208,5 @@ def anserini_jar() -> Path:
         if jars:
             return jars[-1]
     raise MissingDependencyError(
-        "expected the package pyserini with Anserini's jar, found none; run: pip install 'pyserini==1.6.0'"
+        f"expected the package pyserini with Anserini's jar, found none; run: pip install '{PYSERINI}'"
     )

@@ -17,6 +17,7 @@ EXTRAS = CONFIG["options.extras_require"]
 OWN = {"qbe", "support", "benchmarks"}
 
 EXTRA_OF = {
+    "qbe/cluster": "cluster",
     "qbe/corpus/huggingface.py": "huggingface",
     "qbe/corpus/parquet.py": "huggingface",
     "qbe/corpus/streams.py": "huggingface",
@@ -122,7 +123,10 @@ def test_what_developers_are_told_to_install_is_used():
 
 def test_every_requirement_has_one_pinned_version():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = [normal(line.partition("==")[0]) for line in lines if not line.startswith("#")]
-    assert len(pins) == len(set(pins))
-    assert all("==" in line for line in lines if not line.startswith("#"))
+    pairs = [line.partition("==") for line in lines if not line.startswith("#")]
+    assert all(version for _, _, version in pairs)
+    pins = [normal(name) for name, _, _ in pairs]
+    of_a_python = {normal(name) for name, _, version in pairs if "; python_version" in version}
+    assert of_a_python == {"pyserini"}
+    assert sorted(pins) == sorted([*set(pins), *of_a_python])
     assert not ALWAYS.union(*(declared(EXTRAS[extra]) for extra in EXTRAS)) - set(pins)

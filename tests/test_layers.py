@@ -39,6 +39,7 @@ ONE_DOOR = {
     "matplotlib": {"evaluate", "plots", "search"},
     "tqdm": {"_cli"},
     "shtab": {"completion"},
+    "ray": {"cluster"},
 }
 """Package -> rooms that may import it."""
 

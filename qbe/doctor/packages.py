@@ -28,7 +28,7 @@ NEEDED = (
     Package("faiss", "faiss-cpu", "nearest sentences", ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "faiss")),
     Package("onnxruntime", "onnxruntime", "models", ("onnxruntime", "onnxruntime-gpu")),
     Package("tokenizers", "tokenizers", "models", ("tokenizers",)),
-    Package("pyserini", "pyserini==1.6.0", "BM25", ("pyserini",)),
+    Package("pyserini", _jvm.PYSERINI, "BM25", ("pyserini",)),
     Package("jnius", "pyjnius", "BM25", ("pyjnius",)),
 )
 """What a search imports."""

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from qbe.index.manifest import Manifest
     from qbe.index.parts.part import PartMetadata
     from qbe.index.parts.source import PartsSource
+    from qbe.index.sharding.contracts import ShardSource
     from qbe.types import Paper
+
+    Built = tuple[Mapping[str, Any], Manifest | PartMetadata]
+    Build = Callable[[Path, argparse.Namespace, Execution], Built]
 
 PROGRAM = "qbe index"
 OPTIONS = {
@@ -52,7 +56,8 @@ class Bars:
             print(name, file=sys.stderr)
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str], build: Build | None = None) -> None:
+    """Parse the options and build, or change, an index; ``build`` builds it in place of this process."""
     options = parser().parse_args(arguments)
     threads = _cli.threads(options.threads)
     action = index_options.action(options)
@@ -76,7 +81,7 @@ def main(arguments: list[str]) -> None:
             print(f"{output}: {_describe(written)}, {time.monotonic() - started:.1f} s")
         return
     try:
-        counts, built = _build(output, options, execution)
+        counts, built = (build or _build)(output, options, execution)
     except KeyboardInterrupt:
         print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise
@@ -105,9 +110,7 @@ def _say_left_out(output: Path, counts: Mapping[str, Any]) -> None:
         print(f"{total:,} {noun} left out ({reasons}), listed in {rejected_file(output)}")
 
 
-def _build(
-    output: Path, options: argparse.Namespace, execution: Execution
-) -> tuple[Mapping[str, Any], Manifest | PartMetadata]:
+def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
     """Build an index or a part, or merge parts; returns its counts and its description."""
     overwrite, resume = options.overwrite, options.resume
     if options.merge:
@@ -118,10 +121,22 @@ def _build(
 
         parts = PartsSource([Path(folder) for folder in options.merge])
         settings = _merged_settings(options, parts)
+        if options.shards:
+            from qbe.index.sharding.joined import PartShards
+
+            return _build_shards(
+                output, PartShards(tuple(map(Path, options.merge)), settings), options, execution
+            )
         manifest = merge_parts(
             output, parts, settings, overwrite=overwrite, resume=resume, execution=execution
         )
         return manifest.corpus, manifest
+    if options.split:
+        from pathlib import Path
+
+        from qbe.index.sharding.copied import IndexShards
+
+        return _build_shards(output, IndexShards(Path(options.split)), options, execution)
     settings, reading = index_options.build_settings(options), index_options.reading(options)
     if options.part:
         from qbe.index.parts.build import build_part
@@ -148,6 +163,23 @@ def _build(
         reading=reading,
         overwrite=overwrite,
         resume=resume,
+        execution=execution,
+    )
+    return manifest.corpus, manifest
+
+
+def _build_shards(
+    output: Path, source: ShardSource, options: argparse.Namespace, execution: Execution
+) -> Built:
+    """Build an index of shards; returns its counts and its description."""
+    from qbe.index.sharding.build import build_shards
+
+    manifest = build_shards(
+        output,
+        source,
+        options.shards,
+        overwrite=options.overwrite,
+        resume=options.resume,
         execution=execution,
     )
     return manifest.corpus, manifest

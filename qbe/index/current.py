@@ -13,7 +13,7 @@ from qbe.index.segments.views import Papers
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
-    from qbe.index.dense.contracts import CandidateSource, VectorStore
+    from qbe.index.dense.contracts import CandidateSource, Comparer, VectorStore
     from qbe.index.dense.stored import Vectors
     from qbe.index.labels import Mask
     from qbe.index.segments.lucene import Postings
@@ -93,6 +93,11 @@ class CurrentReader(ABC):
     def vector_store(self) -> VectorStore:
         """See `IndexReader.vector_store`."""
         return self._current.vector_store
+
+    @property
+    def comparer(self) -> Comparer:
+        """See `IndexReader.comparer`."""
+        return self._current.comparer
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """See `IndexReader.candidate_source`."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from qbe.closing import Closing
 from qbe.errors import UsageError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from qbe.index.building.source import Corpus
     from qbe.index.live.writer import Written
     from qbe.index.models import IndexModels
+
+T = TypeVar("T")
 
 
 class LabelledPaper(NamedTuple):
@@ -73,13 +75,26 @@ class Index(CurrentReader, Closing):
 
             resolve_tagger(tagger)  # refused now, even if it is never used
         self._reader: IndexReader | None = None
-        reader = IndexReader(self.folder, self.threads)
+        reader = self._open_reader()
         try:
             self._models = self._models_for(reader)
         except BaseException:
             reader.release()
             raise
         self._reader = reader
+
+    def _open_reader(self) -> IndexReader:
+        """A reader of the newest commit."""
+        return IndexReader(self.folder, self.threads)
+
+    def attempt(self, search: Callable[[], T]) -> T:
+        """Carry out a search; an index that may lose parts of itself meanwhile carries it out again."""
+        return search()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What searches go without at the moment, in words; nothing, where all is here."""
+        return ()
 
     def _models_for(self, reader: IndexReader) -> IndexModels:
         from qbe.index.models import IndexModels
@@ -124,7 +139,7 @@ class Index(CurrentReader, Closing):
             with self.reading() as old:
                 if old.is_current():
                     return False
-                reader = IndexReader(self.folder, self.threads)
+                reader = self._open_reader()
                 try:
                     models = self._models_for(reader) if _rebuilt(old, reader) else self._models
                 except BaseException:

@@ -30,7 +30,17 @@ _CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
     "part": (*_READING, "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
-    "merge": ("encoder", "tagger", "dense_only", "store_positions", "store_docvectors", *_ANN, *_EXECUTION),
+    "merge": (
+        "encoder",
+        "tagger",
+        "dense_only",
+        "store_positions",
+        "store_docvectors",
+        "shards",
+        *_ANN,
+        *_EXECUTION,
+    ),
+    "split": ("shards", "threads", "overwrite", "resume", "timings"),
     "append": _CHANGE,
     "update": _CHANGE,
     "delete": (),
@@ -95,6 +105,28 @@ def parser() -> argparse.ArgumentParser:
     _vectors(parser.add_argument_group("vectors and their neighbours"))
     parser.add_argument("--store-positions", action="store_true", help="keep term positions in Lucene")
     parser.add_argument("--store-docvectors", action="store_true", help="keep term vectors in Lucene")
+    parser.add_argument(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="with --merge or --split: an index of N segments of like size, which several machines can hold "
+        "and which finds what one index of all papers finds",
+    )
+    cluster = parser.add_argument_group("on a Ray cluster (needs qbe[cluster])")
+    _cli.add_cluster_address(cluster, "build")
+    cluster.add_argument(
+        "--parts",
+        type=int,
+        metavar="P",
+        help="parts that are encoded apart (default: two for each processor of the cluster); with --shards a "
+        "multiple of them",
+    )
+    cluster.add_argument(
+        "--storage",
+        metavar="ADDRESS",
+        help="keep finished parts at an address such as s3://bucket/parts (default: beside --output, which "
+        "all nodes must see)",
+    )
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --output")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
@@ -168,6 +200,12 @@ def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
         "is encoded, Lucene and FAISS are built now",
     )
     group.add_argument(
+        "--split",
+        metavar="DIR",
+        help="write the papers of the index DIR as --shards, in an index of its own at --output; nothing is "
+        "encoded",
+    )
+    group.add_argument(
         "--append", action="store_true", help="add the papers of --corpus, with the index's own settings"
     )
     group.add_argument(
@@ -239,6 +277,13 @@ def action(options: argparse.Namespace) -> str | None:
         raise UsageError(f"expected --corpus with the papers to {purpose}, found none; add it")
     if options.part:
         part_numbers(options.part)
+    if options.split and options.shards is None:
+        raise UsageError("expected --shards with the number of shards, found none; add it")
+    _cli.check_cluster(options)
+    if chosen is not None and options.cluster is not None:
+        raise UsageError(f"--cluster builds an index of --corpus, found --{chosen}; drop one of them")
+    if chosen is None and options.shards is not None and options.cluster is None:
+        raise UsageError("--shards goes with --merge, --split or --cluster; add one of them, or drop it")
     ann_settings(options)
     reading(options)
     if options.device == "cuda" and options.precision == "int8":

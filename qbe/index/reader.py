@@ -19,7 +19,7 @@ from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
     from qbe.encode.encoder import PaperVectors
-    from qbe.index.dense.contracts import CandidateSource, VectorStore
+    from qbe.index.dense.contracts import CandidateSource, Comparer, VectorStore
     from qbe.index.dense.stored import Vectors
     from qbe.index.labels import Mask
     from qbe.index.segments.lucene import Postings
@@ -175,6 +175,13 @@ class IndexReader:
             )
 
         return self._open_once("vector store", open_store)
+
+    @property
+    def comparer(self) -> Comparer:
+        """What compares papers with queries by stored vectors; raises IndexFormatError where it has none."""
+        from qbe.index.dense.comparer import StoredComparer
+
+        return self._open_once("comparer", lambda: StoredComparer(self.vector_store))
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """What finds candidates by sentence vectors: FAISS, opened once for each ``nprobe``, which overrides

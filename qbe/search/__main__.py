@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> None:
     )
 
     options = parser().parse_args(arguments)
+    _cli.check_cluster(options)
     form, width = form_of(options)
     check(options, form)
     config = config_of(options)

@@ -14,8 +14,8 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import PerSelection, Selection
 from qbe.parallel import Workers
-from qbe.search.contracts import Candidates, Rows, Scores, in_order
-from qbe.search.lucene import LuceneSearch, Ranked
+from qbe.search.contracts import Candidates, HasTextSearch, Ranked, Rows, Scores, TextSearch, in_order
+from qbe.search.lucene import LuceneSearch
 from qbe.types import Hit, Pools
 
 KEYTERMS = "keyterms"
@@ -42,6 +42,14 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     return sentences if form == "facet" else f"{paper.title} {sentences}"
 
 
+def text_search_of(reader: IndexReader) -> TextSearch:
+    """What searches the postings of an index, which may be those of a cluster."""
+    postings: Any = reader.lucene
+    if isinstance(postings, HasTextSearch):
+        return postings.text_search(reader.papers.ids)
+    return LuceneSearch(postings, reader.papers.ids)
+
+
 class BM25Stage:
     """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does.
 
@@ -60,7 +68,7 @@ class BM25Stage:
         """``form`` is one of `qbe.search.config.BM25_QUERIES`."""
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        self._lucene = LuceneSearch(reader.lucene, reader.papers.ids)
+        self._lucene = text_search_of(reader)
         self._filters = PerSelection(self._filter)
 
     def batch_search(

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.dense.compare import COMPARISONS
-from qbe.index.dense.contracts import CandidateSource, VectorStore
+from qbe.index.dense.contracts import CandidateSource, Compared
 from qbe.index.dense.scoring import MATCHES, best_per_paper, restrict
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
@@ -25,7 +24,7 @@ Floats = NDArray[np.float32]
 class DenseStage:
     """Ranks papers by how well their sentences match those of the query.
 
-    Candidates come from a `CandidateSource`, the vectors that score them from a `VectorStore`.
+    Candidates come from a `CandidateSource`, their scores from a `Comparer`.
 
     >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")
@@ -52,9 +51,9 @@ class DenseStage:
         without lists.
         """
         self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
-        self._vectors: VectorStore = reader.vector_store
+        self._comparer = reader.comparer
         self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
-        self._match, self._compare = MATCHES[match], COMPARISONS[self._vectors.similarity]
+        self._match = MATCHES[match]
         if nprobe is not None:
             self._source()  # what does not fit the index is refused before anything is searched
 
@@ -74,7 +73,7 @@ class DenseStage:
 
         def best(number: int) -> list[Hit]:
             paper_ids = [self._papers.ids[row] for row in rows[number].tolist()]
-            (scores,) = self._sentence_scores(queries[number], rows[number], [None])
+            scores = self._scores(queries[number], rows[number])
             hits = best_hits(paper_ids, scores, k)
             return [hit._replace(component_scores={"dense": hit.score}) for hit in hits] if explain else hits
 
@@ -87,7 +86,7 @@ class DenseStage:
         nearest = list(self._source().nearest([_sentences(query) for query in queries], k, among))
 
         def best(number: int) -> Candidates:
-            (scores,) = self._sentence_scores(queries[number], nearest[number], [None])
+            scores = self._scores(queries[number], nearest[number])
             order = np.argsort(-scores, kind="stable")[:k]
             return Candidates(np.sort(nearest[number][order]))
 
@@ -97,33 +96,29 @@ class DenseStage:
         """See `qbe.search.contracts.ScoreSource`: ``whole`` is the similarity of the whole papers,
         ``sentences`` the match with all sentences of a candidate, ``facet`` with those of the query's facet.
         """
-        facet = query.aspect.facet
-        assert query.whole is not None
-        whole = self._compare(query.whole[None], self._vectors.whole(rows))[0]
-        by_sentences = self._sentence_scores(query, rows, [None] if facet is None else [None, facet])
-        return {
-            name: scores.astype(np.float64)
-            for name, scores in zip(self.names, [whole, *by_sentences], strict=False)
-        }
-
-    def _sentence_scores(
-        self, query: EncodedAspect, rows: Rows, facets: Sequence[Facet | None]
-    ) -> list[Floats]:
-        """Exact scores (papers,) for each facet: only the candidates' sentences of that facet count (or the
-        best guess, where the facets were predicted), except for papers that have none, whose sentences all
-        count; for None they all do.
-        """
         if not len(rows):
-            return [np.zeros(0, np.float32) for _ in facets]
-        block = self._vectors.gather(rows)
-        similarities = self._compare(_sentences(query), block.vectors)
-        scores = []
-        for facet in facets:
-            counted = similarities
-            if facet is not None:
-                counted = restrict(similarities, block.starts, self._facet_mask(facet)[block.rows])
-            scores.append(self._match(best_per_paper(counted, block.starts)))
-        return scores
+            return {name: np.zeros(0) for name in self.names}
+        compared = self._comparer.compare(_sentences(query), rows, query.whole)
+        scores = {"whole": compared.whole, "sentences": self._matched(compared, None)}
+        if query.aspect.facet is not None:
+            scores["facet"] = self._matched(compared, query.aspect.facet)
+        return {name: each.astype(np.float64) for name, each in scores.items() if each is not None}
+
+    def _scores(self, query: EncodedAspect, rows: Rows) -> Floats:
+        """Exact scores (papers,) by all sentences of the papers at these rows."""
+        if not len(rows):
+            return np.zeros(0, np.float32)
+        return self._matched(self._comparer.compare(_sentences(query), rows), None)
+
+    def _matched(self, compared: Compared, facet: Facet | None) -> Floats:
+        """Scores (papers,): of a facet only the candidates' sentences of that facet count (or the best guess,
+        where the facets were predicted), except in papers that have none, whose sentences all count; for None
+        they all do.
+        """
+        counted = compared.similarities
+        if facet is not None:
+            counted = restrict(counted, compared.starts, self._facet_mask(facet)[compared.rows])
+        return self._match(best_per_paper(counted, compared.starts))
 
     def _rows(self, paper_ids: Sequence[str]) -> Rows:
         """Rows of papers, ascending, each once."""

@@ -19,7 +19,6 @@ from qbe.grade.features import (
     of_sentences,
 )
 from qbe.grade.model import GradeModel
-from qbe.index.dense.compare import COMPARISONS
 from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, single_match
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
@@ -72,8 +71,7 @@ class GradeFeatures:
         """Raises IndexFormatError where the index has no vectors."""
         reader.require_vectors()
         self._papers, self._workers, self._reranker = reader.papers, workers, reranker
-        self._vectors, self._facet_mask = reader.vector_store, reader.facet_mask
-        self._compare = COMPARISONS[self._vectors.similarity]
+        self._comparer, self._facet_mask = reader.comparer, reader.facet_mask
 
     @property
     def reranks(self) -> bool:
@@ -84,15 +82,13 @@ class GradeFeatures:
         """The features that stored vectors give."""
         if not len(request.rows) or not request.facets:
             return {}
-        block = self._vectors.gather(request.rows)
-        features: dict[str, Scores] = {}
-        for facet, aspect in request.facets.items():
-            assert aspect.sentences is not None
-            assert aspect.whole is not None
-            if not features:
-                whole = self._compare(aspect.whole[None], self._vectors.whole(request.rows))[0]
-                features[WHOLE] = whole.astype(np.float64)
-            similarities = self._compare(aspect.sentences, block.vectors)
+        vectors = [_sentences(aspect) for aspect in request.facets.values()]
+        (first, *_) = request.facets.values()
+        block = self._comparer.compare(np.concatenate(vectors), request.rows, first.whole)
+        assert block.whole is not None
+        features: dict[str, Scores] = {WHOLE: block.whole.astype(np.float64)}
+        parts = np.split(block.similarities, np.cumsum([len(each) for each in vectors])[:-1])
+        for facet, similarities in zip(request.facets, parts, strict=True):
             best = best_per_paper(similarities, block.starts)
             features[of_sentences(facet)] = mean_max(best).astype(np.float64)
             for other in Facet:
@@ -161,3 +157,8 @@ class Grader:
             Graded(self._model.grades(features, known, len(request.rows)), reranked)
             for request, (features, reranked) in zip(requests, measured, strict=True)
         ]
+
+
+def _sentences(aspect: EncodedAspect) -> NDArray[np.float32]:
+    assert aspect.sentences is not None
+    return aspect.sentences

@@ -6,13 +6,14 @@ import base64
 import json
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe import _jvm
 from qbe.index.segments.lucene import Postings
+from qbe.search.contracts import Ranked
 
 _NEAR = np.float32(1.5e-4)
 """More than the difference up to which scores count as equal, which is a ten-thousandth."""
@@ -32,13 +33,6 @@ at the last place all must be known, since ties are told apart by id.
 
 KEY_TERMS = 25
 """Words of a query of key terms: as many as Lucene's MoreLikeThis takes where nothing else is said."""
-
-
-class Ranked(NamedTuple):
-    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float64]
 
 
 class LuceneSearch:
@@ -94,11 +88,13 @@ class LuceneSearch:
             query = self._key_terms(text)
         else:
             query = self._generator.buildQuery("contents", self._analyzer, text)
+        return self.best(self.restricted(query, pool, among), k)
+
+    def restricted(self, query: Any, pool: NDArray[np.int64] | None, among: Any) -> Any:
+        """A query of Lucene's that finds papers of a pool (rows), all of them, or of ``among``."""
         if pool is not None:
-            query = _within(query, self._of(pool), all_of_them=True)
-        elif among is not None:
-            query = _within(query, among, all_of_them=False)
-        return self.best(query, k)
+            return _within(query, self._of(pool), all_of_them=True)
+        return query if among is None else _within(query, among, all_of_them=False)
 
     def _key_terms(self, text: str) -> Any:
         """A query of the words with the highest tf-idf, by Lucene's MoreLikeThis: none that only one document
@@ -126,6 +122,11 @@ class LuceneSearch:
 
     def best(self, query: Any, k: int) -> Ranked:
         """The best papers for a query of Lucene's, without deleted ones, ties by id and then broken."""
+        rows, scores = self.best_unbroken(query, k)
+        return Ranked(rows, break_ties(scores))
+
+    def best_unbroken(self, query: Any, k: int) -> Ranked:
+        """The same with scores as Lucene gives them, equal ones among them."""
         k = min(k, self._live)
         wanted = int(k * (1 + self._deleted)) + _SPARE
         while True:
@@ -135,8 +136,7 @@ class LuceneSearch:
             if self._alive is not None:
                 rows, scores = rows[self._alive[rows]], scores[self._alive[rows]]
             if is_all or (len(rows) > k and scores[k - 1] > scores[-1]):
-                rows = self._ties_by_id(rows, scores)[:k]
-                return Ranked(rows, break_ties(scores[:k]))
+                return Ranked(self._ties_by_id(rows, scores)[:k], scores[:k])
             wanted *= 2
 
     def _top(self, query: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.dense.compare import COMPARISONS
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
@@ -33,18 +32,19 @@ def add_matches(
     >>> [(match.query_position, match.position) for match in hit.matches]
     [(3, 2), (2, 2)]
     """
-    compare = COMPARISONS[reader.similarity]
 
     def matched(number: int) -> list[Hit]:
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
         if not len(rows):
             return []
-        block = reader.vector_store.gather(rows)
-        aspects = [(aspect, compare(_vectors(aspect), block.vectors)) for aspect in queries[number]]
-        ends = [*block.starts[1:].tolist(), len(block.rows)]
+        vectors = [_vectors(aspect) for aspect in queries[number]]
+        compared = reader.comparer.compare(np.concatenate(vectors), rows)
+        parts = np.split(compared.similarities, np.cumsum([len(each) for each in vectors])[:-1])
+        aspects = list(zip(queries[number], parts, strict=True))
+        ends = [*compared.starts[1:].tolist(), len(compared.rows)]
         return [
             hit._replace(matches=_matches(aspects, slice(start, end)))
-            for hit, start, end in zip(hits[number], block.starts.tolist(), ends, strict=True)
+            for hit, start, end in zip(hits[number], compared.starts.tolist(), ends, strict=True)
         ]
 
     return list(workers.map(matched, range(len(queries))))

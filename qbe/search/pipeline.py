@@ -146,8 +146,25 @@ class Pipeline(Closing):
         check_k(k)
         if isinstance(queries, Query | PreparedQuery):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
-        pools = _checked_pools(len(queries), pools)
+        checked = _checked_pools(len(queries), pools)
         check_filter(filter)
+        return self.index.attempt(
+            lambda: self._batch_search(
+                queries, k, checked, filter=filter, matches=matches, explain=explain, progress=progress
+            )
+        )
+
+    def _batch_search(
+        self,
+        queries: Sequence[Query | PreparedQuery],
+        k: int,
+        pools: Pools,
+        *,
+        filter: PaperFilter | None,
+        matches: bool,
+        explain: bool,
+        progress: Progress | None,
+    ) -> list[list[Hit]]:
         with self.index.reading() as reader:
             opened, second = self._over(reader), self._rerank_stage
             prepared = self.prepare(queries, explain=explain)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.index.dense.compare import COMPARISONS
 from qbe.index.dense.scoring import best_per_paper, mean_max
 from qbe.index.reader import IndexReader
 from qbe.search.contracts import Rows, Scores
@@ -70,10 +69,8 @@ class Separation:
         """The match (papers,) of the query's background ``sentences`` with the papers at these rows."""
         if not len(rows):
             return np.zeros(0)
-        vectors = self._reader.vector_store
-        block = vectors.gather(rows)
-        similarities = COMPARISONS[vectors.similarity](sentences, block.vectors)
-        return mean_max(best_per_paper(similarities, block.starts)).astype(np.float64)
+        compared = self._reader.comparer.compare(sentences, rows)
+        return mean_max(best_per_paper(compared.similarities, compared.starts)).astype(np.float64)
 
     def _strength(self, query: EncodedAspect) -> float:
         facet = query.aspect.facet

@@ -23,7 +23,7 @@ from qbe.search.config import (
     RerankSettings,
     SearchConfig,
 )
-from qbe.search.contracts import FirstStage
+from qbe.search.contracts import FirstStage, HasRerankers
 from qbe.search.reranking import RerankStage
 from qbe.types import Paper
 
@@ -81,7 +81,7 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> R
     if settings is None:
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
-        return RerankStage(_cross_encoder(settings, workers), settings)
+        return RerankStage(_cross_encoder(settings, index, workers), settings)
     if settings.name == PROJECTIONS:
         return RerankStage(_projected_matching(index, workers), settings)
     from qbe.rerank.vector_matching import VectorMatching
@@ -156,7 +156,7 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
     return None
 
 
-def _cross_encoder(settings: RerankSettings, workers: Workers) -> Reranker:
+def _cross_encoder(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
     from qbe.rerank.open import open_reranker
 
     parameters = {
@@ -165,6 +165,8 @@ def _cross_encoder(settings: RerankSettings, workers: Workers) -> Reranker:
         "query_tokens": settings.query_tokens,
         "candidate_tokens": settings.candidate_tokens,
     }
+    if isinstance(index, HasRerankers):
+        return index.open_reranker(**_stated(parameters))
     return open_reranker(workers=workers, **_stated(parameters))
 
 

@@ -11,6 +11,7 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 def main(arguments: list[str]) -> None:
     """Parse the options, open the index, and answer requests until told to end."""
     options = parser().parse_args(arguments)
+    _cli.check_cluster(options)
     import contextlib
     import logging
     import signal

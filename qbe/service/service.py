@@ -155,12 +155,13 @@ class SearchService(Closing):
         first_stage = request.first_stage or self.first_stages[-1]
         lane = self._lane(first_stage, request.rerank)
         (prepared,) = lane.pipeline.prepare([query], explain=True)
+        missing = self.index.missing
         end, left_out = request.start + request.k, set(request.exclude)
         hits = self._hits(lane, prepared, end + len(left_out) + 1, request.paper_filter)
         hits = [hit for hit in hits if hit.paper_id not in left_out]
         page = self._graded(prepared, hits[request.start : end])
         passing = lane.pipeline.passing(query, request.paper_filter)
-        note = describe([passing], None)
+        notes = [describe([passing], None), _missing_note([*missing, *self.index.missing])]
         is_reranked = lane.pipeline.rerank_pairs(_topic_aspects(query), 1) > 0
         return {
             "query": self._query_record(prepared),
@@ -168,7 +169,7 @@ class SearchService(Closing):
             "first_stage": first_stage,
             "passing": passing.papers,
             "papers": passing.total,
-            "notes": [note] if note else [],
+            "notes": [note for note in notes if note],
             **self._page_record(prepared.query, page, request.start, has_more=len(hits) > end),
             "seconds": round(time.perf_counter() - begin, 4),
         }
@@ -391,3 +392,10 @@ def _config(first_stage: str, reranked: bool) -> SearchConfig:
 
 def _topic_aspects(query: Query) -> list[TopicAspect]:
     return [TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions) for aspect in query.aspects]
+
+
+def _missing_note(missing: Sequence[str]) -> str:
+    """What a reader of an answer should know of the parts of the index that it went without."""
+    if not missing:
+        return ""
+    return f"answered without shard {', '.join(dict.fromkeys(missing))}, which cannot be reached"

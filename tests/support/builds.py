@@ -4,16 +4,21 @@ import dataclasses
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from qbe.corpus.jsonl import dump_record
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
+from qbe.corpus.record import paper_to_record
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.manifest import Manifest
 from qbe.index.parts.build import build_part
 from qbe.index.parts.part import BuildShard, PartMetadata
+from qbe.types import Paper
 
 SCRIPT = Path(__file__).parent / "killed_build.py"
 
@@ -31,6 +36,17 @@ class Job(BuildSettings):
         """The settings only."""
         names = [field.name for field in dataclasses.fields(BuildSettings)]
         return BuildSettings(**{name: getattr(self, name) for name in names})
+
+
+def dated_job(folder: Path, papers: Sequence[Paper], encoder: Path, **settings: Any) -> Job:
+    """A build of papers with years of publication, from 2000 to 2019, whose corpus is written to a folder."""
+    corpus = folder / "corpus.jsonl"
+    dated = [
+        dataclasses.replace(paper, metadata={"year": 2000 + number % 20})
+        for number, paper in enumerate(papers)
+    ]
+    corpus.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in dated))
+    return Job(corpus=(str(corpus),), encoder=str(encoder), **settings)
 
 
 def build_job(output: Path, job: Job, *, overwrite: bool = False, resume: bool = False) -> Manifest:

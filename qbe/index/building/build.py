@@ -21,7 +21,7 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
 from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
-from qbe.index.dense.ann import AnnSettings, checked, checked_or_flat, resolve_stored
+from qbe.index.dense.ann import AnnSettings, SharedDense, checked, checked_or_flat, resolve_stored
 from qbe.index.dense.vectors import WHOLE
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
 from qbe.index.segments.commit import read_commit
@@ -80,19 +80,19 @@ def build_segment(
     execution: Execution,
     tagger: Identity | None = None,
     index: Path | None = None,
+    shared: SharedDense | None = None,
 ) -> Manifest:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
     Where it has too few sentences for the settings' FAISS index, its own is exact. ``tagger`` is the identity
     of the tagger that labelled the other segments, if any; ``index`` the folder of the whole, beside which
-    records that are left out are listed. Raises what `build` and ``source`` do; then
-    nothing is left behind.
+    records that are left out are listed; ``shared`` what all segments have in common, in place of what the
+    settings say of vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
-        return _run(
-            Place(folder, staging, index or folder), source, settings, execution, checked_or_flat, tagger
-        )
+        place = Place(folder, staging, index or folder)
+        return _run(place, source, settings, execution, checked_or_flat, tagger, shared)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -148,6 +148,7 @@ def _run(
     execution: Execution,
     adjust: AdjustAnn = checked,
     expected_tagger: Identity | None = None,
+    shared: SharedDense | None = None,
 ) -> Manifest:
     """All stages that an unfinished build has not finished, in order."""
     staging = place.staging
@@ -169,11 +170,12 @@ def _run(
             save_state(staging, state)
         stages.drop_lucene_input(staging)
     if models.encoder is not None:
-        stored = resolve_stored(settings.stored, state["counts"]["sentences"])
+        sentences = state["counts"]["sentences"]
+        stored = shared.stored if shared else resolve_stored(settings.stored, sentences)
         _encode_and_label(staging, models, state, stored, execution)
         similarity = models.encoder.files.metadata.encoder_format.similarity
         dimension = models.encoder.dimension
-        ann = adjust(settings.ann, state["counts"]["sentences"], dimension)
+        ann = shared.learned if shared else adjust(settings.ann, sentences, dimension)
         state["dense"] = {
             "encoder": models.encoder_identity,
             "dimension": dimension,

@@ -45,7 +45,7 @@ def write_shards(
     """
     (folder / SHARDS).mkdir(exist_ok=True)
     for first in range(0, len(store), SHARD_PAPERS):
-        path = _shard(folder, place(first))
+        path = shard_file(folder, place(first))
         count = min(SHARD_PAPERS, len(store) - first)
         if path.exists():
             advance(count)
@@ -94,7 +94,7 @@ def join_shards(folder: Path, papers: int, encoder: TaggingEncoder, stored: str)
                 stream.write(npy_header(shape, np.dtype(kind)))
                 writers.append(_plainly(stream))
         for first in range(0, papers, SHARD_PAPERS):
-            with _shard(folder, first).open("rb") as shard:
+            with shard_file(folder, first).open("rb") as shard:
                 for write in writers:
                     write(np.load(shard))
     shutil.rmtree(folder / SHARDS)
@@ -104,5 +104,10 @@ def _plainly(stream: IO[bytes]) -> Callable[[NDArray[Any]], Any]:
     return lambda part: stream.write(part.tobytes())
 
 
-def _shard(folder: Path, first: int) -> Path:
+def shard_file(folder: Path, first: int) -> Path:
+    """The file of the shard whose first paper has a row in the corpus.
+
+    >>> shard_file(Path("part"), 512).name
+    '0000000512.npy'
+    """
     return folder / SHARDS / f"{first:010d}.npy"

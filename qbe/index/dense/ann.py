@@ -6,7 +6,8 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from qbe.errors import UsageError
 
@@ -123,6 +124,24 @@ class AnnParams:
         params = record.get("ann", {})
         keys = {field.name: _JSON_KEYS.get(field.name, field.name) for field in dataclasses.fields(cls)}
         return cls(**{name: params[key] for name, key in keys.items() if key in params})
+
+
+class Learned(NamedTuple):
+    """The parameters of FAISS indexes that are made apart and must find what one index of all would find, and
+    the ``file`` of their centroids and codes, without vectors; None for kinds that learn nothing.
+    """
+
+    params: AnnParams
+    file: Path | None = None
+
+
+class SharedDense(NamedTuple):
+    """What segments that are made apart have in common: how vectors are ``stored`` (one of STORED), and what
+    of their FAISS indexes was ``learned`` of all of them.
+    """
+
+    stored: str
+    learned: Learned
 
 
 def resolve(settings: AnnSettings, sentences: int, dimension: int) -> AnnParams:

@@ -79,3 +79,31 @@ class VectorStore(Protocol):
 
     def whole(self, rows: Rows) -> Vectors:
         """The whole-paper vectors (n, dimension) of papers (n,), as stored, in the order of ``rows``."""
+
+
+class Compared(NamedTuple):
+    """The sentences of some papers compared with a query's.
+
+    ``similarities`` (queries, sentences) float32; ``starts`` (papers,) and ``rows`` (sentences,) are those of
+    a `SentenceBlock`; ``whole`` (papers,) float32 has the similarities of whole papers, if asked for.
+    """
+
+    similarities: Floats
+    starts: Rows
+    rows: Rows
+    whole: Floats | None
+
+
+class Comparer(Protocol):
+    """Compares papers with a query exactly, wherever their vectors are; several threads may use one at a
+    time.
+
+    >>> query = index.sentence_vectors[5:6].astype(np.float32)
+    >>> index.comparer.compare(query, np.array([1])).similarities.shape
+    (1, 5)
+    """
+
+    def compare(self, sentences: Floats, rows: Rows, whole: Floats | None = None) -> Compared:
+        """Compare papers (n,), in the order of ``rows``, with the ``sentences`` (m, dimension) of a query and
+        with its ``whole`` vector (dimension,). A similarity depends on its two vectors alone.
+        """

@@ -13,7 +13,7 @@ from qbe.errors import OutputError
 from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FLAT, IN_LISTS, AnnParams
 from qbe.index.dense.faiss_segment import FAISS
-from qbe.index.dense.lists import fill, fill_on_disk, train_lists
+from qbe.index.dense.lists import fill, fill_on_disk, read_learned, train_lists
 from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import blocks, silent
 from qbe.models.encoder_format import L2
@@ -30,12 +30,14 @@ def write_faiss_segment(
     params: AnnParams | None = None,
     threads: int = 1,
     advance: Callable[[int], Any] = silent,
+    learned: Path | None = None,
 ) -> None:
     """Build an index over vectors (sentences, dimension) into a folder, by default an exact one: by inner
     product for the similarity ``cosine``, by distance for ``l2``.
 
     The same vectors and parameters give the same bytes. ``advance`` is called with the number of vectors just
-    added. Raises OutputError where it cannot be written.
+    added; ``learned`` is the file of centroids and codes (`qbe.index.dense.lists.save_learned`), learned here
+    from the vectors where there is none. Raises OutputError where it cannot be written.
 
     >>> folder = Path("exact")
     >>> folder.mkdir()
@@ -46,7 +48,7 @@ def write_faiss_segment(
     params = params or AnnParams()
     on_disk = folder if params.on_disk else None
     with writing(folder, threads):
-        save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk, advance))
+        save(folder, build_faiss(vectors, metric_of(similarity), params, on_disk, advance, learned))
 
 
 @contextmanager
@@ -80,9 +82,10 @@ def build_faiss(
     params: AnnParams,
     folder: Path | None = None,
     advance: Callable[[int], Any] = silent,
+    learned: Path | None = None,
 ) -> Any:
-    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given. ``advance`` is
-    called with the number of vectors just added.
+    """A FAISS index of all vectors; its lists go to a file in ``folder``, if one is given. ``advance`` and
+    ``learned`` are those of `write_faiss_segment`.
 
     Call it within `qbe.index.dense.faiss_settings.building`.
 
@@ -92,7 +95,7 @@ def build_faiss(
     """
     if params.kind not in IN_LISTS:
         return _without_lists(vectors, metric, params, advance)
-    index = train_lists(vectors, metric, params)
+    index = train_lists(vectors, metric, params) if learned is None else read_learned(learned)
     if folder is None:
         fill(index, vectors, advance)
     else:

@@ -104,13 +104,14 @@ class FaissSegment:
         ``breadth`` is how many times the lists are read that are usually. Raises IndexFormatError for
         positions that the index cannot have.
         """
-        return self.search(queries, count, among, breadth)[1]
+        closeness, positions = self.search(queries, count, among, breadth)
+        return nearer(closeness, positions, count)
 
     def search(
         self, queries: NDArray[np.float32], count: int, among: Findable | None = None, breadth: int = 1
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The closeness (queries, count) of the nearest sentences, more being closer, and their positions
-        (see `nearest`).
+        """The closeness of the nearest sentences, more being closer, and their positions (see `nearest`):
+        (queries, count) of each, or one more where `nearer` needs it.
         """
         among = among or self._findable
         wanted = min(count if self.params.kind == FLAT else count + 1, among.size)
@@ -130,8 +131,7 @@ class FaissSegment:
                 f"{self._path}: expected positions below {self.sentences}, found {positions.max()}; the "
                 "index is damaged: build it again"
             )
-        nearest = nearer(distances, positions, count)
-        return self._sign * distances[:, : nearest.shape[1]], nearest
+        return self._sign * distances, positions
 
     def _parameters(self, among: Findable, wanted: int, breadth: int) -> Any:
         """FAISS's parameters of a search; None: those of the index.

@@ -51,6 +51,20 @@ def train_lists(vectors: Vectors, metric: int, params: AnnParams) -> Any:
     return index
 
 
+def save_learned(file: Path, index: Any) -> None:
+    """Write an index as `train_lists` gives it, to be filled elsewhere."""
+    import faiss
+
+    faiss.write_index(index, str(file))
+
+
+def read_learned(file: Path) -> Any:
+    """An index that `save_learned` wrote, without vectors."""
+    import faiss
+
+    return faiss.read_index(str(file), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+
+
 def _ivf(dimension: int, metric: int, params: AnnParams) -> Any:
     import faiss
 

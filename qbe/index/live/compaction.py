@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from qbe.index.building import stages
-from qbe.index.building.publishing import publish
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.unfinished import State
+from qbe.index.building.staging import Place
 from qbe.index.dense.ann import INT8, checked_or_flat, resolve_stored
-from qbe.index.dense.stored import npy_header, vector_file
-from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
+from qbe.index.live.copying import CopiedDense, copy_papers
 from qbe.index.live.writer import Written, commit, resolved, writing
-from qbe.index.manifest import Manifest, similarity_of, stored_as
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE
-from qbe.index.rows import Rows, live_rows, sentence_rows
-from qbe.index.segments.combined import combined_manifest, tagger_identity
+from qbe.index.manifest import Manifest, stored_as
+from qbe.index.rows import live_rows
+from qbe.index.segments.combined import combined_manifest
 from qbe.index.segments.commit import Segment, segment_name
 from qbe.index.segments.snapshot import OpenSegment
-from qbe.index.segments.views import PaperStores
-from qbe.types import FacetProbabilities
-
-_BLOCK = 65_536
-"""Rows copied at a time."""
 
 
 def compact(folder: str | Path, *, execution: Execution | None = None) -> Written | None:
@@ -56,43 +43,22 @@ def compact(folder: str | Path, *, execution: Execution | None = None) -> Writte
         staging = target.parent / f".{target.name}.building"
         try:
             manifest = combined_manifest(snapshot)
-            compacted = _merge(staging, target, snapshot.segments, manifest, execution)
+            dense = _dense(snapshot.segments, manifest)
+            live = [live_rows(segment.papers, segment.dead) for segment in snapshot.segments]
+            compacted = copy_papers(Place(target, staging, folder), snapshot, live, dense, execution)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         generation = commit(folder, snapshot, [Segment(name, compacted.digest)])
         return Written(0, 0, 0, compacted.corpus["papers"], 1, generation)
 
 
-def _merge(
-    staging: Path,
-    target: Path,
-    segments: Sequence[OpenSegment],
-    manifest: Manifest,
-    execution: Execution,
-) -> Manifest:
-    stages.clear(staging)
-    execution.progress.stage("copying")
-    papers = PaperStores(segments, predictions=False).read_from(0)
-    counts = stages.write_corpus(staging, papers, lucene=manifest.lucene is not None)
-    predicted = counts.papers - counts.labelled if manifest.dense is not None else 0
-    state: State = {
-        "inputs": {"settings": manifest.settings},
-        "counts": {**counts._asdict(), "predicted": predicted},
-        "tagger": tagger_identity(manifest) if predicted else None,
-    }
-    settings = BuildSettings.read(manifest.settings)
-    if manifest.dense is not None:
-        stored = _stored(segments, settings.stored, counts.sentences)
-        _copy_vectors(staging, segments, predicted > 0, stored)
-    if manifest.lucene is not None:
-        kept = [manifest.lucene[name] for name in ("positions", "docvectors")]
-        state["lucene"] = stages.build_lucene(staging, counts.papers, execution, *kept)
-        stages.drop_lucene_input(staging)
-    if manifest.dense is not None:
-        ann = checked_or_flat(settings.ann, counts.sentences, manifest.dense["dimension"])
-        params = stages.build_faiss(staging, ann, stored, similarity_of(manifest), execution)
-        state["dense"] = {**manifest.dense, "stored": stored, "ann": params}
-    return publish(staging, target, state)
+def _dense(segments: Sequence[OpenSegment], manifest: Manifest) -> CopiedDense | None:
+    """How vectors are stored and found in one segment out of all; None where there are none."""
+    if manifest.dense is None:
+        return None
+    settings, sentences = BuildSettings.read(manifest.settings), manifest.corpus["sentences"]
+    ann = checked_or_flat(settings.ann, sentences, manifest.dense["dimension"])
+    return CopiedDense(_stored(segments, settings.stored, sentences), ann)
 
 
 def _stored(segments: Sequence[OpenSegment], requested: str, sentences: int) -> str:
@@ -100,48 +66,3 @@ def _stored(segments: Sequence[OpenSegment], requested: str, sentences: int) -> 
     if INT8 in {stored_as(segment.manifest) for segment in segments}:
         return INT8
     return resolve_stored(requested, sentences)
-
-
-def _copy_vectors(staging: Path, segments: Sequence[OpenSegment], tagged: bool, stored: str) -> None:
-    """Copy the living papers' rows of all that encoding and tagging wrote."""
-    papers = [live_rows(segment.papers, segment.dead) for segment in segments]
-    layouts = [np.load(segment.path / STARTS_FILE) for segment in segments]
-    sentences = [sentence_rows(starts, rows) for starts, rows in zip(layouts, papers, strict=True)]
-    opened = [read_vectors(segment.path, stored_as(segment.manifest)) for segment in segments]
-    similarity = similarity_of(segments[0].manifest)
-    for name, rows, arrays in zip(
-        (SENTENCES, WHOLE), (sentences, papers), zip(*opened, strict=True), strict=True
-    ):
-        shape = sum(map(len, rows)), arrays[0].shape[1]
-        with vector_file(staging, name, shape, stored, similarity) as write:
-            for block in _blocks(arrays, rows):
-                write(block)
-    facets = [np.load(segment.path / FACETS_FILE, mmap_mode="r") for segment in segments]
-    _copy_rows(staging / FACETS_FILE, facets, sentences)
-    if tagged:
-        probabilities = [_probabilities(segment) for segment in segments]
-        _copy_rows(staging / PROBABILITIES_FILE, probabilities, sentences)
-
-
-def _probabilities(segment: OpenSegment) -> NDArray[np.float16]:
-    """Probabilities (sentences, 5) of a segment; zeros where its corpus brought all labels."""
-    path = segment.path / PROBABILITIES_FILE
-    if not path.exists():
-        return np.zeros((segment.manifest.corpus["sentences"], len(FacetProbabilities._fields)), np.float16)
-    probabilities: NDArray[np.float16] = np.load(path, mmap_mode="r")
-    return probabilities
-
-
-def _copy_rows(path: Path, arrays: Sequence[NDArray[Any]], rows: Sequence[Rows]) -> None:
-    """Some rows of each array into one ``.npy`` file, by plain writes, which fail on a full disk."""
-    with path.open("wb") as stream:
-        stream.write(npy_header((sum(map(len, rows)), *arrays[0].shape[1:]), arrays[0].dtype))
-        for block in _blocks(arrays, rows):
-            stream.write(block.tobytes())
-
-
-def _blocks(arrays: Sequence[Any], rows: Sequence[Rows]) -> Iterator[Any]:
-    """Some rows of each array, some at a time."""
-    for array, chosen in zip(arrays, rows, strict=True):
-        for first in range(0, len(chosen), _BLOCK):
-            yield array[chosen[first : first + _BLOCK]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +12,12 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter
-from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.errors import IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
 from qbe.index.building import shards
 from qbe.index.manifest import PART
 from qbe.index.papers import RECORDS, PaperStore
-from qbe.index.parts.part import PartMetadata, read_part
+from qbe.index.parts.part import BuildShard, PartMetadata, read_part
 from qbe.types import Paper
 
 ALIKE = ("precision", "facets")
@@ -35,14 +36,22 @@ class PartsSource:
     `qbe.index.building.source.Source`).
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        """Read the metadata of all parts of one corpus, given in any order.
+    def __init__(self, folders: Sequence[Path], shard: BuildShard | None = None) -> None:
+        """Read the metadata of all parts of one corpus, given in any order; with a ``shard`` the source has
+        only the papers of the part of that number, had the corpus been split into so many.
 
         Raises IndexFormatError for a folder that is no part, IndexBuildError for parts that do not belong
-        together, or are not all.
+        together, or are not all, UsageError for a number of shards that does not divide that of the parts.
         """
         self._parts = sorted((Part(folder, read_part(folder)) for folder in folders), key=_number)
         _check(self._parts)
+        self._shard = shard
+        if shard is not None:
+            if len(self._parts) % shard.count:
+                raise UsageError(
+                    f"expected `shards` that divides the {len(self._parts)} parts, found {shard.count}"
+                )
+            self._parts = self._parts[shard.number - 1 :: shard.count]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,7 +75,8 @@ class PartsSource:
     def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
         """The papers of all parts, shard by shard."""
         streams = [PaperStore(folder, predictions=False).read_from(0) for folder, _ in self._parts]
-        for _ in range(0, self._corpus["papers"], shards.SHARD_PAPERS * len(streams)):
+        longest = max(metadata.counts["papers"] for _, metadata in self._parts)
+        for _ in range(0, longest, shards.SHARD_PAPERS):
             for stream in streams:
                 yield from islice(stream, shards.SHARD_PAPERS)
 
@@ -91,15 +101,24 @@ class PartsSource:
                     f"found {actual}; give the tagger of the parts as `tagger`"
                 )
             _verify(part, metadata)
-        if sha256(folder / RECORDS) != self._corpus["sha256"]:
+        if self._shard is None and sha256(folder / RECORDS) != self._corpus["sha256"]:
             raise IndexBuildError(
                 f"expected the papers of the corpus ({self._corpus['sha256'][:12]}) from all parts together, "
                 "found others; build the parts again"
             )
         (folder / shards.SHARDS).mkdir()
-        for part, _ in self._parts:
-            for shard in sorted((part / shards.SHARDS).glob("*.npy")):
-                _link(shard, folder / shards.SHARDS / shard.name)
+        for first, shard in zip(itertools.count(0, shards.SHARD_PAPERS), self.shards()):
+            _link(shard, shards.shard_file(folder, first))
+
+    def shards(self) -> list[Path]:
+        """The files of encoded papers, in the order of the corpus (`qbe.index.building.shards`)."""
+        files = (file for part, _ in self._parts for file in (part / shards.SHARDS).glob("*.npy"))
+        return sorted(files, key=lambda file: file.name)
+
+    @property
+    def sentences(self) -> int:
+        """The number of sentences."""
+        return sum(metadata.counts["sentences"] for _, metadata in self._parts)
 
     @property
     def encoder(self) -> Mapping[str, Any]:

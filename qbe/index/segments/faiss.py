@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.dense.ann import IN_LISTS, AnnParams
 from qbe.index.dense.faiss_candidates import FaissCandidates
-from qbe.index.dense.faiss_segment import FaissSegment, Findable
+from qbe.index.dense.faiss_segment import FaissSegment, Findable, nearer
 from qbe.index.papers import STARTS_FILE
 from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.snapshot import OpenSegment
@@ -24,9 +25,11 @@ class FaissSegments:
     [[5, 599]]
     """
 
-    def __init__(self, segments: Sequence[FaissSegment]) -> None:
+    def __init__(self, segments: Sequence[FaissSegment], starts: Sequence[int] | None = None) -> None:
+        """``starts`` (segments,) are the positions of their first sentences; None: they follow each other."""
         self._segments = segments
-        self._starts = starts_of([segment.sentences for segment in segments])
+        self._ends = starts_of([segment.sentences for segment in segments])[1:]
+        self._starts = [0, *self._ends[:-1].tolist()] if starts is None else list(starts)
 
     @property
     def min_candidates(self) -> int:
@@ -35,7 +38,7 @@ class FaissSegments:
 
     def findable(self, mask: NDArray[np.bool_]) -> list[Findable]:
         """Some sentences (sentences,) of all segments in the form that searches take, one for each."""
-        parts = np.split(mask, self._starts[1:-1])
+        parts = np.split(mask, self._ends[:-1])
         return [segment.findable(part) for segment, part in zip(self._segments, parts, strict=True)]
 
     def nearest(
@@ -52,39 +55,60 @@ class FaissSegments:
         farther than they are, and so must not compete with the others for places. ``among`` and ``breadth``
         are those of `FaissSegment.nearest`, the former for each segment.
         """
-        groups = [
-            [
-                number
-                for number, segment in enumerate(self._segments)
-                if (segment.params.kind in IN_LISTS) == by_codes
-            ]
-            for by_codes in (False, True)
-        ]
-        each: Sequence[Findable | None] = [None] * len(self._segments) if among is None else among
-        return np.concatenate(
-            [self._best(group, queries, count, each, breadth) for group in groups if group], axis=1
-        )
+        return nearest_of(self.search(queries, count, among, breadth), count)
 
-    def _best(
+    def search(
         self,
-        group: Sequence[int],
         queries: NDArray[np.float32],
         count: int,
-        among: Sequence[Findable | None],
-        breadth: int,
-    ) -> Rows:
-        """The nearest of some segments together."""
-        results = [
-            (*self._segments[number].search(queries, count, among[number], breadth), self._starts[number])
-            for number in group
-        ]
-        closeness = np.concatenate([np.where(near < 0, -np.inf, close) for close, near, _ in results], axis=1)
-        positions = np.concatenate(
-            [np.where(near < 0, -1, near + start) for _, near, start in results], axis=1
-        )
-        best = np.lexsort((positions, -closeness), axis=1)[:, :count]
-        nearest: Rows = np.take_along_axis(positions, best, axis=1)
-        return nearest
+        among: Sequence[Findable] | None = None,
+        breadth: int = 1,
+    ) -> list[Nearest]:
+        """What `nearest` chooses from: the results of each segment."""
+        each: Sequence[Findable | None] = [None] * len(self._segments) if among is None else among
+        results = []
+        for segment, start, findable in zip(self._segments, self._starts, each, strict=True):
+            closeness, near = segment.search(queries, count, findable, breadth)
+            by_codes = segment.params.kind in IN_LISTS
+            results.append(Nearest(by_codes, closeness, np.where(near < 0, -1, near + start)))
+        return results
+
+
+class Nearest(NamedTuple):
+    """What one search gave: whether it compares short codes, and the ``closeness`` (queries, m), more being
+    closer, and ``positions`` (queries, m) int64 of the nearest sentences; -1 where fewer were found.
+    """
+
+    by_codes: bool
+    closeness: NDArray[np.float32]
+    positions: Rows
+
+
+def nearest_of(results: Sequence[Nearest], count: int) -> Rows:
+    """Positions (queries, up to 2 * count) of the nearest sentences of several searches; see
+    `FaissSegments.nearest`.
+
+    Of sentences compared by codes that are as near as the first one left out none is kept (see
+    `qbe.index.dense.faiss_segment.nearer`), so that indexes that share their centroids and codes give what
+    one index of all would.
+
+    >>> close, near = np.array([[0.9, 0.5]], np.float32), np.array([[3, 4]])
+    >>> nearest_of([Nearest(True, close, near), Nearest(True, close, near + 10)], 3).tolist()
+    [[3, 13, -1]]
+    """
+    groups = [[each for each in results if each.by_codes == by_codes] for by_codes in (False, True)]
+    return np.concatenate([_best(group, count) for group in groups if group], axis=1)
+
+
+def _best(results: Sequence[Nearest], count: int) -> Rows:
+    """The nearest of some searches together, best first, of equals the first."""
+    by_codes = results[0].by_codes
+    positions = np.concatenate([each.positions for each in results], axis=1)
+    closeness = np.concatenate([each.closeness for each in results], axis=1)
+    closeness = np.where(positions < 0, -np.inf, closeness).astype(np.float32)
+    best = np.lexsort((positions, -closeness), axis=1)[:, : count + 1 if by_codes else count]
+    nearest: Rows = np.take_along_axis(positions, best, axis=1)
+    return nearer(np.take_along_axis(closeness, best, axis=1), nearest, count) if by_codes else nearest
 
 
 def open_candidates(
@@ -98,9 +122,17 @@ def open_candidates(
     """
     if nprobe is not None and nprobe < 1:
         raise UsageError(f"expected `nprobe` of at least 1, found {nprobe}")
+    opened = open_segments(segments, threads, nprobe)
+    return FaissCandidates(opened[0] if len(opened) == 1 else FaissSegments(opened), starts)
+
+
+def open_segments(
+    segments: Sequence[OpenSegment], threads: int, nprobe: int | None = None
+) -> list[FaissSegment]:
+    """The FAISS indexes of segments; parameters and errors are those of `open_candidates`."""
     params = [AnnParams.read(segment.manifest.dense or {}) for segment in segments]
     any_lists = any(each.kind in IN_LISTS for each in params)
-    opened = [
+    return [
         FaissSegment(
             segment.path,
             threads,
@@ -110,7 +142,6 @@ def open_candidates(
         )
         for segment, each in zip(segments, params, strict=True)
     ]
-    return FaissCandidates(opened[0] if len(opened) == 1 else FaissSegments(opened), starts)
 
 
 def _live_sentences(segment: OpenSegment) -> NDArray[np.bool_] | None:

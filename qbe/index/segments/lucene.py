@@ -75,6 +75,11 @@ def _opened(folder: Path) -> Any:
             raise InputError(
                 f"cannot read {file}: access denied; choose an index that you may read"
             ) from error
+        if reason.startswith("IndexFormatTooNewException"):
+            raise IndexFormatError(
+                f"{folder}: expected an index that Lucene {_jvm.lucene_version()} can read, found one of a "
+                "later Lucene; open it with Python 3.12 or later, or build it again"
+            ) from error
         raise IndexFormatError(
             f"{folder}: expected a Lucene index, found {reason}; the index is damaged: build it again"
         ) from error

@@ -1,0 +1,89 @@
+"""Joining or starting a Ray cluster; the only module of this package that imports Ray by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from qbe.errors import MissingDependencyError, QbeError, UsageError
+
+LOCAL, AUTO = "local", "auto"
+
+CONNECT_SECONDS = 5.0
+"""For a connection to an address."""
+
+
+class ClusterError(QbeError):
+    """A cluster cannot be reached, or lost what is needed."""
+
+
+def require_ray() -> None:
+    """Raise MissingDependencyError where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise MissingDependencyError(
+            "a cluster needs the package ray, found none; run: pip install 'qbe[cluster]'"
+        )
+
+
+@contextlib.contextmanager
+def connected(address: str, threads: int | None = None) -> Iterator[Any]:
+    """The module ``ray``, connected to a cluster until the block ends: a new one of this machine alone for
+    LOCAL, that of this machine or of RAY_ADDRESS for AUTO, else the one at ``address`` (host:port).
+
+    ``threads`` are the processors of a new cluster. Within a connection that exists already nothing is
+    connected or ended. Raises MissingDependencyError without Ray, ClusterError where the cluster cannot be
+    reached.
+    """
+    require_ray()
+    # Ray would otherwise look for a newer version, and count its users.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    if not address:
+        raise UsageError("expected `cluster` local, auto or an address such as 10.0.0.1:6379, found none")
+    if address not in (LOCAL, AUTO):
+        _check_reachable(address)
+    where: dict[str, Any] = (
+        {"address": LOCAL, "num_cpus": threads} if address == LOCAL else {"address": address}
+    )
+    try:
+        ray.init(
+            **where,
+            namespace="qbe",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=False if address == LOCAL else None,
+        )
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise _unreachable(address, error) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ClusterError where nothing answers at an address: Ray would end the process."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if not port.isdecimal():
+            raise ValueError("no port")
+        socket.create_connection((host or "localhost", int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str, error: Exception) -> ClusterError:
+    reason = " ".join(str(error).split())[:200]
+    return ClusterError(
+        f"expected a Ray cluster at {address}, found none ({reason}); start one with: ray start --head"
+    )

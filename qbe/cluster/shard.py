@@ -1,0 +1,294 @@
+"""What a shard answers: the segments of an index that one process holds, opened and warm.
+
+Rows and positions that go in and out are those of the whole index. Every request names the generation of the
+index that it is about, and is answered from that commit or refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.closing import Closing
+from qbe.cluster.placement import paper_rows, placed, sentence_rows
+from qbe.errors import QbeError
+from qbe.index.dense.comparer import StoredComparer
+from qbe.index.dense.contracts import Floats
+from qbe.index.dense.stored import Quantized
+from qbe.index.dense.vector_store import MappedVectors
+from qbe.index.manifest import similarity_of
+from qbe.index.rows import Rows, starts_of
+from qbe.index.segments.faiss import FaissSegments, Nearest, open_segments
+from qbe.index.segments.lucene import open_postings
+from qbe.index.segments.snapshot import Snapshot, open_snapshot
+from qbe.index.segments.views import PaperStores, open_vectors
+from qbe.parallel import Workers
+from qbe.rerank.reranker import Reranker, RerankRequest, RerankScore
+from qbe.search.contracts import Ranked
+from qbe.search.shard_lucene import CorpusStatistics, QueryTerm, ShardSearch, statistics_of
+
+T = TypeVar("T")
+
+KEPT_GENERATIONS = 2
+"""Commits that a shard keeps open: searches of the former one may be under way."""
+
+KEPT_SELECTIONS = 16
+"""Selections of papers that a shard keeps in the form that its searches take."""
+
+
+class MovedOnError(QbeError):
+    """The index has another commit than the one that was asked about."""
+
+
+class Selected(NamedTuple):
+    """Selected papers or sentences of a shard: a ``key`` that no other selection has, and their ``bits``, one
+    for each row of the shard, packed.
+    """
+
+    key: str
+    bits: NDArray[np.uint8]
+
+
+class Gathered(NamedTuple):
+    """Vectors (n, dimension) as stored: numbers, or codes with ``scales`` (n,)."""
+
+    numbers: NDArray[Any]
+    scales: NDArray[np.float16] | None
+
+
+class _Kept:
+    """What was made last, by key."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._made: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+                if len(self._made) > self._most:
+                    self._made.popitem(last=False)
+            made: T = self._made[key]
+            return made
+
+
+class _Commit:
+    """The segments of a shard as of one commit."""
+
+    def __init__(self, snapshot: Snapshot, shard: int, shards: int, threads: int) -> None:
+        self.snapshot, self.readers = snapshot, 0
+        held = placed(snapshot.segments, shards)[shard]
+        self.segments = [each.segment for each in held]
+        self.rows, self.sentences = paper_rows(held), sentence_rows(held)
+        self._first_sentences = [each.first_sentence for each in held]
+        self._threads, self._lock = threads, threading.RLock()
+        self._made: dict[Hashable, Any] = {}
+        self.selections = _Kept(KEPT_SELECTIONS)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """A part of the commit, made when it is first used."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            part: T = self._made[key]
+            return part
+
+    def faiss(self, nprobe: int | None) -> FaissSegments:
+        def make() -> FaissSegments:
+            return FaissSegments(open_segments(self.segments, self._threads, nprobe), self._first_sentences)
+
+        return self.once(("faiss", nprobe), make)
+
+    @property
+    def vectors(self) -> MappedVectors:
+        def make() -> MappedVectors:
+            sentences, whole = open_vectors(self.segments)
+            counts = [np.diff(store.layout().starts) for store in self.papers.stores]
+            starts = starts_of(np.concatenate(counts).tolist())
+            return MappedVectors(sentences, whole, starts, similarity_of(self.segments[0].manifest))
+
+        return self.once("vectors", make)
+
+    @property
+    def papers(self) -> PaperStores:
+        return self.once("papers", lambda: PaperStores(self.segments))
+
+    def postings(self) -> Any:
+        lucene = self.segments[0].manifest.lucene or {}
+        return self.once("postings", lambda: open_postings(self.segments, self.papers, lucene))
+
+    def text(self, corpus: CorpusStatistics) -> ShardSearch:
+        return self.once("text", lambda: ShardSearch(self.postings(), self.papers.ids, corpus))
+
+    def close(self) -> None:
+        with self._lock:
+            postings = self._made.pop("postings", None)
+        if postings is not None:
+            postings.close()
+        self.snapshot.close()
+
+
+class Shard(Closing):
+    """Shard number ``shard``, from 0, of an index whose segments are held by so many ``shards``.
+
+    >>> with Shard(index.folder, shard=0, shards=1) as only:
+    ...     (nearest,) = only.nearest(0, index.sentence_vectors[5:6].astype(np.float32), 1)
+    >>> nearest.positions.tolist()
+    [[5]]
+    """
+
+    def __init__(self, folder: str | Path, shard: int, shards: int, threads: int = 1) -> None:
+        self._folder, self._shard, self._shards, self._threads = Path(folder), shard, shards, threads
+        self._lock = threading.Lock()
+        self._commits: OrderedDict[int, _Commit] = OrderedDict()
+        self._workers = Workers(threads)
+        self._rerankers: dict[Hashable, Reranker] = {}
+
+    def close(self) -> None:
+        """Close all commits."""
+        with self._lock:
+            for commit in self._commits.values():
+                commit.close()
+            self._commits.clear()
+        self._workers.close()
+
+    def ready(self, generation: int) -> int:
+        """Open a commit; returns how many papers the shard has in it. Raises MovedOnError."""
+        with self._at(generation) as commit:
+            return len(commit.rows)
+
+    def nearest(
+        self,
+        generation: int,
+        queries: Floats,
+        count: int,
+        among: Selected | None = None,
+        breadth: int = 1,
+        nprobe: int | None = None,
+    ) -> list[Nearest]:
+        """See `qbe.index.segments.faiss.FaissSegments.search`; ``among`` are sentences."""
+        with self._at(generation) as commit:
+            faiss = commit.faiss(nprobe)
+            findable = None
+            if among is not None:
+                bits = _unpacked(among, len(commit.sentences))
+                findable = commit.selections.get_or_make(("faiss", among.key), lambda: faiss.findable(bits))
+            return faiss.search(queries, count, findable, breadth)
+
+    def gather(self, generation: int, rows: Rows) -> tuple[Gathered, Gathered]:
+        """The vectors of the sentences of papers (n,), paper after paper, and of the whole papers (n,)."""
+        with self._at(generation) as commit:
+            local = commit.rows.local(rows)
+            return _gathered(commit.vectors.gather(local).vectors), _gathered(commit.vectors.whole(local))
+
+    def compare(
+        self, generation: int, sentences: Floats, rows: Rows, whole: Floats | None
+    ) -> tuple[Floats, Floats | None]:
+        """Similarities (queries, sentences) and (papers,) of papers (n,); see
+        `qbe.index.dense.contracts.Comparer.compare`.
+        """
+        with self._at(generation) as commit:
+            compared = StoredComparer(commit.vectors).compare(sentences, commit.rows.local(rows), whole)
+            return compared.similarities, compared.whole
+
+    def statistics(self, generation: int) -> CorpusStatistics:
+        """What the shard adds to the statistics of the corpus."""
+        with self._at(generation) as commit:
+            return statistics_of(commit.postings())
+
+    def terms(self, generation: int, corpus: CorpusStatistics, text: str) -> list[QueryTerm]:
+        """The terms of a text with their document frequencies in the shard."""
+        with self._at(generation) as commit:
+            return commit.text(corpus).terms(text)
+
+    def best(
+        self,
+        generation: int,
+        corpus: CorpusStatistics,
+        terms: Sequence[QueryTerm],
+        frequencies: Mapping[str, int],
+        k: int,
+        pool: Rows | None = None,
+        among: Selected | None = None,
+    ) -> Ranked:
+        """The shard's best papers for terms with these frequencies in the corpus; see
+        `qbe.search.shard_lucene.ShardSearch.best_of_terms`. ``among`` are papers.
+        """
+        with self._at(generation) as commit:
+            search, filtering = commit.text(corpus), None
+            if among is not None:
+                rows = np.flatnonzero(_unpacked(among, len(commit.rows)))
+                filtering = commit.selections.get_or_make(("text", among.key), lambda: search.filtering(rows))
+            local = None if pool is None else commit.rows.local(pool)
+            rows, scores = search.best_of_terms(terms, frequencies, k, local, filtering)
+            return Ranked(commit.rows.whole(rows), scores)
+
+    def rerank(
+        self, parameters: Mapping[str, Any], requests: Sequence[RerankRequest]
+    ) -> list[list[RerankScore]]:
+        """Scores of a reranker opened with these parameters; of any papers, not only the shard's."""
+        return self._reranker(parameters).batch_score(requests)
+
+    def about_reranker(self, parameters: Mapping[str, Any]) -> tuple[str, bool]:
+        """Its name, and whether it needs vectors."""
+        reranker = self._reranker(parameters)
+        return reranker.name, reranker.needs_vectors
+
+    def _reranker(self, parameters: Mapping[str, Any]) -> Reranker:
+        from qbe.rerank.open import open_reranker
+
+        key = tuple(sorted(parameters.items()))
+        with self._lock:
+            if key not in self._rerankers:
+                self._rerankers[key] = open_reranker(workers=self._workers, **parameters)
+            return self._rerankers[key]
+
+    @contextlib.contextmanager
+    def _at(self, generation: int) -> Iterator[_Commit]:
+        """A commit, opened when it is first asked for and still the newest; of former ones those are closed
+        that no request reads any more.
+        """
+        with self._lock:
+            if generation not in self._commits:
+                self._open(generation)
+            commit = self._commits[generation]
+            commit.readers += 1
+        try:
+            yield commit
+        finally:
+            with self._lock:
+                commit.readers -= 1
+                if not commit.readers and commit not in self._commits.values():
+                    commit.close()
+
+    def _open(self, generation: int) -> None:
+        snapshot = open_snapshot(self._folder)
+        if snapshot.generation != generation:
+            snapshot.close()
+            raise MovedOnError(
+                f"expected generation {generation} of {self._folder}, found {snapshot.generation}; search "
+                "again"
+            )
+        self._commits[generation] = _Commit(snapshot, self._shard, self._shards, self._threads)
+        if len(self._commits) > KEPT_GENERATIONS:
+            _, former = self._commits.popitem(last=False)
+            if not former.readers:
+                former.close()
+
+
+def _unpacked(selected: Selected, count: int) -> NDArray[np.bool_]:
+    return np.unpackbits(selected.bits, count=count).view(np.bool_)
+
+
+def _gathered(vectors: Any) -> Gathered:
+    if isinstance(vectors, Quantized):
+        return Gathered(vectors.codes, vectors.scales)
+    return Gathered(np.ascontiguousarray(vectors), None)

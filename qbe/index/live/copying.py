@@ -1,0 +1,128 @@
+"""Papers of an index copied into another segment, with all that was computed of them; nothing is encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.index.building import stages
+from qbe.index.building.publishing import publish
+from qbe.index.building.settings import Execution
+from qbe.index.building.staging import Place
+from qbe.index.building.unfinished import State
+from qbe.index.dense.ann import AnnSettings, Learned
+from qbe.index.dense.stored import npy_header, vector_file
+from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
+from qbe.index.manifest import Manifest, similarity_of, stored_as
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore
+from qbe.index.rows import Rows, sentence_rows
+from qbe.index.segments.combined import combined_manifest, tagger_identity
+from qbe.index.segments.snapshot import OpenSegment, Snapshot
+from qbe.types import FacetProbabilities, Paper
+
+_BLOCK = 65_536
+"""Rows copied at a time."""
+
+
+class CopiedDense(NamedTuple):
+    """How vectors are ``stored`` in a copy (one of `qbe.index.dense.ann.STORED`) and found."""
+
+    stored: str
+    ann: AnnSettings | Learned
+
+
+def copy_papers(
+    place: Place,
+    snapshot: Snapshot,
+    papers: Sequence[Rows],
+    dense: CopiedDense | None,
+    execution: Execution,
+) -> Manifest:
+    """Copy some papers into a segment: of each segment of a snapshot those at the rows (n,), ascending.
+
+    Lucene and FAISS are built anew. ``dense`` is None where there are no vectors. Raises OutputError and what
+    the stages need.
+    """
+    manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging
+    stages.clear(staging)
+    execution.progress.stage("copying")
+    counts = stages.write_corpus(staging, _papers(segments, papers), lucene=manifest.lucene is not None)
+    predicted = counts.papers - counts.labelled if dense is not None else 0
+    state: State = {
+        "inputs": {"settings": manifest.settings},
+        "counts": {**counts._asdict(), "predicted": predicted},
+        "tagger": tagger_identity(manifest) if predicted else None,
+    }
+    if dense is not None:
+        _copy_vectors(staging, segments, papers, predicted > 0, dense.stored)
+    if manifest.lucene is not None:
+        kept = [manifest.lucene[name] for name in ("positions", "docvectors")]
+        state["lucene"] = stages.build_lucene(staging, counts.papers, execution, *kept)
+        stages.drop_lucene_input(staging)
+    if dense is not None:
+        assert manifest.dense is not None
+        params = stages.build_faiss(staging, dense.ann, dense.stored, similarity_of(manifest), execution)
+        state["dense"] = {**manifest.dense, "stored": dense.stored, "ann": params}
+    return publish(staging, place.output, state)
+
+
+def _papers(segments: Sequence[OpenSegment], papers: Sequence[Rows]) -> Iterator[Paper]:
+    """The papers at some rows of each segment, as the corpus brought them."""
+    for segment, rows in zip(segments, papers, strict=True):
+        chosen = np.zeros(segment.papers, np.bool_)
+        chosen[rows] = True
+        for paper, is_chosen in zip(
+            PaperStore(segment.path, predictions=False).read_from(0), chosen.tolist(), strict=True
+        ):
+            if is_chosen:
+                yield paper
+
+
+def _copy_vectors(
+    staging: Path, segments: Sequence[OpenSegment], papers: Sequence[Rows], tagged: bool, stored: str
+) -> None:
+    """Copy the papers' rows of all that encoding and tagging wrote."""
+    layouts = [np.load(segment.path / STARTS_FILE) for segment in segments]
+    sentences = [sentence_rows(starts, rows) for starts, rows in zip(layouts, papers, strict=True)]
+    opened = [read_vectors(segment.path, stored_as(segment.manifest)) for segment in segments]
+    similarity = similarity_of(segments[0].manifest)
+    for name, rows, arrays in zip(
+        (SENTENCES, WHOLE), (sentences, papers), zip(*opened, strict=True), strict=True
+    ):
+        shape = sum(map(len, rows)), arrays[0].shape[1]
+        with vector_file(staging, name, shape, stored, similarity) as write:
+            for block in _blocks(arrays, rows):
+                write(block)
+    facets = [np.load(segment.path / FACETS_FILE, mmap_mode="r") for segment in segments]
+    _copy_rows(staging / FACETS_FILE, facets, sentences)
+    if tagged:
+        probabilities = [_probabilities(segment) for segment in segments]
+        _copy_rows(staging / PROBABILITIES_FILE, probabilities, sentences)
+
+
+def _probabilities(segment: OpenSegment) -> NDArray[np.float16]:
+    """Probabilities (sentences, 5) of a segment; zeros where its corpus brought all labels."""
+    path = segment.path / PROBABILITIES_FILE
+    if not path.exists():
+        return np.zeros((segment.manifest.corpus["sentences"], len(FacetProbabilities._fields)), np.float16)
+    probabilities: NDArray[np.float16] = np.load(path, mmap_mode="r")
+    return probabilities
+
+
+def _copy_rows(path: Path, arrays: Sequence[NDArray[Any]], rows: Sequence[Rows]) -> None:
+    """Some rows of each array into one ``.npy`` file, by plain writes, which fail on a full disk."""
+    with path.open("wb") as stream:
+        stream.write(npy_header((sum(map(len, rows)), *arrays[0].shape[1:]), arrays[0].dtype))
+        for block in _blocks(arrays, rows):
+            stream.write(block.tobytes())
+
+
+def _blocks(arrays: Sequence[Any], rows: Sequence[Rows]) -> Iterator[Any]:
+    """Some rows of each array, some at a time."""
+    for array, chosen in zip(arrays, rows, strict=True):
+        for first in range(0, len(chosen), _BLOCK):
+            yield array[chosen[first : first + _BLOCK]]

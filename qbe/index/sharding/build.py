@@ -1,0 +1,151 @@
+"""Building an index of shards: what all share first, then each shard by itself, then one commit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qbe.errors import IndexBuildError, UsageError
+from qbe.files import publish_directory, sync_tree
+from qbe.index.building.foreign import check_own_files
+from qbe.index.building.settings import Execution
+from qbe.index.building.staging import build_place
+from qbe.index.building.unfinished import STATE, discard_stale, read_state, save_state
+from qbe.index.dense.ann import IN_LISTS, Learned, SharedDense
+from qbe.index.dense.faiss_build import metric_of, writing
+from qbe.index.dense.lists import save_learned, train_lists
+from qbe.index.manifest import MANIFEST, Manifest, read_manifest
+from qbe.index.parts.part import BuildShard
+from qbe.index.segments.combined import combined_manifest
+from qbe.index.segments.commit import Commit, Segment, read_commit, segment_name, write_commit
+from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.sharding.contracts import ShardSource
+
+LEARNED = "learned.faiss"
+"""In the folder of an unfinished build: the centroids and codes that all shards share."""
+
+Spread = Callable[[Callable[[int], str], Sequence[int]], Iterable[str]]
+"""Applies a function to numbers, in any order and place, and gives its results in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """One shard to be built, wherever that is: the source of its papers, the hidden ``folder`` of the build,
+    the index ``whole`` that it will be part of, how many shards there are, and what they share.
+    """
+
+    source: ShardSource
+    folder: Path
+    whole: Path
+    count: int
+    shared: SharedDense | None
+    threads: int
+
+    def __call__(self, number: int) -> str:
+        """Build the shard of that number, unless it is there already; returns its digest."""
+        folder = self.folder / segment_name(number)
+        if (folder / MANIFEST).exists():
+            return read_manifest(folder).digest
+        folder.parent.mkdir(exist_ok=True)
+        shard = BuildShard(number, self.count)
+        built = self.source.build(shard, folder, self.whole, self.shared, Execution(self.threads))
+        return built.digest
+
+
+def build_shards(
+    output: Path,
+    source: ShardSource,
+    count: int,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    execution: Execution | None = None,
+    spread: Spread = map,
+) -> Manifest:
+    """Build an index of so many shards at ``output``; it appears there complete or not at all.
+
+    Each shard is a segment. Vectors are stored as in one index of all papers, and where FAISS's index has
+    lists, all shards have its centroids and codes, so that a search of the shards together finds what a
+    search of that index finds. ``spread`` carries out the building of the shards. An interrupted build keeps
+    finished shards for ``resume``. Returns the manifest of the whole.
+
+    Raises UsageError for fewer than 2 shards, IndexBuildError where the target exists or another process
+    builds it, and what the source does.
+
+    >>> from qbe.index.sharding.copied import IndexShards
+    >>> build_shards(Path("indexes/one-shard"), IndexShards(index.folder), 1)
+    Traceback (most recent call last):
+        ...
+    qbe.errors.UsageError: expected `shards` of at least 2, found 1
+    """
+    if count < 2:
+        raise UsageError(f"expected `shards` of at least 2, found {count}")
+    execution = execution or Execution()
+    with build_place(output) as place:
+        _check_target(place.output, overwrite)
+        discard_stale(place.staging, overwrite, resume)
+        inputs: dict[str, Any] = {**source.describe(), "shards": count}
+        if read_state(place.staging, inputs) is None:
+            shutil.rmtree(place.staging, ignore_errors=True)
+            place.staging.mkdir(parents=True)
+            save_state(place.staging, {"inputs": inputs})
+        with execution.timings.stage("learning"):
+            shared = _shared(place.staging, source, execution)
+        task = ShardTask(source, place.staging, place.output, count, shared, execution.threads)
+        digests = []
+        numbers = range(1, count + 1)
+        with execution.progress.steps("building", "shards", count) as advance:
+            for digest in spread(task, numbers):
+                digests.append(digest)
+                advance(1)
+        segments = [
+            Segment(segment_name(number), digest) for number, digest in zip(numbers, digests, strict=True)
+        ]
+        (place.staging / LEARNED).unlink(missing_ok=True)
+        sync_tree(place.staging)
+        # No later segment has the name of one of these: a commit names its segment by its generation.
+        write_commit(place.staging, Commit(count, segments))
+        publish_directory(place.staging, place.output)
+        (place.output / STATE).unlink(missing_ok=True)
+        return _whole(place.output)
+
+
+def _check_target(output: Path, overwrite: bool) -> None:
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if read_commit(output) is None:
+        read_manifest(output)  # says what is wrong with a folder that is no index
+    if not overwrite:
+        raise IndexBuildError(
+            f"{output} is an index already; choose another `folder`, or replace it with `overwrite`"
+        )
+    check_own_files(output)
+
+
+def _shared(staging: Path, source: ShardSource, execution: Execution) -> SharedDense | None:
+    """What the shards have in common, learned of a sample of all vectors."""
+    dense = source.dense()
+    if dense is None:
+        return None
+    if dense.params.kind not in IN_LISTS:
+        return SharedDense(dense.stored, Learned(dense.params))
+    file = staging / LEARNED
+    if not file.exists():
+        execution.progress.stage("learning centroids")
+        partial_file = staging / f".{LEARNED}.partial"
+        with writing(staging, execution.threads):
+            learned = train_lists(dense.vectors, metric_of(dense.similarity), dense.params)
+            save_learned(partial_file, learned)
+        partial_file.replace(file)
+    return SharedDense(dense.stored, Learned(dense.params, file))
+
+
+def _whole(output: Path) -> Manifest:
+    snapshot = open_snapshot(output)
+    try:
+        return combined_manifest(snapshot)
+    finally:
+        snapshot.close()

@@ -1,0 +1,427 @@
+"""Searching and building on a Ray cluster of several nodes: the results of one index, whatever dies."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.builds import Job, build_job, dated_job
+
+from qbe.cluster.actors import Fleet
+from qbe.cluster.build import ClusterBuild, build_on_cluster
+from qbe.cluster.calls import Patience, ShardCalls, ShardsLostError
+from qbe.cluster.index import open_index
+from qbe.cluster.placement import placed, shard_count
+from qbe.cluster.ray_runtime import connected
+from qbe.corpus.jsonl import dump_record
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import paper_to_record
+from qbe.errors import IndexBuildError, UsageError
+from qbe.index.dense.ann import AnnSettings
+from qbe.index.index import Index
+from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.sharding.build import build_shards
+from qbe.index.sharding.copied import IndexShards
+from qbe.query import Aspect, Query
+from qbe.search.config import SearchConfig
+from qbe.search.filters import PaperFilter
+from qbe.search.pipeline import Pipeline
+from qbe.service.requests import SearchRequest
+from qbe.service.service import SearchService
+from qbe.types import Facet
+
+pytest.importorskip("ray")
+
+LISTS = AnnSettings("ivf-pq", nlist=8, nprobe=4, pq=2)
+SHARDS = 3
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A cluster of three nodes on this machine, with one processor each, to which the tests are connected."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    cluster.add_node(num_cpus=1)
+    try:
+        with connected(cluster.address) as ray:
+            cluster.wait_for_nodes()
+            yield ray, cluster
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory, papers, tiny_encoder) -> Job:
+    """The sample, with years of publication."""
+    folder = tmp_path_factory.mktemp("corpus")
+    return dated_job(folder, papers, tiny_encoder, ann=LISTS, stored="int8")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, job) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "index"
+    build_job(folder, job)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory, whole) -> Path:
+    folder = tmp_path_factory.mktemp("several") / "index"
+    build_shards(folder, IndexShards(whole), SHARDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def held(nodes, several):
+    """The index of shards, opened on the cluster with two replicas of each shard."""
+    with open_index(several, "auto", fleet=Fleet(replicas=2), threads=2) as index:
+        yield index
+
+
+def configurations(rerankers: Path) -> dict[str, SearchConfig]:
+    facet = SearchConfig(rerank="by-facet", reranker=str(rerankers), rerank_depth=20)
+    return {
+        "bm25": SearchConfig(first_stage="bm25", rerank="none"),
+        "dense": SearchConfig(first_stage="dense", rerank="none"),
+        "dense, more lists": SearchConfig(first_stage="dense", rerank="none", nprobe=8),
+        "fused": SearchConfig(rerank="none"),
+        "matched": SearchConfig(rerank="transport", rerank_depth=20),
+        "reranked": facet,
+        "pure facets": dataclasses.replace(facet, separate=1.0),
+    }
+
+
+@pytest.mark.parametrize("name", [*configurations(Path())])
+def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, name, tiny_facet_rerankers):
+    config = configurations(tiny_facet_rerankers)[name]
+    with Index(whole) as one, Pipeline.open(one, config) as expected, Pipeline.open(held, config) as found:
+        papers = [one.papers[row] for row in (0, 40, 77)]
+        queries = [
+            Query(papers[0], Facet.METHOD),
+            Query(papers[1]),
+            Query.of(Aspect(papers[2], Facet.RESULT), Aspect(papers[0], Facet.METHOD, weight=-0.5)),
+        ]
+        pool = [f"s{number:03d}" for number in range(20, 60)]
+        some, few = PaperFilter(years=(None, 2010)), PaperFilter(years=(2019, 2019))
+        for selected in (None, some, few):
+            hits = found.batch_search(queries, 128, filter=selected, explain=True)
+            assert hits == expected.batch_search(queries, 128, filter=selected, explain=True)
+            assert all(hits)
+        pools = [pool, None, pool[:5]]
+        assert found.batch_search(queries, 30, pools) == expected.batch_search(queries, 30, pools)
+
+
+def test_what_lucene_must_know_all_shards_for_is_refused(held):
+    config = SearchConfig(first_stage="bm25", rerank="none", bm25_query="keyterms")
+    with Pipeline.open(held, config) as pipeline, pytest.raises(UsageError, match="found keyterms"):
+        pipeline.search(Query(held.paper("s001")))
+
+
+def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes, several):
+    ray, _ = nodes
+    with open_index(several, "auto", fleet=Fleet(replicas=2)) as index:
+        processes = _of(index)
+        assert len(set(processes)) == 2 * SHARDS
+        for replicas in index._calls.replicas:
+            places = [ray.get(actor.node.remote()) for actor in replicas]
+            assert len(set(places)) == 2
+    deadline = time.monotonic() + 30
+    while any(map(_is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(_is_alive, processes))
+
+
+def test_a_replica_that_is_killed_changes_no_answer(several, whole, nodes):
+    config = SearchConfig(first_stage="dense", rerank="none")
+    with (
+        Index(whole) as one,
+        open_index(several, "auto", fleet=Fleet(replicas=2)) as index,
+        Pipeline.open(one, config) as expected,
+        Pipeline.open(index, config) as found,
+    ):
+        query = Query(one.paper("s036"), Facet.METHOD)
+        hits = expected.search(query, 50)
+        assert found.search(query, 50) == hits
+        mine = _of(index)
+        for process in mine[:2]:
+            os.kill(process, signal.SIGKILL)
+            for _ in range(3):
+                assert found.search(query, 50) == hits
+        for process in _of(index):
+            os.kill(process, signal.SIGKILL)  # all at once: the search waits until they are back
+        assert found.search(query, 50) == hits
+
+
+def test_a_partial_answer_says_what_is_missing(several, whole, nodes, caplog):
+    config = SearchConfig(first_stage="bm25", rerank="none")
+    patience = Patience(partial=True)
+    with (
+        Index(whole) as one,
+        open_index(several, "auto", patience=patience) as index,
+        Pipeline.open(one, config) as expected,
+        Pipeline.open(index, config) as found,
+    ):
+        ray, _ = nodes
+        query = Query(one.paper("s036"), Facet.METHOD)
+        everything = expected.search(query, 128)
+        assert (found.search(query, 128), index.missing) == (everything, ())
+        ray.kill(index._calls.replicas[1][0], no_restart=True)
+        hits = found.search(query, 128)
+        assert index.missing == ("2 of 3",)
+        assert "answered without shard 2 of 3" in caplog.text
+        with SearchService(index) as service:
+            answer = service.search(SearchRequest(paper_ids=["s036"], rerank=False, first_stage="bm25"))
+        assert answer["notes"] == ["answered without shard 2 of 3, which cannot be reached"]
+        gone = set(_ids(index, 1))
+        assert {hit.paper_id for hit in hits} == {hit.paper_id for hit in everything} - gone
+
+
+def test_a_commit_is_seen_as_a_whole_or_not_at_all(several, tmp_path, papers, nodes):
+    folder = Path(shutil.copytree(several, tmp_path / "index"))
+    config = SearchConfig(first_stage="dense", rerank="none")
+    new = [dataclasses.replace(paper, paper_id=f"n{paper.paper_id}") for paper in papers[:9]]
+    with open_index(folder, "auto") as index, Index(folder) as here, Pipeline.open(index, config) as pipeline:
+        query = Query(here.paper("s001"), Facet.METHOD)
+        before = pipeline.search(query, 200)
+        here.append(new)
+        here.delete(["s005"])
+        assert pipeline.search(query, 200) == before  # of the former commit, as any open index
+        assert index.refresh()
+        with Pipeline.open(here, config) as there:
+            after = there.search(query, 200)
+        assert pipeline.search(query, 200) == after != before
+        # Shards that start again know the newest commit only: the search is carried out anew over that.
+        here.delete(["s006"])
+        for process in _of(index):
+            os.kill(process, signal.SIGKILL)
+        with Pipeline.open(here, config) as there:
+            assert pipeline.search(query, 200) == there.search(query, 200)
+
+
+def _slow(ray, *seconds: float) -> list:
+    """Actors that answer after so many seconds, or die."""
+
+    class Slow:
+        def __init__(self, seconds: float) -> None:
+            self._seconds = seconds
+
+        def answer(self, value: object) -> object:
+            time.sleep(self._seconds)
+            return value
+
+        def fail(self) -> None:
+            raise UsageError("expected sense, found none")
+
+        def die(self) -> None:
+            os._exit(1)
+
+    actor = ray.remote(num_cpus=0)(Slow)
+    return [actor.remote(each) for each in seconds]
+
+
+def test_a_slow_replica_is_hedged(nodes):
+    ray, _ = nodes
+    calls = ShardCalls([_slow(ray, 5.0, 0.0)], Patience(hedge=0.2))
+    calls.to_all((), "answer", 0)  # both are there
+    started = time.monotonic()
+    for number in range(4):
+        assert calls.to_all((), "answer", number) == {0: number}
+    assert time.monotonic() - started < 4
+
+
+def test_a_deadline_is_kept_and_errors_come_back_as_they_are(nodes):
+    ray, _ = nodes
+    replicas = [_slow(ray, 30.0), _slow(ray, 0.0)]
+    ShardCalls(replicas, Patience()).to_each("answer", {1: (0,)})  # its process is there
+    calls = ShardCalls(replicas, Patience(deadline=1.0))
+    started = time.monotonic()
+    with pytest.raises(ShardsLostError, match="expected answers within 1 s of shard 1, found none") as raised:
+        calls.to_all((), "answer", 7)
+    assert (raised.value.shards, time.monotonic() - started < 5) == (frozenset({0}), True)
+    with pytest.raises(UsageError, match="expected sense"):
+        calls.to_each("fail", {1: ()})
+
+
+def test_of_dead_replicas_another_answers_or_the_shard_is_lost(nodes):
+    ray, _ = nodes
+    replicas = _slow(ray, 0.0, 0.0)
+    replicas[0].die.remote()
+    calls = ShardCalls([replicas], Patience(partial=True))
+    for number in range(4):
+        assert calls.to_all((), "answer", number) == {0: number}
+    replicas[1].die.remote()
+    time.sleep(0.5)
+    with pytest.raises(ShardsLostError, match="expected a living replica of shard 1"):
+        calls.to_all((), "answer", 0)
+
+
+def test_segments_are_placed_where_there_is_least(several):
+    snapshot = open_snapshot(several)
+    by_two = placed(snapshot.segments, 2)
+    snapshot.close()
+    sizes = [[each.sentences for each in shard] for shard in by_two]
+    # The largest is alone, and the other two together.
+    assert sorted(map(len, sizes)) == [1, 2]
+    assert max(map(max, sizes)) == min(sizes, key=len)[0]
+    assert sum(map(sum, sizes)) == 594
+    assert shard_count(snapshot.segments) == SHARDS
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory, papers, tiny_encoder) -> Job:
+    """Enough papers for three parts."""
+    corpus = tmp_path_factory.mktemp("longer") / "corpus.jsonl"
+    copies = [
+        dataclasses.replace(paper, paper_id=f"{copy}-{paper.paper_id}")
+        for copy in range(9)
+        for paper in papers
+    ]
+    corpus.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in copies))
+    return Job(corpus=(str(corpus),), encoder=str(tiny_encoder))
+
+
+def test_a_build_whose_node_dies_has_the_digest_of_a_whole_one(tmp_path, longer, nodes):
+    ray, cluster = nodes
+    expected = build_job(tmp_path / "whole", longer).digest
+    victim = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    killer = threading.Timer(1.0, lambda: cluster.remove_node(victim, allow_graceful=False))
+    killer.start()
+    manifest = build_on_cluster(
+        ray,
+        tmp_path / "index",
+        longer.corpus,
+        longer.settings,
+        ClusterBuild(parts=3),
+        reading=Reading(),
+    )
+    killer.join()
+    assert manifest.digest == expected
+    assert sorted(path.name for path in tmp_path.iterdir() if "lock" not in path.name) == ["index", "whole"]
+
+
+def test_shards_out_of_a_storage_that_fsspec_opens(tmp_path, longer, nodes):
+    ray, _ = nodes
+    build_job(tmp_path / "whole", longer)
+    spread = ClusterBuild(parts=3, shards=3, storage=f"file://{tmp_path}/storage")
+    manifest = build_on_cluster(
+        ray, tmp_path / "index", longer.corpus, longer.settings, spread, reading=Reading()
+    )
+    build_shards(tmp_path / "split", IndexShards(tmp_path / "whole"), 3)
+    with Index(tmp_path / "split") as expected:
+        assert manifest.digest == expected.manifest.digest
+    assert not (tmp_path / "storage").exists()
+
+
+def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer):
+    """The driver and its one-machine cluster are killed; what they finished is not encoded again."""
+    output = tmp_path / "index"
+    command = [sys.executable, "-m", "qbe", "index", "--corpus", *longer.corpus, "--output", str(output)]
+    command += ["--encoder", longer.encoder, "--cluster", "local", "--parts", "3", "--threads", "1"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    driver = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    first = tmp_path / ".index.parts" / "1" / "part.json"
+    deadline = time.monotonic() + 60
+    while not first.exists() and driver.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    driver.kill()
+    driver.wait()
+    assert first.exists()
+    _wait_until_gone(str(tmp_path))
+    with pytest.raises(IndexBuildError, match="expected no unfinished build"), connected("local", 1) as ray:
+        build_on_cluster(
+            ray, output, longer.corpus, longer.settings, ClusterBuild(parts=3), reading=Reading()
+        )
+    done = subprocess.run(
+        [*command, "--resume"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert build_job(tmp_path / "whole", longer).digest[:12] in done.stdout
+
+
+def test_without_ray_one_line_says_what_to_install(tmp_path, whole):
+    (tmp_path / "ray.py").write_text("")  # found first, and no package of that name is left
+    program = (
+        "import importlib.util, sys; find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *a: None if name == 'ray' else find(name, *a)\n"
+        f"sys.argv = ['qbe', 'search', '--index', {str(whole)!r}, '--paper', 's001', '--cluster', 'local']\n"
+        "from qbe.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "qbe search: a cluster needs the package ray, found none; run: pip install 'qbe[cluster]'\n"
+    )
+
+
+def test_nothing_of_ray_is_imported_without_a_cluster(whole):
+    program = (
+        "import sys; from qbe import Query, SearchConfig, open_index\n"
+        "from qbe.search.pipeline import Pipeline\n"
+        f"index = open_index({str(whole)!r})\n"
+        "Pipeline.open(index, SearchConfig(rerank='none')).search(Query(index.paper('s001')))\n"
+        "print('ray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_an_address_without_a_cluster_is_refused_in_one_line():
+    program = (
+        "from qbe.cluster.ray_runtime import ClusterError, connected\n"
+        "try:\n    connected('127.0.0.1:1').__enter__()\n"
+        "except ClusterError as error: print(error)"
+    )
+    quickly = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1", "RAY_NUM_REDIS_GET_RETRIES": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **quickly},
+    )
+    assert "expected a Ray cluster at 127.0.0.1:1, found none" in done.stdout
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _of(index) -> list[int]:
+    """The processes that hold the shards of an index."""
+    import ray
+
+    return [ray.get(actor.process.remote()) for replicas in index._calls.replicas for actor in replicas]
+
+
+def _ids(index, shard: int) -> list[str]:
+    """The papers that a shard holds."""
+    with index.reading() as reader:
+        held = reader.shards.held[shard]
+        return [reader.papers.ids[each.first_paper + row] for each in held for row in range(each.papers)]
+
+
+def _wait_until_gone(words: str) -> None:
+    """Until no process has these words in its command line."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        lines = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                lines.append((folder / "cmdline").read_text())
+        if not any(words in line and "pytest" not in line for line in lines):
+            return
+        time.sleep(0.1)

@@ -1,0 +1,315 @@
+"""Indexes of shards: they find, store and score what one index of all papers does."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builds import Job, build_job, build_part_job, dated_job
+from support.searching import first_stage
+
+from qbe.cluster.shard import MovedOnError, Shard
+from qbe.errors import IndexBuildError, UsageError
+from qbe.files import sha256
+from qbe.index.__main__ import main
+from qbe.index.building import shards
+from qbe.index.dense.ann import AnnSettings
+from qbe.index.index import Index
+from qbe.index.live.changes import delete_papers
+from qbe.index.parts.part import BuildShard
+from qbe.index.parts.source import PartsSource
+from qbe.index.segments.commit import read_commit
+from qbe.index.segments.lucene import open_postings
+from qbe.index.segments.snapshot import open_snapshot
+from qbe.index.segments.views import PaperStores
+from qbe.index.sharding.build import LEARNED, build_shards
+from qbe.index.sharding.copied import IndexShards
+from qbe.index.sharding.joined import PartShards, ShardVectors
+from qbe.query import Query
+from qbe.search.filters import PaperFilter
+from qbe.search.lucene import LuceneSearch
+from qbe.search.shard_lucene import (
+    FEWEST_FILLERS,
+    CorpusStatistics,
+    ShardSearch,
+    filler_for,
+    idf,
+    multiplied,
+    statistics_of,
+)
+from qbe.types import Facet
+
+SHARD_PAPERS = 8
+SHARDS = 4
+LISTS = AnnSettings("ivf-pq", nlist=8, nprobe=4, pq=2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_shards():
+    before, shards.SHARD_PAPERS = shards.SHARD_PAPERS, SHARD_PAPERS
+    yield
+    shards.SHARD_PAPERS = before
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory, papers, tiny_encoder) -> Job:
+    """The sample, with years of publication."""
+    folder = tmp_path_factory.mktemp("corpus")
+    return dated_job(folder, papers, tiny_encoder, ann=LISTS, stored="int8")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, job) -> Path:
+    """One index of all papers, whose vectors are found by lists of short codes."""
+    folder = tmp_path_factory.mktemp("whole") / "index"
+    build_job(folder, job)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory, job) -> tuple[Path, ...]:
+    """Eight parts: two for each shard."""
+    folder = tmp_path_factory.mktemp("parts")
+    for number in range(1, 2 * SHARDS + 1):
+        build_part_job(folder / str(number), job, BuildShard(number, 2 * SHARDS))
+    return tuple(sorted(folder.iterdir()))
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory, whole) -> Path:
+    folder = tmp_path_factory.mktemp("split") / "index"
+    build_shards(folder, IndexShards(whole), SHARDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory, parts, job) -> Path:
+    folder = tmp_path_factory.mktemp("joined") / "index"
+    build_shards(folder, PartShards(parts, job.settings), SHARDS)
+    return folder
+
+
+@pytest.mark.parametrize("made", ["split", "joined"])
+@pytest.mark.parametrize("stage", ["bm25", "dense", "fused"])
+def test_shards_find_what_one_index_finds_to_the_last_digit(request, whole, made, stage):
+    queries = 0
+    with Index(whole) as one, Index(request.getfixturevalue(made)) as several:
+        expected, found = first_stage(one, stage), first_stage(several, stage)
+        for number in range(0, 128, 16):
+            query = Query(one.papers[number], Facet.METHOD)
+            for selected in (None, PaperFilter(years=(None, 2010))):
+                queries += 1
+                hits = found.search(query, 128, filter=selected)
+                assert hits
+                assert hits == expected.search(query, 128, filter=selected)
+        assert queries == 16
+        expected.close()
+        found.close()
+
+
+def test_both_ways_make_the_same_vectors_lists_and_papers(whole, split, joined):
+    for name in ("vectors.npy", "vectors.scales.npy", "whole.npy", "faiss.index", "papers.jsonl"):
+        for number in range(1, SHARDS + 1):
+            files = [folder / f"segments/{number:06d}" / name for folder in (split, joined)]
+            assert sha256(files[0]) == sha256(files[1]), (name, number)
+    with Index(whole) as one, Index(split) as several:
+        assert len(several) == len(one)
+        assert sorted(several.papers.ids) == sorted(one.papers.ids)
+        assert several.manifest.lucene["documents"] == one.manifest.lucene["documents"]
+        for number in range(SHARDS):
+            ids = several.papers.stores[number].ids
+            rows = np.array([one.papers.row(paper_id) for paper_id in ids])
+            assert set(rows // SHARD_PAPERS % SHARDS) == {number}
+
+
+def test_the_digest_does_not_depend_on_how_often_the_build_was_interrupted(tmp_path, whole, split):
+    class StoppedError(Exception):
+        pass
+
+    def stops_behind_two(function, numbers):
+        yield function(numbers[0])
+        yield function(numbers[1])
+        raise StoppedError
+
+    target = tmp_path / "index"
+    with pytest.raises(StoppedError):
+        build_shards(target, IndexShards(whole), SHARDS, spread=stops_behind_two)
+    assert not target.exists()
+    staging = tmp_path / ".index.building"
+    assert sorted(path.name for path in (staging / "segments").iterdir()) == ["000001", "000002"]
+    before = (staging / LEARNED).stat().st_mtime_ns
+    with pytest.raises(IndexBuildError, match="unfinished build"):
+        build_shards(target, IndexShards(whole), SHARDS)
+    with pytest.raises(IndexBuildError, match="found other shards"):
+        build_shards(target, IndexShards(whole), SHARDS + 1, resume=True)
+    made = []
+
+    def noted(function, numbers):
+        made.append((staging / LEARNED).stat().st_mtime_ns)
+        return map(function, numbers)
+
+    manifest = build_shards(target, IndexShards(whole), SHARDS, resume=True, spread=noted)
+    assert made == [before]
+    with Index(split) as expected:
+        assert manifest.digest == expected.manifest.digest
+    assert sorted(path.name for path in target.iterdir()) == ["segments", "segments.json"]
+    assert not staging.exists()
+
+
+def test_an_index_of_shards_is_updated_like_any_other(tmp_path, split, papers):
+    folder = Path(shutil.copytree(split, tmp_path / "index"))
+    with Index(folder) as index:
+        index.delete(["s001"])
+        new = dataclasses.replace(papers[0], paper_id="new")
+        written = index.append([new])
+        assert (written.papers, written.segments, written.generation) == (128, SHARDS + 1, SHARDS + 2)
+        assert [segment.name for segment in read_commit(folder).segments][-1] == "segments/000006"
+        hits = first_stage(index).search(Query(papers[1]), 128)
+        assert {"new", "s001"} & {hit.paper_id for hit in hits} == {"new"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--split", "{whole}"], "expected --shards with the number of shards, found none; add it"),
+        (["--split", "{whole}", "--shards", "1"], "expected --shards of at least 2, found 1"),
+        (
+            ["--split", "{whole}", "--shards", "129"],
+            "expected --shards of at most 128, the papers, found 129",
+        ),
+        (["--split", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
+        (["--merge", "{parts}", "--shards", "3"], "expected --shards that divides the 8 parts, found 3"),
+        (["--merge", "{parts}", "--shards", "2", "--tune-recall", "0.9"], "measures one index of all papers"),
+        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge, --split or --cluster"),
+        (["--corpus", "x.jsonl", "--parts", "2"], "--parts goes with --cluster; add it, or drop --parts"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, arguments, expected):
+    from qbe import _cli
+
+    words = []
+    for word in arguments:
+        words += (
+            [str(part) for part in parts] if word == "{parts}" else [word.format(whole=whole, split=split)]
+        )
+    with pytest.raises(UsageError) as raised:
+        main([*words, "--output", str(tmp_path / "index")])
+    text = _cli.with_options(str(raised.value), {})
+    assert expected.format(split=split) in text
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_target_that_exists_is_replaced_only_when_asked(tmp_path, whole, split):
+    folder = Path(shutil.copytree(split, tmp_path / "index"))
+    with pytest.raises(IndexBuildError, match="is an index already"):
+        build_shards(folder, IndexShards(whole), 2)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(Exception, match=r"mine: expected an index with a manifest\.json"):
+        build_shards(tmp_path / "mine", IndexShards(whole), 2, overwrite=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    build_shards(folder, IndexShards(whole), 2, overwrite=True)
+    assert len(read_commit(folder).segments) == 2
+
+
+def test_an_updated_index_is_not_split(tmp_path, whole):
+    folder = Path(shutil.copytree(whole, tmp_path / "index"))
+    delete_papers(folder, ["s001"])
+    with pytest.raises(UsageError, match="found one that was updated or has shards"):
+        build_shards(tmp_path / "shards", IndexShards(folder), 2)
+
+
+def test_vectors_of_parts_are_those_of_the_index(whole, parts):
+    files = PartsSource(parts).shards()
+    with Index(whole) as index:
+        stored = index.sentence_vectors
+        vectors = ShardVectors(files, "int8", index.similarity)
+        assert vectors.shape == stored.shape
+        rows = np.arange(3, len(vectors), 17)
+        assert np.array_equal(vectors[rows].codes, stored[rows].codes)
+        assert np.array_equal(vectors[rows].scales, stored[rows].scales)
+
+
+def test_bm25_of_shards_is_that_of_one_index_to_the_last_bit(whole, split, papers):
+    """Each shard is searched alone, with nothing of the others but three numbers and its terms' counts."""
+    snapshot = open_snapshot(split)
+    stores = [PaperStores([segment]) for segment in snapshot.segments]
+    postings = [
+        open_postings([segment], store, segment.manifest.lucene)
+        for segment, store in zip(snapshot.segments, stores, strict=True)
+    ]
+    each = [statistics_of(one) for one in postings]
+    corpus = CorpusStatistics(sum(s.documents for s in each), sum(s.tokens for s in each))
+    searches = [ShardSearch(one, store.ids, corpus) for one, store in zip(postings, stores, strict=True)]
+    with Index(whole) as index, index.reading() as reader:
+        assert statistics_of(reader.lucene) == corpus
+        one = LuceneSearch(reader.lucene, reader.papers.ids)
+        for paper in papers[::8]:
+            text = f"{paper.title} {paper.title} {paper.abstract}"
+            query = one._generator.buildQuery("contents", one._analyzer, text)
+            expected = one.best_unbroken(query, 128)
+            counted = [search.terms(text) for search in searches]
+            frequencies = {
+                word.text: sum(terms[place].documents for terms in counted)
+                for place, word in enumerate(counted[0])
+            }
+            found = {}
+            for search, store in zip(searches, stores, strict=True):
+                rows, scores = search.best_of_terms(counted[0], frequencies, 128)
+                found |= {store.ids[row]: score for row, score in zip(rows, scores, strict=True)}
+            ids = [reader.papers.ids[row] for row in expected.rows]
+            assert found == dict(zip(ids, expected.scores, strict=True))
+    for opened in postings:
+        opened.close()
+    snapshot.close()
+
+
+@given(st.integers(1, 10**7), st.integers(1, 400), st.integers(1, 10**8), st.integers(1, 400))
+def test_a_filler_gives_a_shard_the_average_length_of_the_corpus(documents, length, others, other_length):
+    shard = CorpusStatistics(documents, documents * length)
+    corpus = CorpusStatistics(documents + others, documents * length + others * other_length)
+    if abs(float(shard.average) - float(corpus.average)) > 0.05 * float(corpus.average):
+        return  # shards are drawn alike; a filler for others would be as large as they are
+    filler = filler_for(shard, corpus)
+    filled = CorpusStatistics(shard.documents + filler.documents, shard.tokens + filler.tokens)
+    assert filled.average == corpus.average
+    assert FEWEST_FILLERS <= filler.documents <= filler.tokens
+
+
+@given(st.integers(100, 10**6), st.data())
+def test_a_term_has_exactly_its_weight_in_the_corpus(documents, data):
+    own = data.draw(st.integers(1, documents - FEWEST_FILLERS))
+    corpus = data.draw(st.integers(documents, 10**9))
+    frequency = data.draw(st.integers(own, corpus))
+    times = data.draw(st.integers(1, 9))
+    weight = np.float32(np.float32(times) * idf(corpus, frequency))
+    raised, boost = multiplied(weight, documents, own)
+    assert np.float32(boost * idf(documents, own + raised)) == weight
+    assert boost > 0
+    assert 0 <= raised < documents - own
+
+
+def test_the_commit_names_its_shards(split):
+    commit = json.loads((split / "segments.json").read_text())
+    assert commit["generation"] == SHARDS
+    assert [segment["name"] for segment in commit["segments"]] == [
+        f"segments/{number:06d}" for number in range(1, SHARDS + 1)
+    ]
+
+
+def test_a_shard_keeps_two_commits_open_and_refuses_what_is_gone(tmp_path, split):
+    folder = Path(shutil.copytree(split, tmp_path / "index"))
+    with Shard(folder, 0, SHARDS) as shard, Index(folder) as index:
+        papers = [shard.ready(index.generation)]
+        for number in range(1, 4):
+            index.delete([f"s{number:03d}"])
+            shard.statistics(index.generation)
+            papers.append(shard.ready(index.generation))
+        assert papers == [32] * 4  # rows of deleted papers stay
+        assert shard.ready(index.generation - 1) == 32
+        with pytest.raises(MovedOnError, match=f"expected generation {SHARDS} of .*, found {SHARDS + 3}"):
+            shard.ready(SHARDS)
