@@ -376,6 +376,31 @@ def test_nothing_of_ray_is_imported_without_a_cluster(whole):
     assert done.stdout == "False\n"
 
 
+def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconnects(whole):
+    program = f"""
+import ctypes
+from qbe import Query, SearchConfig, open_index
+from qbe.cluster.ray_runtime import connected
+from qbe.search.pipeline import Pipeline
+
+def handlers():
+    action = ctypes.create_string_buffer(256)
+    sigaction = ctypes.CDLL(None).sigaction
+    return [sigaction(number, None, action) or int.from_bytes(action[:8], "little") for number in (11, 7)]
+
+default = handlers()
+index = open_index({str(whole)!r})
+pipeline = Pipeline.open(index, SearchConfig(first_stage="bm25", rerank="none"))
+hits = pipeline.search(Query(index.paper("s001")))
+java = handlers()
+with connected("local", 1):
+    within = handlers()
+print(default != java == within == handlers(), pipeline.search(Query(index.paper("s001"))) == hits)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
+
+
 def test_an_address_without_a_cluster_is_refused_in_one_line():
     program = (
         "from qbe.cluster.ray_runtime import ClusterError, connected\n"

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from qbe.cluster.signals import handlers_kept
 from qbe.errors import MissingDependencyError, QbeError, UsageError
 
 LOCAL, AUTO = "local", "auto"
@@ -56,19 +57,21 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
         {"address": LOCAL, "num_cpus": threads} if address == LOCAL else {"address": address}
     )
     try:
-        ray.init(
-            **where,
-            namespace="qbe",
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            include_dashboard=False if address == LOCAL else None,
-        )
+        with handlers_kept():
+            ray.init(
+                **where,
+                namespace="qbe",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                include_dashboard=False if address == LOCAL else None,
+            )
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise _unreachable(address, error) from error
     try:
         yield ray
     finally:
-        ray.shutdown()
+        with handlers_kept():
+            ray.shutdown()
 
 
 def _check_reachable(address: str) -> None:
