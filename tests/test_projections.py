@@ -7,13 +7,24 @@ import numpy as np
 import pytest
 
 from qbe.errors import ModelError, UsageError
+from qbe.grade.storage import MODELS
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.projection_model import CARD, WEIGHTS, default_model, read_model, write_model
-from qbe.rerank.projections import TERMS, StoredPapers, compare
+from qbe.rerank.projection_model import (
+    CARD,
+    SHIPPED,
+    WEIGHTS,
+    ProjectionModel,
+    read_model,
+    shipped_model,
+    write_model,
+)
+from qbe.rerank.projections import TERMS, FacetProjection, StoredPapers, compare
 from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.types import Facet
+
+SMALL = MODELS / "facet-projections"
 
 
 def test_terms_worked_by_hand():
@@ -38,7 +49,7 @@ def test_terms_worked_by_hand():
 
 
 def test_a_model_is_read_as_it_was_written(tmp_path):
-    model = read_model(default_model())
+    model = read_model(SMALL)
     write_model(tmp_path, model)
     read = read_model(tmp_path)
     assert read.encoder == model.encoder
@@ -48,7 +59,7 @@ def test_a_model_is_read_as_it_was_written(tmp_path):
 
 
 def test_a_damaged_model_is_refused(tmp_path):
-    shutil.copytree(default_model(), tmp_path / "model")
+    shutil.copytree(SMALL, tmp_path / "model")
     (tmp_path / "model" / WEIGHTS).write_bytes(b"")
     with pytest.raises(ModelError, match="expected the SHA-256 of its card, found another"):
         read_model(tmp_path / "model")
@@ -85,6 +96,31 @@ def test_a_search_mixes_both_stages(graded_index):
 def test_vectors_of_another_encoder_are_refused(tiny_index):
     with (
         Index(tiny_index) as index,
-        pytest.raises(UsageError, match="expected vectors of facet-encoder for `rerank` projections"),
+        pytest.raises(
+            UsageError, match="expected vectors of facet-encoder or facet-encoder-large for `rerank`"
+        ),
     ):
         Pipeline.open(index, SearchConfig(rerank="projections"))
+
+
+def test_each_model_that_ships_reads_one_encoder():
+    for name in SHIPPED:
+        folder = MODELS / name
+        assert shipped_model(read_model(folder).encoder["weights_sha256"]) == folder
+
+
+def test_projections_of_other_vectors_are_given_by_their_folder(tmp_path, tiny_index):
+    with Index(tiny_index) as index:
+        encoder = index.manifest.dense["encoder"]
+        whole = [index.vectors(index.paper(name)).whole.astype(np.float64) for name in ("s036", "s051")]
+        only_whole = FacetProjection(np.eye(len(whole[0])), np.array([0.0, 0.0, 1.0, 0.0]))
+        projections = dict.fromkeys(Facet, only_whole)
+        write_model(tmp_path, ProjectionModel(projections, encoder, {}))
+        config = SearchConfig(rerank="projections", reranker=str(tmp_path), rerank_weight=1.0, separate=0)
+        query = Query(index.paper("s036"), Facet.METHOD)
+        with Pipeline.open(index, config) as pipeline:
+            (hit,) = pipeline.search(query, 1, ["s051"], explain=True)
+        cosine = float(whole[0] @ whole[1] / np.linalg.norm(whole[0]) / np.linalg.norm(whole[1]))
+        assert hit.component_scores["reranker"] == pytest.approx(cosine, abs=1e-6)
+        with pytest.raises(UsageError, match=f"found {SMALL}, which reads those of facet-encoder; leave out"):
+            Pipeline.open(index, SearchConfig(rerank="projections", reranker=str(SMALL)))

@@ -34,7 +34,7 @@ def test_whole_abstracts_are_not_reranked_by_facet():
     ("parameters", "message"),
     [
         ({"first_stage": "splade"}, "expected `first_stage` of bm25, dense, fused, found 'splade'"),
-        ({"rerank": "max"}, "expected `rerank` of by-facet, none, cross-encoder, projections, transport"),
+        ({"rerank": "max"}, "expected `rerank` of by-facet, none, cross-encoder, projections, cascade"),
         ({"depth": 0}, "expected `depth` of at least 1, found 0"),
         ({"rerank_weight": math.nan}, "expected `rerank_weight` from 0 to 1, found nan"),
         ({"rerank": "transport", "temperature": 0.0}, "expected `temperature` above 0, found 0"),

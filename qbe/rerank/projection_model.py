@@ -9,12 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from qbe.grade.storage import Arrays, Storage
+from qbe.errors import UsageError
+from qbe.grade.storage import MODELS, Arrays, Storage
 from qbe.rerank.projections import TERMS, FacetProjection
 from qbe.types import Facet
 
 _STORAGE = Storage("projection", "facet-projections")
 WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
+
+ENCODERS = ("facet-encoder", "facet-encoder-large")
+"""The encoders for whose vectors a model ships."""
+
+SHIPPED = ("facet-projections", "facet-projections-large")
+"""The folders of these models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +36,41 @@ class ProjectionModel:
     training: Mapping[str, Any]
 
 
-def default_model() -> Path:
-    """The folder of the model that ships.
+def shipped_model(weights_sha256: str) -> Path | None:
+    """The folder of the model that ships for the vectors of an encoder, None for an encoder that has none.
 
-    >>> default_model().name
-    'facet-projections'
+    ``weights_sha256`` is the digest of the encoder's weights, as an index and a model's card record it.
+
+    >>> shipped_model("0" * 64) is None
+    True
     """
-    return _STORAGE.shipped
+    for name in SHIPPED:
+        folder = MODELS / name
+        if read_model(folder).encoder["weights_sha256"] == weights_sha256:
+            return folder
+    return None
+
+
+def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
+    """The folder of the model that reads the vectors of an ``encoder``: the one given, else one that ships.
+
+    Raises UsageError where there is none, or where the one given reads the vectors of another encoder,
+    ModelError for one that is absent or damaged.
+    """
+    found = shipped_model(encoder["weights_sha256"]) if folder is None else folder
+    if found is None:
+        raise UsageError(
+            f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
+            f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
+            "facet-projections) and give their folder as `reranker`"
+        )
+    read = read_model(found).encoder
+    if read["weights_sha256"] != encoder["weights_sha256"]:
+        raise UsageError(
+            f"expected projections of the vectors of {encoder['name']}, found {found}, which reads those of "
+            f"{read['name']}; leave out `reranker`, or train it over an index of these vectors"
+        )
+    return found
 
 
 def write_model(folder: Path, model: ProjectionModel) -> None:

@@ -22,9 +22,11 @@ GRADES, Z_SCORES = "grades", "z-scores"
 COMBINATIONS = (GRADES, Z_SCORES)
 """How several aspects that are all facets are combined."""
 BY_FACET, CROSS_ENCODER, PROJECTIONS, NO_RERANKING = "by-facet", "cross-encoder", "projections", "none"
+CASCADE = "cascade"
+LEARNED = (BY_FACET, CROSS_ENCODER, PROJECTIONS, CASCADE)
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
-RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, *MATCHINGS)
-ONLY_FACETS = (BY_FACET, PROJECTIONS)
+RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, CASCADE, *MATCHINGS)
+ONLY_FACETS = (BY_FACET, PROJECTIONS, CASCADE)
 """What reranks for aspects that are a facet alone."""
 PRECISIONS = ("int8", "fp16", "fp32")
 
@@ -36,6 +38,9 @@ FUSED_DEPTH = 300
 
 RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""
+
+CASCADE_DEPTH = 20
+"""How many papers the cross-encoders read again after the projections."""
 
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
@@ -56,12 +61,14 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "weights": ("fused",),
     "depth": ("fused",),
     "separate": ("fused",),
-    "rerank_depth": (BY_FACET, CROSS_ENCODER, PROJECTIONS, *MATCHINGS),
-    "rerank_weight": (BY_FACET, CROSS_ENCODER, PROJECTIONS, *MATCHINGS),
-    "reranker": (BY_FACET, CROSS_ENCODER),
-    "rerank_precision": (BY_FACET, CROSS_ENCODER),
-    "query_tokens": (BY_FACET, CROSS_ENCODER),
-    "candidate_tokens": (BY_FACET, CROSS_ENCODER),
+    "rerank_depth": (*LEARNED, *MATCHINGS),
+    "rerank_weight": (*LEARNED, *MATCHINGS),
+    "cascade_depth": (CASCADE,),
+    "rerank_budget": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "reranker": LEARNED,
+    "rerank_precision": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "query_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "candidate_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
     "temperature": ("transport",),
     "regularization": ("transport",),
 }
@@ -79,8 +86,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _ALWAYS = ("first_stage", "facets", "rerank")
 """Choices that have no None: what is not to be reranked says so."""
-_COUNTS = ("depth", "nprobe", "rerank_depth", "query_tokens", "candidate_tokens")
-_POSITIVE = ("temperature", "regularization")
+_COUNTS = ("depth", "nprobe", "rerank_depth", "cascade_depth", "query_tokens", "candidate_tokens")
+_POSITIVE = ("temperature", "regularization", "rerank_budget")
 _SHARES = ("rerank_weight", "separate")
 
 
@@ -110,6 +117,8 @@ class RerankSettings(NamedTuple):
     temperature: float | None
     regularization: float | None
     separate: float
+    cascade_depth: int
+    budget: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +142,15 @@ class SearchConfig:
 
     Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
     queries keep the order of the first stage), ``cross-encoder`` (all queries), ``projections`` (for facets
-    too: stored vectors, projected for the facet; some forty times as fast), ``none``, or a matching of
+    too: stored vectors, projected for the facet; some forty times as fast), ``cascade`` (the projections,
+    then the facet rerankers for the best ``cascade_depth``, by default 20), ``none``, or a matching of
     sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``; Mysore et al., 2022).
-    ``reranker`` names a model or folder (default ``facet-rerankers``), ``rerank_precision`` its precision,
+    ``reranker`` names a model or folder (default ``facet-rerankers``; for projections those of the index's
+    encoder, or a folder that `qbe train facet-projections` wrote), ``rerank_precision`` its precision,
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
-    score (default 0.5; 1 for a matching), ``query_tokens`` and ``candidate_tokens`` its budgets;
+    score (default 0.5; 1 for a matching), ``rerank_budget`` the seconds that reranking a query may take (the
+    cross-encoder then scores as many papers as it can in this time, so that results depend on the machine;
+    default: as long as it takes), ``query_tokens`` and ``candidate_tokens`` its budgets;
     ``temperature`` and ``regularization`` belong to transport.
 
     ``filter`` says which papers may be found at all, by any stage.
@@ -168,6 +181,8 @@ class SearchConfig:
     rerank_precision: str | None = None
     rerank_depth: int | None = None
     rerank_weight: float | None = None
+    cascade_depth: int | None = None
+    rerank_budget: float | None = None
     query_tokens: int | None = None
     candidate_tokens: int | None = None
     temperature: float | None = None
@@ -229,14 +244,15 @@ class SearchConfig:
             self.temperature,
             self.regularization,
             0.0 if self.rerank in MATCHINGS else self._separate,
+            CASCADE_DEPTH if self.cascade_depth is None else self.cascade_depth,
+            self.rerank_budget,
         )
 
     @property
     def _separate(self) -> float:
         if self.separate is not None:
             return self.separate
-        learned = (BY_FACET, CROSS_ENCODER, PROJECTIONS)
-        chosen = self.first_stage in READ_BY["separate"] and self.rerank in learned
+        chosen = self.first_stage in READ_BY["separate"] and self.rerank in LEARNED
         return SEPARATE if chosen else 0.0
 
     @property

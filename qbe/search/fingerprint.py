@@ -13,7 +13,7 @@ from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import BY_FACET, CROSS_ENCODER, PROJECTIONS, Z_SCORES, SearchConfig
+from qbe.search.config import BY_FACET, CASCADE, CROSS_ENCODER, PROJECTIONS, Z_SCORES, SearchConfig
 from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -70,13 +70,17 @@ def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str,
     models: dict[str, Any] = {}
     if config.combine != Z_SCORES:
         models["grades"] = sha256(default_model() / WEIGHTS)
-    if config.rerank in (BY_FACET, CROSS_ENCODER):
+    if config.rerank in (BY_FACET, CROSS_ENCODER, CASCADE):
         stated = {"name": config.reranker, "precision": config.rerank_precision}
         models["reranker"] = describe_reranker(
             **{name: value for name, value in stated.items() if value is not None}
         )
-    if config.rerank == PROJECTIONS:
-        models["projections"] = sha256(projection_model.default_model() / projection_model.WEIGHTS)
+    if config.rerank in (PROJECTIONS, CASCADE):
+        assert index.manifest.dense is not None
+        named = config.reranker if config.rerank == PROJECTIONS else None
+        given = None if named is None else Path(named)
+        folder = projection_model.find_model(index.manifest.dense["encoder"], given)
+        models["projections"] = sha256(folder / projection_model.WEIGHTS)
     if tagger is not None or config.facets == "predicted":
         from qbe.tag.tagger import Tagger
 

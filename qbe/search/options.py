@@ -69,6 +69,7 @@ ALIASES = {
 _PLAIN = (
     *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets", "combine"),
     *("rerank", "reranker", "rerank_precision", "rerank_depth", "rerank_weight"),
+    *("cascade_depth", "rerank_budget"),
     *("query_tokens", "candidate_tokens", "temperature", "regularization"),
 )
 """Options that are parameters of the same name of `qbe.search.config.SearchConfig`."""
@@ -163,6 +164,7 @@ def _results(parser: argparse.ArgumentParser) -> None:
             "none",
             "cross-encoder",
             "projections",
+            "cascade",
             "transport",
             "attention",
             "single-match",
@@ -170,8 +172,8 @@ def _results(parser: argparse.ArgumentParser) -> None:
         ),
         default="by-facet",
         help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, the stored "
-        "sentence vectors projected for the facet (projections; quick), none, or another matching of "
-        "sentence vectors (default: %(default)s)",
+        "sentence vectors projected for the facet (projections; quick), both, the cross-encoder for the best "
+        "few (cascade), none, or another matching of sentence vectors (default: %(default)s)",
     )
     parser.add_argument(
         "--hits",
@@ -309,7 +311,8 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--reranker",
         metavar="NAME",
-        help="name, folder, or hub name of a BERT-family cross-encoder (default: facet-rerankers)",
+        help="name, folder, or hub name of a BERT-family cross-encoder (default: facet-rerankers); for "
+        "projections a folder of these (default: those that read the index's vectors)",
     )
     group.add_argument(
         "--rerank-precision",
@@ -317,6 +320,16 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
         help="of a cross-encoder for all facets (default: int8, the only one of facet-rerankers)",
     )
     group.add_argument("--rerank-depth", type=int, help="papers of the first stage to rerank (default: 100)")
+    group.add_argument(
+        "--cascade-depth", type=int, help="papers that a cascade's cross-encoder reranks (default: 20)"
+    )
+    group.add_argument(
+        "--rerank-budget",
+        type=float,
+        metavar="SECONDS",
+        help="rerank as many of the best candidates as a cross-encoder can in about this time for a query; "
+        "results then depend on the machine (default: all of --rerank-depth or --cascade-depth)",
+    )
     group.add_argument(
         "--rerank-weight",
         type=float,

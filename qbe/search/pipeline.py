@@ -22,7 +22,7 @@ from qbe.search.filters import PaperFilter
 from qbe.search.matches import add_matches
 from qbe.search.passing import Passing, PassingPapers
 from qbe.search.ranking import RankingRequest, rank
-from qbe.search.reranking import RerankStage
+from qbe.search.reranking import SecondStage
 from qbe.search.stages import open_explore_stage, open_first_stage, open_rerank_stage
 from qbe.search.vectors import PreparedQuery, by_every_facet, encode_queries, prepare_queries
 from qbe.types import Facet, Hit, Pools
@@ -68,7 +68,7 @@ class Pipeline(Closing):
     ['s051']
     """
 
-    def __init__(self, index: Index, config: SearchConfig, rerank_stage: RerankStage | None) -> None:
+    def __init__(self, index: Index, config: SearchConfig, rerank_stage: SecondStage | None) -> None:
         """`Pipeline.open` is the way to make one."""
         self.index, self.config = index, config
         self._rerank_stage = rerank_stage

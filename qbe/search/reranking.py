@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -20,13 +21,42 @@ from qbe.search.separation import Separation
 from qbe.types import Facet, Hit
 
 
+class SecondStage(Protocol):
+    """Puts the best papers of a first stage into another order."""
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether aspects must bring the vectors of their sentences."""
+
+    @property
+    def depth(self) -> int:
+        """How many papers of the first stage are reranked."""
+
+    def rerank(
+        self,
+        reader: IndexReader,
+        requests: Sequence[RankingRequest],
+        ranked: Sequence[Sequence[Hit]],
+        *,
+        explain: bool,
+        progress: Progress | None,
+    ) -> list[list[Hit]]:
+        """All hits of each query (``ranked``, best first) in their final order, with their final scores;
+        ``progress`` is called with the number of pairs just scored.
+        """
+
+    def pair_count(self, facets: Sequence[Facet | None], papers: int) -> int:
+        """How many pairs are scored for a query whose aspects have these facets, out of so many papers."""
+
+
 class RerankStage:
     """Mixes a reranker's scores with those of the first stage.
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both z-normalized
     over the papers reranked; the reranker's scores are separated from the background
     (`qbe.search.separation`), and those of several aspects combined (`qbe.search.fusion.combine_aspects`),
-    first. The other papers follow below them in the first stage's order.
+    first. The other papers follow below them in the first stage's order. An explained hit has the reranker's
+    score under the name ``component``.
     Each reranked hit carries the pair of sentences that contributed most to its score, where the reranker
     has one, and if explained its transport plan. A query none of whose aspects the settings rerank keeps the
     ranking of the first stage.
@@ -41,8 +71,8 @@ class RerankStage:
     40
     """
 
-    def __init__(self, reranker: Reranker, settings: RerankSettings) -> None:
-        self._reranker, self._settings = reranker, settings
+    def __init__(self, reranker: Reranker, settings: RerankSettings, component: str = "reranker") -> None:
+        self._reranker, self._settings, self._component = reranker, settings, component
 
     @property
     def reranker(self) -> Reranker:
@@ -141,7 +171,7 @@ class RerankStage:
         for place, hit in enumerate(_with_first_stage(hits, explain=explain)):
             best = aspect_scores[leading][place]
             if explain:
-                component_scores = {**(hit.component_scores or {}), "reranker": combined[place]}
+                component_scores = {**(hit.component_scores or {}), self._component: combined[place]}
                 hit = hit._replace(component_scores=component_scores, plan=best.plan)
             match = best.match and best.match._replace(aspect=numbers[leading])
             reranked.append(hit._replace(score=mixed[place], driven_by=match))
@@ -177,10 +207,12 @@ class RerankStage:
 
 
 def _with_first_stage(hits: Sequence[Hit], *, explain: bool) -> list[Hit]:
-    """Hits that, where they are explained, name the first stage's score."""
+    """Hits that, where they are explained, name the first stage's score; those that do already keep it."""
     if not explain:
         return list(hits)
-    return [
-        hit._replace(component_scores={**(hit.component_scores or {}), "first_stage": hit.score})
-        for hit in hits
-    ]
+    named = []
+    for hit in hits:
+        components = dict(hit.component_scores or {})
+        components.setdefault("first_stage", hit.score)
+        named.append(hit._replace(component_scores=components))
+    return named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker
+from qbe.search.budget import BudgetedStage
+from qbe.search.cascade import Cascade
 from qbe.search.config import (
     BY_FACET,
+    CASCADE,
     CROSS_ENCODER,
     GRADES,
     PROJECTIONS,
@@ -24,7 +28,7 @@ from qbe.search.config import (
     SearchConfig,
 )
 from qbe.search.contracts import FirstStage, HasRerankers
-from qbe.search.reranking import RerankStage
+from qbe.search.reranking import RerankStage, SecondStage
 from qbe.types import Paper
 
 if TYPE_CHECKING:
@@ -67,7 +71,7 @@ def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers
     )
 
 
-def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> RerankStage | None:
+def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> SecondStage | None:
     """The second stage, None where nothing is reranked.
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
@@ -81,9 +85,14 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> R
     if settings is None:
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
-        return RerankStage(_cross_encoder(settings, index, workers), settings)
+        return _cross_encoder_stage(settings, index, workers)
     if settings.name == PROJECTIONS:
-        return RerankStage(_projected_matching(index, workers), settings)
+        return RerankStage(_projected_matching(settings, index, workers), settings)
+    if settings.name == CASCADE:
+        projections = settings._replace(name=PROJECTIONS, reranker=None)
+        first = RerankStage(_projected_matching(projections, index, workers), projections, "projections")
+        last = settings._replace(name=BY_FACET, depth=settings.cascade_depth)
+        return _cross_encoder_stage(last, index, workers, first)
     from qbe.rerank.vector_matching import VectorMatching
 
     index.require_vectors()
@@ -102,7 +111,7 @@ def open_explore_stage(
     config: SearchConfig,
     reader: IndexReader,
     stage: FirstStage,
-    second: RerankStage | None,
+    second: SecondStage | None,
     workers: Workers,
 ) -> ExploreStage | None:
     """What ranks queries of several facets by grades; None where `combine` is z-scores, and by default where
@@ -131,7 +140,8 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    reranker = None if second is None or config.rerank == PROJECTIONS else second.reranker
+    # Projections have no part in the grades, and a cascade's cross-encoders are meant for few papers.
+    reranker = second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
     features = GradeFeatures(reader, workers, reranker)
     grader = Grader(features, model)
     return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
@@ -143,7 +153,7 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
     assert dense is not None
     if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
         return f"with vectors of {dense['encoder']['name']}, which the grade model does not read"
-    if second is None or second.name == PROJECTIONS:
+    if second is None or second.name in (PROJECTIONS, CASCADE):
         return None
     if second.name not in (BY_FACET, CROSS_ENCODER):
         return f"with `rerank` {second.name}"
@@ -154,6 +164,22 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
         name = "that is the default" if second.reranker is None else second.reranker
         return f"with the reranker {name}, which the grade model does not read"
     return None
+
+
+def _cross_encoder_stage(
+    settings: RerankSettings, index: Index, workers: Workers, before: RerankStage | None = None
+) -> SecondStage:
+    """A cross-encoder that reranks after the stage ``before`` it, within a budget if there is one."""
+    reranker = _cross_encoder(settings, index, workers)
+    if settings.budget is not None:
+        return BudgetedStage(
+            lambda depth: RerankStage(reranker, settings._replace(depth=depth)),
+            settings.depth,
+            settings.budget,
+            before,
+        )
+    stage = RerankStage(reranker, settings)
+    return stage if before is None else Cascade([before, stage])
 
 
 def _cross_encoder(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
@@ -170,19 +196,15 @@ def _cross_encoder(settings: RerankSettings, index: Index, workers: Workers) -> 
     return open_reranker(workers=workers, **_stated(parameters))
 
 
-def _projected_matching(index: Index, workers: Workers) -> Reranker:
+def _projected_matching(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
     from qbe.rerank.projected_matching import ProjectedMatching
-    from qbe.rerank.projection_model import default_model, read_model
+    from qbe.rerank.projection_model import find_model, read_model
     from qbe.rerank.projections import StoredPapers
 
     index.require_vectors()
-    model, dense = read_model(default_model()), index.manifest.dense
-    assert dense is not None
-    if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
-        raise UsageError(
-            f"expected vectors of {model.encoder['name']} for `rerank` projections, found those of "
-            f"{dense['encoder']['name']}; choose another `rerank`"
-        )
+    assert index.manifest.dense is not None
+    given = None if settings.reranker is None else Path(settings.reranker)
+    model = read_model(find_model(index.manifest.dense["encoder"], given))
 
     def stored(papers: Sequence[Paper]) -> StoredPapers:
         with index.reading() as reader:
