@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install reproduce reproduce-large exploration whole test lint types tests peers clean
+.PHONY: help install reproduce reproduce-large exploration whole benchmarks test lint types tests peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
 	@echo "make reproduce-large  the same with the large encoder (half an hour, 1 GB of models)"
 	@echo "make exploration  one facet liked, another disliked, on graded pairs of arXiv papers (a quarter of an hour)"
 	@echo "make whole      the same queries over all of arXiv's computer science, without pools (an hour)"
+	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
@@ -34,6 +35,9 @@ exploration: install
 
 whole: install
 	PATH="$(abspath $(BIN)):$$PATH" bash scripts/whole.sh
+
+benchmarks: install
+	$(BIN)/python -m benchmarks.run
 
 test: lint types tests
 

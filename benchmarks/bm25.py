@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import floors
-from benchmarks.bm25_roles import HITS
 from benchmarks.common import machine, peers_option, positive, table
 from benchmarks.drawn import drawn, faceted_queries
 from benchmarks.sides import Ended, Side, finished, in_turn
@@ -56,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, default=Path("indexes/csfcube"), metavar="DIR")
     parser.add_argument("--papers", type=positive, default=100_000, help="to make (default: %(default)s)")
     parser.add_argument("--queries", type=positive, default=200, help="default: %(default)s")
+    parser.add_argument("--hits", type=positive, default=1000, help="a query (default: %(default)s)")
     parser.add_argument("--rounds", type=positive, default=3, help="of the queries (default: %(default)s)")
     peers_option(parser)
     parser.add_argument("--work", type=Path, metavar="DIR", help="for the indexes (default: $TMPDIR)")
@@ -104,11 +104,11 @@ def indexing(inputs: Inputs, folder: Path, peers: Path, threads: int) -> dict[st
     return {name: finished([*map(str, command)], _KEY) for name, command in commands.items()}
 
 
-def searching(inputs: Inputs, folder: Path, peers: Path, rounds: int) -> Mapping[str, Side]:
+def searching(inputs: Inputs, folder: Path, peers: Path, hits: int, rounds: int) -> Mapping[str, Side]:
     """Warm queries, one by one."""
     pythons = {"qbe": sys.executable, "pyserini": sys.executable, "bm25s": str(peers)}
     sides = {
-        name: Side([python, "-m", ROLES, name, str(folder / name), str(inputs.queries), *SETTINGS])
+        name: Side([python, "-m", ROLES, name, str(folder / name), str(inputs.queries), *SETTINGS, str(hits)])
         for name, python in pythons.items()
     }
     in_turn([*sides.values()], rounds)
@@ -130,10 +130,13 @@ def main(argv: list[str]) -> None:
         folder = Path(work)
         with open_index(options.index) as source:
             inputs = write(source, folder, options.papers, options.queries)
-        print(f"{options.papers} papers, {options.queries} queries of {HITS} hits, {options.rounds} rounds")
+        print(
+            f"{options.papers} papers, {options.queries} queries of {options.hits} hits, "
+            f"{options.rounds} rounds"
+        )
         print(floors.reading("indexing", inputs.corpus.stat().st_size), "\n")
         built = indexing(inputs, folder, options.peers, threads)
-        sides = searching(inputs, folder, options.peers, options.rounds)
+        sides = searching(inputs, folder, options.peers, options.hits, options.rounds)
         rows = []
         for name, side in sides.items():
             same = side.rounds[0]["best"], sides["qbe"].rounds[0]["best"]

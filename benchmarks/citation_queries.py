@@ -12,18 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.charts import Chart, Line, write_chart
 from benchmarks.citation_common import (
     DEPTH,
     PACKAGES,
     SIGNIFICANT,
-    Chart,
-    Line,
     chance,
     collection_options,
     decimals,
     index_option,
     ranked,
-    write_chart,
 )
 from benchmarks.common import machine, table
 from qbe import _cli

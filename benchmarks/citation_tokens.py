@@ -19,17 +19,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.charts import Chart, Line, write_chart
 from benchmarks.citation_common import (
     DEPTH,
     PACKAGES,
     SIGNIFICANT,
-    Chart,
-    Line,
     chance,
     collection_options,
     decimals,
     ranked,
-    write_chart,
 )
 from benchmarks.common import machine, positive, table
 from qbe import _cli

@@ -138,12 +138,13 @@ def machine(threads: int, packages: Sequence[str]) -> str:
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
     versions = ", ".join(f"{package} {metadata.version(package)}" for package in packages)
     return (
-        f"{_processor()}; {threads} threads; load average before {load}; "
+        f"{processor()}; {threads} threads; load average before {load}; "
         f"Python {platform.python_version()}, {versions}; {time.strftime('%Y-%m-%d')}"
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor and which of its instructions matter."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -18,9 +18,10 @@ from support.citing import (
 )
 from support.live import corpus
 
-from benchmarks import citation_balance, citation_common, citation_queries, citation_tokens
+from benchmarks import charts, citation_balance, citation_common, citation_queries, citation_tokens
+from benchmarks.charts import Chart, Line, write_chart
 from benchmarks.citation_balance import ALL, Balance, balanced, feature_lists, held_back, last_years, learned
-from benchmarks.citation_common import Chart, Line, ranked, write_chart
+from benchmarks.citation_common import ranked
 from benchmarks.citation_queries import LONG, SHORT, compared
 from benchmarks.citation_tokens import RANKINGS, budget_of, cut, enough
 from qbe.cite.model import read_model
@@ -352,7 +353,7 @@ CHART = Chart("On $5", "papers", "recall", ["10", "all"], [Line("a", [0.1, 0.3],
 def test_a_chart_has_its_lines_places_and_ranges():
     pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
     both = CHART._replace(lines=[*CHART.lines, Line("b", [0.2, 0.2])])
-    (axes,) = citation_common.chart_figure(both).axes
+    (axes,) = charts.chart_figure(both).axes
     assert [(line.get_label(), list(line.get_ydata())) for line in axes.lines] == [
         ("a", [0.1, 0.3]),
         ("b", [0.2, 0.2]),
