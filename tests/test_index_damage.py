@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.searching import first_stage
 
+from qbe._jvm import lucene_version
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.index import Index
 from qbe.models.encoder_files import CARD
@@ -62,6 +63,25 @@ def test_overwritten_bytes_are_told_when_they_are_read(copy, name, stage):
     with Index(copy) as index, pytest.raises(IndexFormatError, match="damaged: build it again") as caught:
         first_stage(index, stage).search(Query(index.paper("s001")))
     assert "\n" not in str(caught.value)
+
+
+def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
+    """Of the file of segments the numbers behind the header are changed: the Lucene that wrote it, and the
+    major version of the one that created it.
+    """
+    path = copy / "lucene" / "segments_1"
+    content = bytearray(path.read_bytes())
+    suffix = 4 + 1 + len("segments") + 4 + 16
+    writer = suffix + 1 + content[suffix]
+    major = int(lucene_version().partition(".")[0])
+    assert (content[writer], content[writer + 3]) == (major, major)
+    content[writer], content[writer + 3] = major + 1, major + 1
+    path.write_bytes(content)
+    message = (
+        rf"that Lucene {major}\.\d+\.\d+ can read, found one of a later Lucene; open it with Python 3\.12"
+    )
+    with Index(copy) as index, pytest.raises(IndexFormatError, match=message):
+        first_stage(index, "bm25").search(Query(index.paper("s001")))
 
 
 def test_a_folder_that_is_no_index(tmp_path, copy):

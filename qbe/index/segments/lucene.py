@@ -17,6 +17,9 @@ from qbe.index.rows import starts_of
 from qbe.index.segments.snapshot import OpenSegment
 from qbe.index.segments.views import Papers, PaperStores
 
+_OF_A_LATER_LUCENE = ("IndexFormatTooNewException", "indexCreatedVersionMajor is in the future")
+"""What Lucene says of an index that a later Lucene wrote."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postings:
@@ -75,7 +78,7 @@ def _opened(folder: Path) -> Any:
             raise InputError(
                 f"cannot read {file}: access denied; choose an index that you may read"
             ) from error
-        if reason.startswith("IndexFormatTooNewException"):
+        if any(words in reason for words in _OF_A_LATER_LUCENE):
             raise IndexFormatError(
                 f"{folder}: expected an index that Lucene {_jvm.lucene_version()} can read, found one of a "
                 "later Lucene; open it with Python 3.12 or later, or build it again"
