@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zlib
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,7 @@ def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
     major = int(lucene_version().partition(".")[0])
     assert (content[writer], content[writer + 3]) == (major, major)
     content[writer], content[writer + 3] = major + 1, major + 1
+    content[-8:] = zlib.crc32(content[:-8]).to_bytes(8, "big")
     path.write_bytes(content)
     message = (
         rf"that Lucene {major}\.\d+\.\d+ can read, found one of a later Lucene; open it with Python 3\.12"
