@@ -25,9 +25,12 @@ STAGES: Mapping[str, SearchConfig] = {
     "fused, projections": SearchConfig(rerank="projections"),
     "fused, projections of 300": SearchConfig(rerank="projections", rerank_depth=300),
     "fused, projections of 1,000": SearchConfig(rerank="projections", rerank_depth=1000),
+    "fused, cascade": SearchConfig(rerank="cascade"),
+    "fused, cascade of 100": SearchConfig(rerank="cascade", cascade_depth=100),
     "fused, cross-encoders": SearchConfig(),
 }
-GRADED = ("fused", "fused, projections", "fused, cross-encoders")
+UNGRADED = ("fused, projections of 300", "fused, projections of 1,000")
+"""Stages that are timed alone: pools are not as deep."""
 HITS = 20
 
 
@@ -36,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", type=Path, required=True, metavar="DIR")
     parser.add_argument("--pairs", type=Path, nargs="*", default=[], metavar="FILE", help="graded pairs")
     parser.add_argument("--queries", type=positive, default=60, help="timed of each kind (default: 60)")
+    parser.add_argument(
+        "--stages", nargs="+", choices=STAGES, default=list(STAGES), metavar="STAGE", help="default: all"
+    )
     return parser
 
 
@@ -76,10 +82,10 @@ def main(argv: list[str]) -> None:
     print(machine(threads, ("faiss-cpu", "numpy", "onnxruntime")))
     rows, timed = [], []
     with open_index(options.index, threads=threads) as index:
-        for stage, config in STAGES.items():
-            with Pipeline.open(index, config) as pipeline:
+        for stage in options.stages:
+            with Pipeline.open(index, STAGES[stage]) as pipeline:
                 timed.append([stage, " / ".join(median_p95(times(pipeline, index, options.queries)))])
-                for path in options.pairs if stage in GRADED else ():
+                for path in () if stage in UNGRADED else options.pairs:
                     values = gains(pipeline, index, read_grades(path))
                     rows.append([path.name, stage, *(f"{value:.2f}" for value in values)])
         print(f"{len(index):,} papers\n")

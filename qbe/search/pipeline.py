@@ -209,9 +209,13 @@ class Pipeline(Closing):
         many are left out because they have no year; raises what `search` does.
         """
         check_filter(filter)
-        with self.index.reading() as reader:
-            plain = query.query if isinstance(query, PreparedQuery) else query
-            return self._passing(self._over(reader).passing, plain, filter)
+        plain = query.query if isinstance(query, PreparedQuery) else query
+
+        def passing() -> Passing:
+            with self.index.reading() as reader:
+                return self._passing(self._over(reader).passing, plain, filter)
+
+        return self.index.attempt(passing)
 
     def _ranked(
         self,
@@ -265,13 +269,17 @@ class Pipeline(Closing):
         or the reranker.
         """
         plain = query.query if isinstance(query, PreparedQuery) else query
-        with self.index.reading() as reader:
-            explore = self._grading(reader)
-            (prepared,) = self.prepare([plain], explain=True)
-            facets = self._by_facet(reader, prepared)
-            return explore.grade(
-                ExploreRequest(RankingRequest(prepared.query, prepared.aspects, None), facets), hits
-            )
+
+        def grade() -> list[Hit]:
+            with self.index.reading() as reader:
+                explore = self._grading(reader)
+                (prepared,) = self.prepare([plain], explain=True)
+                facets = self._by_facet(reader, prepared)
+                return explore.grade(
+                    ExploreRequest(RankingRequest(prepared.query, prepared.aspects, None), facets), hits
+                )
+
+        return self.index.attempt(grade)
 
     def require_grades(self) -> None:
         """Raise UsageError where the grade model does not read the vectors of the index or the reranker."""
