@@ -24,7 +24,7 @@ def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlat
     ]
     return document(
         [
-            "# facet-projections",
+            "# facet-projections" + model.encoder["name"].removeprefix("facet-encoder"),
             f"Reranks candidates by stored vectors of {model.encoder['name']} alone: a linear projection for "
             f"each facet, and late interaction of the projected vectors ({size / 1e6:.1f} MB). Written by "
             "`qbe train facet-projections`.",
@@ -43,8 +43,8 @@ def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlat
             f"({recipe['anchor']:g}). The published model is the mean of the seeds'.",
             "## Data",
             file_list(model.training["data"]),
-            f"Index: digest {model.training['index']}. Queries of the files that are measured on were left "
-            "out of training.",
+            f"Index: digest {model.training['index']}; pairs of papers that it lacks were left out, and so "
+            "were queries of the files that are measured on.",
             "## Limits",
             "English abstracts of computer science; elsewhere untested. The grades are those of large "
             "language models that followed CSFCube's published definitions.",

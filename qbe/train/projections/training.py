@@ -77,7 +77,11 @@ def train_projections(
         weights: {name: correlations(network, some) for name, some in zip(names, lists.sets[1:], strict=True)}
         for weights, network in measured.items()
     }
-    training = {**provenance, "seeds": list(run.seeds), "pairs": sum(map(len, train.values()))}
+    training = {
+        **provenance,
+        "seeds": list(run.seeds),
+        "pairs": sum(len(each.candidates) for each in lists.sets[0]),
+    }
     model = ProjectionModel(fitted["mean"], encoder, training)
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
