@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.pop("COLUMNS", None)  # which pytest-xdist tells its processes; tables are as wide as without it
 
+# How long an example takes depends on what else the machine does.
+settings.register_profile("qbe", deadline=None)
+settings.load_profile("qbe")
 
 if os.environ.get("PYTEST_XDIST_WORKER"):
     # A process that was connected to a cluster whose nodes died does not live long: `make tests` runs these

@@ -244,7 +244,9 @@ def test_choices_of_a_configuration_are_those_of_its_modules():
     assert FACETS == config.FACETS
     assert MATCHINGS == config.MATCHINGS
     assert RERANKER_PRECISIONS == config.PRECISIONS
-    assert set(config.RERANKINGS) == {"by-facet", "none", "cross-encoder", "projections", *MATCHINGS}
+    learned = {"by-facet", "cross-encoder", "projections", "cascade"}
+    assert set(config.LEARNED) == learned
+    assert set(config.RERANKINGS) == {"none", *learned, *MATCHINGS}
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
