@@ -29,7 +29,13 @@ def of_qbe(folder: Path, k1: float, b: float, hits: int) -> Search:
     assert manifest is not None
     assert (manifest["k1"], manifest["b"]) == (k1, b)
     searcher = LuceneSearch(index.lucene, index.papers.ids)
-    return lambda text: searcher.search(text, hits)
+    ids = index.papers.ids
+
+    def search(text: str) -> list[tuple[str, float]]:
+        rows, scores = searcher.search(text, hits)
+        return [(ids[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True)]
+
+    return search
 
 
 def of_pyserini(folder: Path, k1: float, b: float, hits: int) -> Search:
