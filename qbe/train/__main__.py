@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> None:
         "citation": _train_citation,
         "grades": _train_grades,
         "facet-projections": _train_projections,
+        "distillation": _distil,
     }
     train[options.command](options, run)
 
@@ -282,6 +283,25 @@ def _train_projections(options: argparse.Namespace, run: RunOptions) -> None:
     for name, each in train_projections(sources, folders, run)["mean"].items():
         values = " / ".join(f"{value:.3f}" for value in each.values())
         print(f"{options.output}: {name}: correlation {values} (background / method / result)")
+
+
+def _distil(options: argparse.Namespace, run: RunOptions) -> None:
+    from pathlib import Path
+
+    from qbe.train.distillation.recipe import Recipe
+    from qbe.train.work_folder import Folders
+
+    recipe = Recipe(steps=options.steps)
+    dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
+    leave_out = _leave_out(options)
+    with _training_packages():
+        from qbe.train.distillation.training import Sources, distil
+    projections = None if options.projections is None else Path(options.projections)
+    files = tuple(map(Path, dev))
+    sources = Sources(Path(options.index), files, leave_out, projections, options.start)
+    metadata = distil(sources, Folders(Path(options.output), Path(options.work)), run, recipe=recipe)
+    figures = " / ".join(f"{value:.3f}" for value in metadata.training["exported"]["int8"])
+    print(f"{options.output}: Spearman {figures} on dev (background / method / result)")
 
 
 def _path(options: argparse.Namespace, parameter: str, name: str) -> Path:

@@ -99,6 +99,15 @@ def parser() -> argparse.ArgumentParser:
             "--work.",
         )
     )
+    _add_distillation(
+        command(
+            "distillation",
+            "the facet rerankers, from scores of a larger encoder",
+            "Train the facet rerankers on the scores that facet projections give the papers of an index, "
+            "whose vectors are those of a larger encoder; no grades are needed. Export them, and write their "
+            "model card. An interrupted call continues from --work.",
+        )
+    )
     _add_admit(
         command(
             "admit",
@@ -318,6 +327,36 @@ def _add_grades(grades: argparse.ArgumentParser) -> None:
     _add_output(grades)
     _add_work(grades)
     _add_run(grades, device=False)
+
+
+def _add_distillation(distillation: argparse.ArgumentParser) -> None:
+    distillation.add_argument(
+        "--index", required=True, metavar="DIR", help="papers to learn from, with vectors of a larger encoder"
+    )
+    distillation.add_argument(
+        "--projections",
+        metavar="DIR",
+        help="facet projections of these vectors (default: those that ship for the encoder)",
+    )
+    distillation.add_argument(
+        "--start",
+        default="facet-rerankers",
+        metavar="NAME_OR_FOLDER",
+        help=f"the rerankers in int8 that learn ({_DEFAULT})",
+    )
+    distillation.add_argument(
+        "--dev",
+        nargs="+",
+        metavar="FILE",
+        help=f"graded pairs whose queries are not learned from; the first are measured {_DATA}",
+    )
+    _add_leave_out(distillation)
+    distillation.add_argument(
+        "--steps", type=int, default=450, metavar="N", help=f"for each seed ({_DEFAULT})"
+    )
+    _add_output(distillation)
+    _add_work(distillation)
+    _add_run(distillation)
 
 
 def _add_admit(admit: argparse.ArgumentParser) -> None:

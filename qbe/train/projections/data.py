@@ -38,10 +38,8 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
     place = {paper_id: number for number, paper_id in enumerate(ids)}
     rows = rows_of(reader.papers, ids)
     block = reader.vector_store.gather(rows)
-    starts = np.append(block.starts, len(block.rows))
     marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
-    whole = reader.vector_store.whole(rows).astype(np.float32)
-    vectors = StoredVectors(block.vectors.astype(np.float32), whole, starts)
+    vectors = StoredVectors.of_block(block, reader.vector_store.whole(rows))
     by_place = [list(_by_place(lists, place)) for lists in sets]
     if not all(by_place):
         raise CorpusError("expected graded pairs of papers of the index, found none; give the index of these")

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from qbe.rerank.projections import TERMS, FacetProjection
-from qbe.train.stored_vectors import StoredVectors
+from qbe.train.stored_vectors import StoredVectors, best_within
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
@@ -59,8 +59,8 @@ class ProjectionNetwork(nn.Module):
                 self.vectors.whole[[int(graded.query), *graded.candidates.tolist()]] @ matrix.T
             )
             terms = [
-                _best(cosines, places, len(sums)).mean(0),
-                _best(cosines[:, marked], places[marked], len(sums)).mean(0),
+                best_within(cosines, places, len(sums)).mean(0),
+                best_within(cosines[:, marked], places[marked], len(sums)).mean(0),
                 pair[1:] @ pair[0],
                 F.normalize(sums, dim=-1) @ F.normalize(query.sum(0), dim=-1),
             ]
@@ -74,9 +74,3 @@ class ProjectionNetwork(nn.Module):
             facet: FacetProjection(matrices[place].copy(), weights[place].copy())
             for place, facet in enumerate(FACETS)
         }
-
-
-def _best(cosines: Tensor, places: Tensor, papers: int) -> Tensor:
-    """Each query sentence's best cosine within each paper: (m, sentences) -> (m, papers)."""
-    lowest = cosines.new_full((len(cosines), papers), -2.0)
-    return lowest.scatter_reduce(1, places.expand(len(cosines), -1), cosines, "amax")

@@ -10,6 +10,17 @@ from qbe.rerank.late_interaction import FEATURES
 from qbe.train.markdown import decimals, document, file_list, table
 from qbe.types import Facet
 
+INTRODUCTION = (
+    "A cross-encoder for each facet (background, method, result): one ONNX graph each, over weights that "
+    "they share ({precision}, {megabytes:.1f} MB in all). In the upper layers a candidate's tokens attend to "
+    "the query's tokens; candidates are scored by late interaction between sentences, tokens and whole "
+    "papers."
+)
+LIMITS = (
+    "Trained on English abstracts of computer science; not tested elsewhere. The grades are those of large "
+    "language models that followed CSFCube's published definitions."
+)
+
 
 def describe(metadata: FacetRerankersMetadata, size: int) -> str:
     """The card's text; ``size`` is the bytes of all files together."""
@@ -18,17 +29,14 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
     schedule = recipe["schedule"]
     parts = [
         f"# {metadata.name}",
-        "A cross-encoder for each facet (background, method, result): one ONNX graph each, over weights "
-        f"that they share ({metadata.precision}, {size / 1e6:.1f} MB in all). In the upper layers a "
-        "candidate's tokens attend to the query's tokens; candidates are scored by late interaction between "
-        "sentences, tokens and whole papers.",
+        INTRODUCTION.format(precision=metadata.precision, megabytes=size / 1e6),
         "Written by `qbe train reranker`.",
         "## Figures on the dev split of facet-judgments",
         "Mean over queries of Spearman's correlation with the grades. Untrained: the late interaction of the "
         "encoder's own states, from which training starts; fp32 and int8: the exported models, as used in "
         f"a search. Published: {training['shipped']}{'' if 'share' in training else ', the best on dev'}.",
-        _figures(training["dev"] | training["exported"]),
-        *_crossed_figures(training.get("crossed", {})),
+        figures_table(training["dev"] | training["exported"]),
+        *crossed_figures(training.get("crossed", {})),
         "## Recipe",
         f"The last {recipe['joint']} layers of the encoder are trained, the others are frozen; "
         f"{training['queries']['train']:,} graded lists ({training['pairs']['train']:,} pairs)"
@@ -43,16 +51,15 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         table(["facet", *FEATURES], ([facet, *decimals(row, 2)] for facet, row in metadata.heads.items())),
         "## Data",
         file_list(training["data"]),
-        *_start(training),
+        *earlier_trainings(training),
         "Papers with a title like that of one in CSFCube are left out, and so are the queries of dev.",
         "## Limits",
-        "Trained on English abstracts of computer science; not tested elsewhere. The grades are those of "
-        "large language models that followed CSFCube's published definitions.",
+        LIMITS,
     ]
     return document(parts)
 
 
-def _crossed_figures(crossed: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
+def crossed_figures(crossed: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
     """What shares of crossed pairs each of the weights ranks right, where there are any."""
     scopes = list(dict.fromkeys(scope for shares in crossed.values() for scope in shares))
     if not scopes:
@@ -94,7 +101,7 @@ def _crossed(schedule: Mapping[str, Any]) -> str:
     return f", pairs that are crossed for two facets {1 + schedule['crossed']:g} times"
 
 
-def _start(training: Mapping[str, Any]) -> list[str]:
+def earlier_trainings(training: Mapping[str, Any]) -> list[str]:
     """The data of the trainings before this one, the latest first, where it started from other weights."""
     parts: list[str] = []
     while "start" in training:
@@ -107,7 +114,8 @@ def _start(training: Mapping[str, Any]) -> list[str]:
     return parts
 
 
-def _figures(rows: Mapping[str, Sequence[float]]) -> str:
+def figures_table(rows: Mapping[str, Sequence[float]]) -> str:
+    """Correlations by facet of each of the weights, and their means."""
     return table(
         ["weights", *map(str, Facet), "mean"],
         ([name, *decimals([*row, sum(row) / len(row)], 3)] for name, row in rows.items()),

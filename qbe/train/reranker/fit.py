@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -97,22 +97,7 @@ class _Learner:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
-        schedule = self._schedule
-        rates: dict[float, list[nn.Parameter]] = {}
-        for name, part in trainable(self.network).items():
-            few = name == "weights" or name.endswith("gate")
-            head = name in ("projections", "token_weights")
-            rate = schedule.weight_rate if few else schedule.head_rate if head else schedule.learning_rate
-            rates.setdefault(rate, []).append(part)
-        groups = [
-            {
-                "params": parts,
-                "lr": rate,
-                "weight_decay": schedule.weight_decay if rate == schedule.learning_rate else 0.0,
-            }
-            for rate, parts in rates.items()
-        ]
-        return torch.optim.AdamW(groups, betas=(0.9, 0.98))
+        return adamw(self.network, self._schedule)
 
     def backward(self, step: int) -> Sequence[float]:
         """Compute the gradients of a step; the loss of each of its lists."""
@@ -143,6 +128,43 @@ class _Learner:
         correlations = mean_spearman(score_lists(self._scorer, self._splits.dev), self._splits.dev)
         text = " / ".join(f"{value:.4f}" for value in correlations)
         return DevScore(float(np.mean([correlations[i] for i in self._facets])), f"dev Spearman {text}")
+
+
+class Rates(Protocol):
+    """The learning rates of the layers, of the facets' projections and token weights, and of the weights of
+    similarities and the gates; and the weight decay of the layers.
+    """
+
+    @property
+    def learning_rate(self) -> float: ...  # noqa: D102 (described above)
+
+    @property
+    def head_rate(self) -> float: ...  # noqa: D102
+
+    @property
+    def weight_rate(self) -> float: ...  # noqa: D102
+
+    @property
+    def weight_decay(self) -> float: ...  # noqa: D102
+
+
+def adamw(network: nn.Module, rates: Rates) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
+    by_rate: dict[float, list[nn.Parameter]] = {}
+    for name, part in trainable(network).items():
+        few = name == "weights" or name.endswith("gate")
+        head = name in ("projections", "token_weights")
+        rate = rates.weight_rate if few else rates.head_rate if head else rates.learning_rate
+        by_rate.setdefault(rate, []).append(part)
+    groups = [
+        {
+            "params": parts,
+            "lr": rate,
+            "weight_decay": rates.weight_decay if rate == rates.learning_rate else 0.0,
+        }
+        for rate, parts in by_rate.items()
+    ]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98))
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:

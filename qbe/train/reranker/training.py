@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,41 +15,29 @@ from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import UsageError
-from qbe.evaluate.crossed import CrossedAccuracy
-from qbe.export.facet_rerankers import example_inputs, export_facets
-from qbe.export.staging import staged_folder
-from qbe.files import sha256
-from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
+from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import (
-    TRUNK,
     FacetRerankersMetadata,
     RerankerFiles,
     resolve_reranker,
-    write_reranker_card,
 )
-from qbe.parallel import Workers
-from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.tag.tagger import Tagger
 from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.graded_pairs import most_crossed, papers_of, read_graded_pairs, without
 from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
-from qbe.train.reranker.correlation import rank_correlations
 from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported, off_grid
 from qbe.train.reranker.fit import (
     CandidateScorer,
     GradedSplits,
-    crossed_shares,
     fit,
-    mean_spearman,
-    score_lists,
 )
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import collect_papers
+from qbe.train.reranker.publishing import Data, figures_on_dev, publish
 from qbe.train.reranker.recipe import Recipe
-from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
-from qbe.train.weights import Weights, best_weights, copied, interpolated, mean, with_weights
+from qbe.train.reranker.tokenized import tokenize
+from qbe.train.weights import Weights, best_weights, copied, interpolated, mean
 from qbe.train.work_folder import (
     Folders,
     RunOptions,
@@ -59,7 +46,7 @@ from qbe.train.work_folder import (
     file_digests,
     read_provenance,
 )
-from qbe.types import Facet, Paper
+from qbe.types import Facet
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
@@ -107,15 +94,6 @@ class Start:
                 f"expected trained rerankers as `start` with `share` {self.share:g}, found "
                 f"{self.earlier or 'none'}; weights are interpolated with theirs"
             )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Data:
-    """Graded lists and their papers, with labels and as the network reads them."""
-
-    splits: GradedSplits
-    papers: Mapping[str, Paper]
-    tokenized: Mapping[str, TokenizedPaper]
 
 
 def train_rerankers(
@@ -171,7 +149,7 @@ def train_rerankers(
     if exported is not None:
         weights = {name: off_grid(trained) for name, trained in weights.items()}
     network.load_state_dict(dict(untrained), strict=False)
-    dev, crossed = _figures_on_dev(scorer, weights, data.splits)
+    dev, crossed = figures_on_dev(scorer, weights, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
     best = INTERPOLATED
     if best not in weights:
@@ -186,7 +164,9 @@ def train_rerankers(
         "crossed": crossed,
     }
     output = folders.output
-    return publish(network, data, training, encoder.files.tokenizer, recipe.max_tokens, output, run.threads)
+    return publish(
+        network, data, training, encoder.files.tokenizer, recipe.max_tokens, output, run.threads, describe
+    )
 
 
 def _earlier(start: str | Path | None) -> tuple[Path | None, RerankerFiles | None]:
@@ -196,21 +176,6 @@ def _earlier(start: str | Path | None) -> tuple[Path | None, RerankerFiles | Non
     if is_exported(start):
         return None, resolve_reranker(str(start), "int8")
     return Path(start), None
-
-
-def _figures_on_dev(
-    scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
-) -> tuple[dict[str, tuple[float, ...]], dict[str, dict[str, CrossedAccuracy]]]:
-    """Correlations on dev by facet, and shares of crossed pairs by pair of facets: of the network as it is
-    (untrained), and with each of the weights.
-    """
-    correlations, crossed = {}, {}
-    for name, seed_weights in {"untrained": copied(scorer.network), **weights}.items():
-        scores = with_weights(scorer.network, seed_weights, lambda: score_lists(scorer, splits.dev))
-        correlations[name] = mean_spearman(scores, splits.dev)
-        crossed[name] = crossed_shares(scores, splits.dev)
-        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in correlations[name]))
-    return correlations, crossed
 
 
 def read_data(
@@ -241,58 +206,3 @@ def read_data(
         paper_id: tokenize(paper, tokenizer, recipe.max_tokens) for paper_id, paper in papers.items()
     }
     return Data(GradedSplits(train, dev), papers, tokenized)
-
-
-def publish(
-    network: Network,
-    data: Data,
-    training: Mapping[str, Any],
-    tokenizer: Path,
-    max_tokens: int,
-    output: Path,
-    threads: int,
-) -> FacetRerankersMetadata:
-    """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
-
-    The folder appears complete or not at all.
-    """
-    network = network.to("cpu")
-    network.dtype = torch.float32
-    first, shape = data.tokenized[min(data.tokenized)], network.shape
-    example = example_inputs(
-        first.ids.numpy(),
-        first.pooling.numpy(),
-        (network.joint, shape.heads, shape.dimension // shape.heads),
-    )
-    names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in FACETS)]
-    heads = {facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)}
-    measured: dict[str, Any] = {}
-    with staged_folder(output) as staged:
-        for precision, folder in (("fp32", staged / "fp32"), ("int8", staged)):
-            folder.mkdir(exist_ok=True)
-            shutil.copyfile(tokenizer, folder / TOKENIZER)
-            export_facets(network, folder, TRUNK, example, precision)
-            metadata = FacetRerankersMetadata(
-                name=DEFAULT_RERANKER,
-                precision=precision,
-                max_tokens=max_tokens,
-                files={name: sha256(folder / name) for name in names},
-                heads=heads,
-                training=training,
-            )
-            measured[precision] = _measure(
-                RerankerFiles(folder, metadata, precision), max_tokens, data, threads
-            )
-            metadata = dataclasses.replace(metadata, training={**training, "exported": dict(measured)})
-            write_reranker_card(folder, metadata)
-        size = sum((staged / name).stat().st_size for name in names)
-        (staged / "README.md").write_text(describe(metadata, size))
-    return metadata
-
-
-def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) -> list[float]:
-    """Mean Spearman correlation of the exported models on dev, by facet, computed as in a search."""
-    with Workers(threads) as workers:
-        reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
-        correlations = rank_correlations(reranker, data.papers, data.splits.dev)
-    return [sum(values.values()) / len(values) for values in correlations]

@@ -1,0 +1,1 @@
+"""Distillation: the facet rerankers learn from scores of stored vectors of a larger encoder."""

@@ -1,0 +1,112 @@
+"""Publishing facet rerankers: measured on dev as trained and as exported, with a card."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qbe.evaluate.crossed import CrossedAccuracy
+from qbe.export.facet_rerankers import example_inputs, export_facets
+from qbe.export.staging import staged_folder
+from qbe.files import sha256
+from qbe.models.kinds import TOKENIZER
+from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, RerankerFiles, write_reranker_card
+from qbe.parallel import Workers
+from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+from qbe.train.reranker.correlation import rank_correlations
+from qbe.train.reranker.fit import CandidateScorer, GradedSplits, crossed_shares, mean_spearman, score_lists
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.weights import Weights, copied, with_weights
+from qbe.types import Paper
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Data:
+    """Graded lists and their papers, with labels and as the network reads them."""
+
+    splits: GradedSplits
+    papers: Mapping[str, Paper]
+    tokenized: Mapping[str, TokenizedPaper]
+
+
+def figures_on_dev(
+    scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
+) -> tuple[dict[str, tuple[float, ...]], dict[str, dict[str, CrossedAccuracy]]]:
+    """Correlations on dev by facet, and shares of crossed pairs by pair of facets: of the network as it is
+    (untrained), and with each of the weights.
+    """
+    correlations, crossed = {}, {}
+    for name, seed_weights in {"untrained": copied(scorer.network), **weights}.items():
+        scores = with_weights(scorer.network, seed_weights, lambda: score_lists(scorer, splits.dev))
+        correlations[name] = mean_spearman(scores, splits.dev)
+        crossed[name] = crossed_shares(scores, splits.dev)
+        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in correlations[name]))
+    return correlations, crossed
+
+
+def publish(
+    network: Network,
+    data: Data,
+    training: Mapping[str, Any],
+    tokenizer: Path,
+    max_tokens: int,
+    output: Path,
+    threads: int,
+    describe: Callable[[FacetRerankersMetadata, int], str],
+) -> FacetRerankersMetadata:
+    """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
+
+    ``describe`` gives the card's text of the metadata and the bytes of all files.
+
+    The folder appears complete or not at all.
+    """
+    network = network.to("cpu")
+    network.dtype = torch.float32
+    first, shape = data.tokenized[min(data.tokenized)], network.shape
+    example = example_inputs(
+        first.ids.numpy(),
+        first.pooling.numpy(),
+        (network.joint, shape.heads, shape.dimension // shape.heads),
+    )
+    names = [TOKENIZER, TRUNK, *(f"{facet}.onnx" for facet in FACETS)]
+    heads = {facet.value: network.weights[i].tolist() for i, facet in enumerate(FACETS)}
+    measured: dict[str, Any] = {}
+    with staged_folder(output) as staged:
+        for precision, folder in (("fp32", staged / "fp32"), ("int8", staged)):
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(tokenizer, folder / TOKENIZER)
+            export_facets(network, folder, TRUNK, example, precision)
+            metadata = FacetRerankersMetadata(
+                name=DEFAULT_RERANKER,
+                precision=precision,
+                max_tokens=max_tokens,
+                files={name: sha256(folder / name) for name in names},
+                heads=heads,
+                training=training,
+            )
+            measured[precision] = _measure(
+                RerankerFiles(folder, metadata, precision), max_tokens, data, threads
+            )
+            metadata = dataclasses.replace(metadata, training={**training, "exported": dict(measured)})
+            write_reranker_card(folder, metadata)
+        size = sum((staged / name).stat().st_size for name in names)
+        (staged / "README.md").write_text(describe(metadata, size))
+    return metadata
+
+
+def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) -> list[float]:
+    """Mean Spearman correlation of the exported models on dev, by facet, computed as in a search."""
+    with Workers(threads) as workers:
+        reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
+        correlations = rank_correlations(reranker, data.papers, data.splits.dev)
+    return [sum(values.values()) / len(values) for values in correlations]
