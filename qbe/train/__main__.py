@@ -295,10 +295,13 @@ def _distil(options: argparse.Namespace, run: RunOptions) -> None:
     dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
     leave_out = _leave_out(options)
     with _training_packages():
+        from qbe.models.registry import BASE_ENCODER, ENCODERS
+        from qbe.models.sources import packaged_weights
         from qbe.train.distillation.training import Sources, distil
     projections = None if options.projections is None else Path(options.projections)
     files = tuple(map(Path, dev))
-    sources = Sources(Path(options.index), files, leave_out, projections, options.start)
+    weights = packaged_weights(ENCODERS[BASE_ENCODER])
+    sources = Sources(Path(options.index), files, leave_out, weights, projections, options.start)
     metadata = distil(sources, Folders(Path(options.output), Path(options.work)), run, recipe=recipe)
     figures = " / ".join(f"{value:.3f}" for value in metadata.training["exported"]["int8"])
     print(f"{options.output}: Spearman {figures} on dev (background / method / result)")

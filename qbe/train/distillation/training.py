@@ -19,9 +19,8 @@ from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER, ENCODERS
+from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker
-from qbe.models.sources import packaged_weights
 from qbe.rerank.projection_model import WEIGHTS, find_model, read_model
 from qbe.train.distillation.card import describe
 from qbe.train.distillation.fit import Papers, fit
@@ -51,13 +50,15 @@ class Sources:
 
     ``index`` holds the papers and the vectors of a larger encoder, ``projections`` the folder of the facet
     projections that score these (None: those that ship for that encoder). ``start`` is the name or folder of
-    the facet rerankers in int8 that learn. ``dev`` are files of graded pairs, the first of which is measured;
+    the facet rerankers in int8 that learn, ``weights`` the folder of the BERT encoder that they were trained
+    from. ``dev`` are files of graded pairs, the first of which is measured;
     ``leave_out`` holds papers that models are evaluated on.
     """
 
     index: Path
     dev: tuple[Path, ...]
     leave_out: Path
+    weights: Path
     projections: Path | None = None
     start: str = DEFAULT_RERANKER
 
@@ -96,16 +97,15 @@ def distil(
         papers = {paper.paper_id: paper for paper in reader}
         ids = list(papers)
         vectors = _vectors(reader, ids)
-    dev, *others = map(read_graded_pairs, sources.dev)
-    queries = {query for lists in (dev, *others) for query in lists}
-    dev = _held(dev, papers)
+    lists = [read_graded_pairs(file) for file in sources.dev]
+    queries = {query for each in lists for query in each}
+    dev = _held(lists[0], papers)
     tokenizer = PaperTokenizer(start.folder / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     teacher = Teacher(vectors, read_model(projections).projections)
     usable = _usable(papers, queries, TitleIndex.of_corpus(sources.leave_out))
     log.info("learning from %d of %d papers", int(usable.sum()), len(papers))
-    base = packaged_weights(ENCODERS[BASE_ENCODER])
-    network = Network(base, recipe.joint, matmul_dtype(run.device), separate=True).to(run.device)
+    network = Network(sources.weights, recipe.joint, matmul_dtype(run.device), separate=True).to(run.device)
     initial = exported_weights(start, network)
     scorer, drawn = CandidateScorer(network, tokenized), Papers(ids, usable, teacher, recipe)
     weights: dict[str, Weights] = {"start": initial}

@@ -24,7 +24,7 @@ from qbe.train.reranker.correlation import rank_correlations
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits, crossed_shares, mean_spearman, score_lists
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.tokenized import TokenizedPaper
-from qbe.train.weights import Weights, copied, with_weights
+from qbe.train.weights import Weights, with_weights
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
@@ -42,12 +42,12 @@ class Data:
 def figures_on_dev(
     scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, dict[str, CrossedAccuracy]]]:
-    """Correlations on dev by facet, and shares of crossed pairs by pair of facets: of the network as it is
-    (untrained), and with each of the weights.
+    """Of the network with each of the weights, by name: correlations on dev by facet, and shares of crossed
+    pairs by pair of facets.
     """
     correlations, crossed = {}, {}
-    for name, seed_weights in {"untrained": copied(scorer.network), **weights}.items():
-        scores = with_weights(scorer.network, seed_weights, lambda: score_lists(scorer, splits.dev))
+    for name, each in weights.items():
+        scores = with_weights(scorer.network, each, lambda: score_lists(scorer, splits.dev))
         correlations[name] = mean_spearman(scores, splits.dev)
         crossed[name] = crossed_shares(scores, splits.dev)
         log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in correlations[name]))

@@ -148,8 +148,7 @@ def train_rerankers(
         weights[INTERPOLATED] = interpolated(initial, average, start.share)
     if exported is not None:
         weights = {name: off_grid(trained) for name, trained in weights.items()}
-    network.load_state_dict(dict(untrained), strict=False)
-    dev, crossed = figures_on_dev(scorer, weights, data.splits)
+    dev, crossed = figures_on_dev(scorer, {"untrained": untrained, **weights}, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
     best = INTERPOLATED
     if best not in weights:
