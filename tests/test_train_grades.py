@@ -66,6 +66,8 @@ def pairs(tmp_path_factory) -> Path:
     rows = [f"{query} {row}" for query, of_query in LISTS.items() for row in of_query]
     for name, chosen in (("train.tsv", rows), ("dev.tsv", rows[:3])):
         (folder / name).write_text("".join("\t".join(row.split()) + "\n" for row in (header, *chosen)))
+    evaluated = {"paper_id": "e", "title": "Beside the sample", "abstract": ["No paper of it."]}
+    (folder / "evaluated.jsonl").write_text(json.dumps(evaluated) + "\n")
     return folder
 
 
@@ -230,7 +232,7 @@ def test_figures_by_hand():
 
 
 def sources(index: Path, pairs: Path) -> Sources:
-    return Sources(index, (pairs / "train.tsv",), (pairs / "dev.tsv",))
+    return Sources(index, (pairs / "train.tsv",), (pairs / "dev.tsv",), pairs / "evaluated.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +257,7 @@ def test_a_model_is_published(trained, graded_index, pairs):
     assert (model.training["seeds"], model.training["pairs"]) == ([0, 1], 8)
     assert model.training["recipe"]["hidden"] == 2
     assert model.training["data"] == {
-        f"{pairs.name}/{file}": sha256(pairs / file) for file in ("train.tsv", "dev.tsv")
+        f"{pairs.name}/{file}": sha256(pairs / file) for file in ("train.tsv", "dev.tsv", "evaluated.jsonl")
     }
     with Index(graded_index) as index:
         assert model.training["index"] == index.manifest.digest
@@ -343,7 +345,18 @@ def test_an_index_without_vectors_is_refused(sample, pairs, tmp_path):
 def test_the_command_trains(graded_index, pairs, tmp_path, capsys):
     output = tmp_path / "model"
     arguments = ["grades", "--index", graded_index, "--pairs", pairs, "--dev", pairs / "dev.tsv"]
-    arguments += ["--sampled", "2", "--output", output, "--work", tmp_path / "work", "--seeds", "0"]
+    arguments += [
+        "--leave-out",
+        pairs / "evaluated.jsonl",
+        "--sampled",
+        "2",
+        "--output",
+        output,
+        "--work",
+        tmp_path / "work",
+        "--seeds",
+        "0",
+    ]
     main([*map(str, arguments), "--threads", "1"])
     model = read_model(output)
     assert model.training["recipe"]["sampled"] == 2

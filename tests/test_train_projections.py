@@ -1,5 +1,6 @@
 """Training of the facet projections: what search computes, what is learned, the whole, resuming."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -101,13 +102,24 @@ def pairs(tmp_path_factory) -> Path:
     return folder
 
 
+def read_title(index: Path, paper_id: str) -> str:
+    reader = IndexReader(index)
+    try:
+        return reader.paper(paper_id).title
+    finally:
+        reader.release()
+
+
 def test_the_command_publishes_and_resumes(graded_index, pairs, tmp_path, capsys):
     command = ["facet-projections", "--index", str(graded_index), "--seeds", "0,1", "--threads", "1"]
     command += ["--pairs", str(pairs), "--dev", str(pairs / "dev.tsv"), "--work", str(tmp_path / "work")]
+    evaluated = {"paper_id": "e", "title": read_title(graded_index, POOL[0]), "abstract": ["Other words."]}
+    (tmp_path / "evaluated.jsonl").write_text(json.dumps(evaluated) + "\n")
+    command += ["--leave-out", str(tmp_path / "evaluated.jsonl")]
     main([*command, "--output", str(tmp_path / "first")])
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'first'}: ")
     card = (tmp_path / "first" / "README.md").read_text()
-    assert "48 pairs" in card
+    assert "46 pairs" in card  # of 24 candidates of two queries, one has the title of an evaluated paper
     assert "| seed 1" in card
     assert read_model(tmp_path / "first").encoder["name"] == "facet-encoder"
     main([*command, "--output", str(tmp_path / "second")])

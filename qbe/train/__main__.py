@@ -258,7 +258,7 @@ def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
     dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
     with _training_packages():
         from qbe.train.grades.training import Sources, train_grades
-    sources = Sources(Path(options.index), train, tuple(map(Path, dev)))
+    sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
     folders = Folders(Path(options.output), Path(options.work))
     for name, each in train_grades(sources, folders, run, recipe=Recipe(sampled=options.sampled)).items():
         errors = " / ".join(f"{value:.2f}" for value in each.errors.values())
@@ -278,7 +278,7 @@ def _train_projections(options: argparse.Namespace, run: RunOptions) -> None:
     dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
     with _training_packages():
         from qbe.train.projections.training import Sources, train_projections
-    sources = Sources(Path(options.index), train, tuple(map(Path, dev)))
+    sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
     folders = Folders(Path(options.output), Path(options.work))
     for name, each in train_projections(sources, folders, run)["mean"].items():
         values = " / ".join(f"{value:.3f}" for value in each.values())

@@ -305,6 +305,7 @@ def _add_projections(projections: argparse.ArgumentParser) -> None:
         "--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on; the first chooses {_DATA}"
     )
     projections.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
+    _add_leave_out(projections)
     _add_output(projections)
     _add_work(projections)
     _add_run(projections, device=False)
@@ -317,6 +318,7 @@ def _add_grades(grades: argparse.ArgumentParser) -> None:
     )
     grades.add_argument("--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on {_DATA}")
     grades.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
+    _add_leave_out(grades)
     grades.add_argument(
         "--sampled",
         type=int,

@@ -48,7 +48,8 @@ def describe(model: GradeModel, figures: Mapping[str, Mapping[str, GradeFigures]
             "their scores promise a little too much there.",
             "## Data",
             file_list(model.training["data"]),
-            f"Index: digest {model.training['index']}.",
+            f"Index: digest {model.training['index']}. Papers with a title like that of one in CSFCube "
+            "were left out.",
             "## Licence",
             "Apache License, Version 2.0.",
         ]

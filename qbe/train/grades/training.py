@@ -18,7 +18,8 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.parallel import Workers
 from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
-from qbe.train.graded_pairs import read_graded_pairs
+from qbe.train.evaluated import without_evaluated
+from qbe.train.graded_pairs import GradedLists, read_graded_pairs
 from qbe.train.grades.card import describe
 from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
 from qbe.train.grades.figures import GradeFigures, grade_figures
@@ -34,11 +35,14 @@ SAMPLE_SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """An index of the papers, files of graded pairs to train on, and files to measure on."""
+    """An index of the papers, files of graded pairs to train on, and files to measure on; ``leave_out`` holds
+    papers that models are evaluated on.
+    """
 
     index: Path
     train: tuple[Path, ...]
     dev: tuple[Path, ...]
+    leave_out: Path
 
 
 def train_grades(
@@ -46,9 +50,10 @@ def train_grades(
 ) -> Mapping[str, GradeFigures]:
     """Train the grade model, measure it on each file of dev, and publish it with a card.
 
-    What was measured of pairs is kept in the work folder, from which the same call continues. Returns the
-    figures by the name of the file, of all that is known. Raises CorpusError for pairs that cannot be read,
-    IndexFormatError for an index without vectors, OutputError where nothing can be written.
+    Papers with a title like that of one in ``leave_out`` are not trained on. What was measured of pairs is
+    kept in the work folder, from which the same call continues. Returns the figures by the name of the file,
+    of all that is known. Raises CorpusError for pairs that cannot be read, IndexFormatError for an index
+    without vectors, OutputError where nothing can be written.
     """
     torch.set_num_threads(run.threads)
     with (
@@ -61,16 +66,18 @@ def train_grades(
         provenance = {
             "recipe": as_record(recipe),
             "index": reader.manifest.digest,
-            "data": file_digests(*sources.train, *sources.dev),
+            "data": file_digests(*sources.train, *sources.dev, sources.leave_out),
         }
         check_provenance(folders.work, provenance)
         features = GradeFeatures(reader, workers, open_reranker(DEFAULT_RERANKER, workers=workers))
 
         def read(file: Path, count: int | None) -> GradedFeatures:
-            lists = read_graded_pairs(file)
-            chosen = lists if count is None else sampled(lists, count, SAMPLE_SEED)
+            lists: GradedLists = read_graded_pairs(file)
+            if count is not None:
+                lists = without_evaluated(lists, reader, sources.leave_out)
+                lists = sampled(lists, count, SAMPLE_SEED)
             kept = folders.work / f"{file.parent.name}-{file.stem}.npz"
-            return measured(reader, features, chosen, kept)
+            return measured(reader, features, lists, kept)
 
         dev = {f"{file.parent.name}/{file.name}": read(file, None) for file in sources.dev}
         train = joined([read(file, recipe.sampled) for file in sources.train])

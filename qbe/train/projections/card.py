@@ -44,7 +44,8 @@ def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlat
             "## Data",
             file_list(model.training["data"]),
             f"Index: digest {model.training['index']}; pairs of papers that it lacks were left out, and so "
-            "were queries of the files that are measured on.",
+            "were queries of the files that are measured on, and papers with a title like that of one in "
+            "CSFCube.",
             "## Limits",
             "English abstracts of computer science; elsewhere untested. The grades are those of large "
             "language models that followed CSFCube's published definitions.",

@@ -12,6 +12,7 @@ import torch
 from qbe.export.staging import staged_folder
 from qbe.index.opening import open_index
 from qbe.rerank.projection_model import ProjectionModel, write_model
+from qbe.train.evaluated import without_evaluated
 from qbe.train.graded_pairs import GradedLists, GradedPair, papers_of, read_graded_pairs, without
 from qbe.train.projections.card import describe
 from qbe.train.projections.data import read_lists
@@ -26,12 +27,13 @@ DEFAULT_RECIPE = Recipe()
 @dataclass(frozen=True, slots=True)
 class Sources:
     """An index of the papers, files of graded pairs to train on, and files to measure on, the first of which
-    chooses the epochs.
+    chooses the epochs; ``leave_out`` holds papers that models are evaluated on.
     """
 
     index: Path
     train: tuple[Path, ...]
     dev: tuple[Path, ...]
+    leave_out: Path
 
 
 def train_projections(
@@ -40,9 +42,10 @@ def train_projections(
     """Train the facet projections, measure them on each file of dev, and publish their mean with a card.
 
     Each seed's projections are kept in the work folder, from which the same call continues. Queries of dev
-    are not trained on. Returns Spearman's correlations by weights (``untrained``, each seed, ``mean``) and
-    name of the file. Raises CorpusError for pairs that cannot be read or that the index lacks,
-    IndexFormatError for an index without vectors, OutputError where nothing can be written.
+    are not trained on, and neither are papers with a title like that of one in ``leave_out``. Returns
+    Spearman's correlations by weights (``untrained``, each seed, ``mean``) and name of the file. Raises
+    CorpusError for pairs that cannot be read or that the index lacks, IndexFormatError for an index without
+    vectors, OutputError where nothing can be written.
     """
     torch.set_num_threads(run.threads)
     train, dev = _joined(sources.train), [read_graded_pairs(file) for file in sources.dev]
@@ -54,9 +57,10 @@ def train_projections(
         provenance = {
             "recipe": as_record(recipe),
             "index": reader.manifest.digest,
-            "data": file_digests(*sources.train, *sources.dev),
+            "data": file_digests(*sources.train, *sources.dev, sources.leave_out),
         }
         check_provenance(folders.work, provenance)
+        train = without_evaluated(train, reader, sources.leave_out)
         lists = read_lists(reader, [train, *dev])
     log.info("fitting to %d lists, %d papers", len(lists.sets[0]), len(papers_of(train)))
     fitted = {}
