@@ -13,8 +13,8 @@ def soft_logistic(scores: Tensor, teacher: Tensor) -> Tensor:
     """RankNet with the teacher's probabilities as targets: the mean over all pairs of candidates.
 
     ``scores`` and ``teacher`` (..., candidates). A candidate is better than another with the probability of
-    the sigmoid of their difference (Burges et al., 2005, eq. 3). The loss is the divergence of the student's
-    probabilities from the teacher's (Kullback and Leibler, 1951): 0 where all differences are the same.
+    the sigmoid of their difference (Burges et al., 2005, eq. 3). The loss is the Kullback-Leibler divergence
+    of the student's probabilities from the teacher's: 0 where all differences are the same.
 
     >>> soft_logistic(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 2.0]))
     tensor(0.)
