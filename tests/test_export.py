@@ -9,11 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
+import torch
 from support.damage import truncate
 from support.tiny import layer_states
 
 from qbe.errors import ModelError, OutputError
 from qbe.export import encoder as export
+from qbe.export.attention import fuse_attention
+from qbe.export.onnx_files import to_onnx
 from qbe.files import sha256
 from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
 from qbe.models.kinds import ENCODER
@@ -37,9 +40,7 @@ def test_models_take_and_give_what_is_documented(tiny_encoder):
     for precision in ("fp32", "int8"):
         session = open_session(tiny_encoder / f"model.{precision}.onnx")
         inputs = [(i.name, i.type, i.shape) for i in session.get_inputs()]
-        assert inputs == [
-            (name, "tensor(int64)", ["batch", "tokens"]) for name in ("input_ids", "attention_mask")
-        ]
+        assert inputs == [("input_ids", "tensor(int64)", ["batch", "tokens"])]
         outputs = {output.name: (output.type, output.shape[:2]) for output in session.get_outputs()}
         assert list(outputs) == ["last_hidden_state", "hidden_state_0", "hidden_state_1"]
         assert all(output == ("tensor(float)", ["batch", "tokens"]) for output in outputs.values())
@@ -48,11 +49,65 @@ def test_models_take_and_give_what_is_documented(tiny_encoder):
 def test_hidden_states_are_those_of_the_layers(tiny_encoder, tiny_model):
     session = open_session(tiny_encoder / "model.fp32.onnx")
     ids = [2, *range(40, 60), 3]
-    feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
+    feeds = {"input_ids": np.array([ids])}
     expected = layer_states(tiny_model, ids)
     for layer, states in enumerate(expected):
         (exported,) = session.run([state_output(layer, len(expected) - 1)], feeds)
         np.testing.assert_allclose(exported[0], states, rtol=0, atol=1e-5)
+
+
+def test_attention_is_one_operator(tiny_encoder):
+    for precision in ("fp32", "int8"):
+        graph = onnx.load(tiny_encoder / f"model.{precision}.onnx").graph
+        kinds = [node.op_type for node in graph.node]
+        assert (kinds.count("MultiHeadAttention"), kinds.count("Softmax")) == (2, 0)
+        assert "Transpose" not in kinds
+
+
+@pytest.mark.parametrize("added", ["mask", "bias"])
+def test_attention_with_more_than_a_scale_stays_as_it_is(tmp_path, added):
+    """Logits with a mask, or with a bias by position as in MPNet."""
+
+    class Attention(torch.nn.Module):
+        def forward(self, states, more):
+            split = [states.view(1, -1, 2, 4).transpose(1, 2) for _ in range(3)]
+            logits = split[0] @ split[1].transpose(2, 3) * 0.5
+            logits = logits + more
+            attended = torch.softmax(logits, -1) @ split[2]
+            return attended.transpose(1, 2).reshape(1, -1, 8)
+
+    path = tmp_path / "model.onnx"
+    more = torch.zeros(1, 1, 1, 6) if added == "mask" else torch.randn(1, 2, 6, 6)
+    to_onnx(Attention(), {"states": torch.randn(1, 6, 8), "more": more}, ["attended"], {}, path)
+    before = path.read_bytes()
+    assert fuse_attention(path, 2) == 0
+    assert path.read_bytes() == before
+
+
+def test_fused_attention_gives_the_same_numbers(tmp_path):
+    """Different queries, keys and values, whose products are scaled by one over the root of a head's size."""
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.Linear(8, 24)
+            self.out = torch.nn.Linear(8, 8)
+
+        def forward(self, states):
+            parts = self.parts(states).chunk(3, -1)
+            query, key, value = (part.view(1, -1, 2, 4).transpose(1, 2) for part in parts)
+            attended = torch.softmax(query @ key.transpose(2, 3) / 2, -1) @ value
+            return self.out(attended.transpose(1, 2).reshape(1, -1, 8))
+
+    module, path = Attention(), tmp_path / "model.onnx"
+    axes = {"states": {1: "tokens"}, "attended": {1: "tokens"}}
+    to_onnx(module, {"states": torch.randn(1, 6, 8)}, ["attended"], axes, path)
+    assert fuse_attention(path, 2) == 1
+    states = torch.randn(1, 9, 8)
+    with torch.inference_mode():
+        expected = module(states).numpy()
+    (attended,) = open_session(path).run(None, {"states": states.numpy()})
+    np.testing.assert_allclose(attended, expected, atol=1e-5)
 
 
 def test_int8_model_holds_int8_weights_per_channel(tiny_encoder):
@@ -72,11 +127,15 @@ def test_an_existing_export_is_replaced_as_a_whole(tmp_path, tiny_model, monkeyp
         export,
         "load_encoder",
         lambda _: SimpleNamespace(
-            config=SimpleNamespace(hidden_size=16, num_hidden_layers=2, max_position_embeddings=128)
+            config=SimpleNamespace(
+                hidden_size=16, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=128
+            )
         ),
     )
     monkeypatch.setattr(export, "_to_onnx", lambda _, path: path.write_bytes(b"fp32"))
-    monkeypatch.setattr(export, "to_int8", lambda _, path: path.write_bytes(b"int8"))
+    monkeypatch.setattr(export, "fuse_attention", lambda *_: 0)
+    monkeypatch.setattr(export, "feed_forward_products", lambda _, outputs: [])
+    monkeypatch.setattr(export, "to_int8", lambda _, path, kept: path.write_bytes(b"int8"))
     near = {"max_abs_difference": 0.0, "min_cosine": 1.0}
     monkeypatch.setattr(export, "_parity", lambda *_: {"int8": near, "fp32": near})
     destination = tmp_path / "out" / "tiny"

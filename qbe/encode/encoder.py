@@ -22,6 +22,9 @@ from qbe.types import Paper
 
 log = logging.getLogger(__name__)
 
+MASK = "attention_mask"
+"""An input of encoders up to format 3: which tokens are no padding. There is none: papers pass one by one."""
+
 
 class PaperVectors(NamedTuple):
     """Vectors of one paper, rounded as an index stores them (see `qbe.encode.pooling.stored`).
@@ -67,6 +70,7 @@ class Encoder:
         self.files = files
         self.threads = threads
         self._session = open_session(files.model, device=device)
+        self._masked = any(each.name == MASK for each in self._session.get_inputs())
         self.tokenizer = PaperTokenizer(files.tokenizer)
 
     @classmethod
@@ -143,5 +147,6 @@ class Encoder:
     def _states(self, window: Window, outputs: list[str]) -> list[Floats]:
         """Token states (tokens, dimension) of one window, one array for each output."""
         ids = np.array([window.ids], dtype=np.int64)
-        states = self._session.run(outputs, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        mask = {MASK: np.ones_like(ids)} if self._masked else {}
+        states = self._session.run(outputs, {"input_ids": ids, **mask})
         return [state[0] for state in states]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from qbe.errors import ModelError, UsageError
 from qbe.export.adapter import apply_adapter
+from qbe.export.attention import fuse_attention
 from qbe.export.loading import load_model, load_tokenizer, write_tokenizer
 from qbe.export.onnx_files import feed_forward_products, to_int8, to_onnx
 from qbe.export.staging import staged_folder
@@ -51,11 +53,12 @@ def export_encoder(
     """Export the model in ``folder`` (config.json, model.safetensors or pytorch_model.bin, tokenizer.json or
     vocab.txt), with the adapter in the folder ``adapter``, to be used with ``encoder_format``.
 
-    Writes fp32 and int8 (dynamic, weights per channel) ONNX models with inputs ``input_ids`` and
-    ``attention_mask`` (batch, tokens; int64) and outputs ``last_hidden_state``, ``hidden_state_0`` (the
-    embeddings), ``hidden_state_1`` (after the first layer) and so on up to the last layer but one, each
+    Writes fp32 and int8 (dynamic, weights per channel) ONNX models with the input ``input_ids`` (batch,
+    tokens; int64; texts of a batch are equally long) and outputs ``last_hidden_state``, ``hidden_state_0``
+    (the embeddings), ``hidden_state_1`` (after the first layer) and so on up to the last layer but one, each
     (batch, tokens, dimension; float32); the tokenizer; and metadata, to ``destination``, which appears
-    whole or not at all. Where int8 is too far from the original (INT8_MIN_COSINE), the outputs of
+    whole or not at all. Where nothing but the scale is applied to its logits, attention is one operator
+    (`qbe.export.attention`). Where int8 is too far from the original (INT8_MIN_COSINE), the outputs of
     feed-forward layers stay in fp32, or all their products (as MPNet's); where that does not help, there is
     no int8 model. Of pickled weights only tensors are read, and no code of the model's is run. Raises
     ModelError when the model or adapter cannot be loaded or fp32 fails the parity check, UsageError for more
@@ -68,14 +71,19 @@ def export_encoder(
         if adapter is not None:
             apply_adapter(model, adapter)
         write_tokenizer(folder, staged / TOKENIZER)
-        fp32, int8 = (staged / model_file(precision) for precision in ("fp32", "int8"))
-        _to_onnx(model, fp32)
-        to_int8(fp32, int8)
-        parity = _parity(model, staged, encoder_format)
-        for outputs in (True, False):
-            if parity["int8"]["min_cosine"] < INT8_MIN_COSINE:
-                to_int8(fp32, int8, feed_forward_products(fp32, outputs=outputs))
-                parity = _parity(model, staged, encoder_format)
+        traced, fp32, int8 = (staged / name for name in ("traced.onnx", *map(model_file, ("fp32", "int8"))))
+        heads = int(model.config.num_attention_heads)
+        _to_onnx(model, traced)
+        shutil.copyfile(traced, fp32)
+        fuse_attention(fp32, heads)
+        outputs, products = (feed_forward_products(traced, outputs=only) for only in (True, False))
+        for kept in ([], outputs, products):
+            to_int8(traced, int8, kept)  # before attention is fused, of which quantization knows no type
+            fuse_attention(int8, heads)
+            parity = _parity(model, staged, encoder_format)
+            if parity["int8"]["min_cosine"] >= INT8_MIN_COSINE:
+                break
+        traced.unlink()
         if parity["int8"]["min_cosine"] < INT8_MIN_COSINE:
             log.warning(
                 "no int8 model of %s: expected a cosine of %s or more with the original, found %s",
@@ -144,9 +152,9 @@ def _outputs(model: Any) -> list[str]:
     return [state_output(layer, last) for layer in (last, *range(last))]
 
 
-def _states(model: Any, ids: Any, mask: Any) -> tuple[Any, ...]:
+def _states(model: Any, ids: Any) -> tuple[Any, ...]:
     """Token states (batch, tokens, dimension) in the order of `_outputs`."""
-    output = model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    output = model(input_ids=ids, attention_mask=None, output_hidden_states=True)
     return (output.last_hidden_state, *output.hidden_states[:-1])
 
 
@@ -158,47 +166,39 @@ def _to_onnx(model: Any, path: Path) -> None:
             super().__init__()
             self.model = model
 
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return _states(self.model, input_ids, attention_mask)
+        def forward(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return _states(self.model, input_ids)
 
-    ids = torch.arange(1, 33).reshape(2, 16)
-    mask = torch.ones_like(ids)
-    mask[1, 10:] = 0
-    inputs, outputs = {"input_ids": ids, "attention_mask": mask}, _outputs(model)
+    inputs, outputs = {"input_ids": torch.arange(1, 33).reshape(2, 16)}, _outputs(model)
     axes = {name: {0: "batch", 1: "tokens"} for name in (*inputs, *outputs)}
     to_onnx(HiddenStates(), inputs, outputs, axes, path)
 
 
 def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[str, Mapping[str, float]]:
     """Compare both ONNX models with the original: the states of all layers, and [CLS] of the last where that
-    is the paper's vector, on texts of different length, single and batched.
+    is the paper's vector, on texts of different length.
     """
     import torch
 
     tokenizer = load_tokenizer(folder)
     tokenizer.enable_truncation(positions(model))
-    tokenizer.enable_padding()
     names = _outputs(model)
     sessions = {precision: open_session(folder / model_file(precision)) for precision in PRECISIONS}
     differences: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
     cosines: dict[str, list[float]] = {precision: [] for precision in PRECISIONS}
-    for texts in (*([text] for text in _TEXTS), list(_TEXTS)):
-        encodings = tokenizer.encode_batch(texts)
-        ids = np.array([encoding.ids for encoding in encodings], dtype=np.int64)
-        mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64)
+    for text in _TEXTS:
+        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
         with torch.inference_mode():
-            originals = _states(model, torch.from_numpy(ids), torch.from_numpy(mask))
+            originals = _states(model, torch.from_numpy(ids))
         for precision, session in sessions.items():
-            exports = session.run(names, {"input_ids": ids, "attention_mask": mask})
+            exports = session.run(names, {"input_ids": ids})
             if encoder_format.whole == CLS:
                 first = _cosines(exports[0][:, 0], originals[0][:, 0].numpy())
                 cosines[precision].append(float(first.min()))
             for exported, state in zip(exports, originals, strict=True):
                 original = state.numpy()
-                differences[precision].append(float(np.abs((exported - original) * mask[:, :, None]).max()))
-                cosines[precision].append(
-                    float(_cosines(_pooled(exported, mask), _pooled(original, mask)).min())
-                )
+                differences[precision].append(float(np.abs(exported - original).max()))
+                cosines[precision].append(float(_cosines(exported.mean(axis=1), original.mean(axis=1)).min()))
     parity = {
         precision: {"max_abs_difference": max(differences[precision]), "min_cosine": min(cosines[precision])}
         for precision in PRECISIONS
@@ -208,10 +208,6 @@ def _parity(model: Any, folder: Path, encoder_format: EncoderFormat) -> Mapping[
             f"parity check: expected fp32 within {FP32_MAX_DIFFERENCE} of PyTorch, found {parity['fp32']}"
         )
     return parity
-
-
-def _pooled(states: Any, mask: Any) -> Any:
-    return (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
 
 
 def _cosines(left: Any, right: Any) -> Any:

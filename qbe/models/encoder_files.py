@@ -11,7 +11,7 @@ from typing import Any
 from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_format import DEFAULT_FORMAT, EncoderFormat
 from qbe.models.exports import exported, model_file
-from qbe.models.kinds import ENCODER, TOKENIZER
+from qbe.models.kinds import ENCODER, ENCODER_FORMATS, TOKENIZER
 from qbe.models.metadata import read_metadata, verify_digest, write_metadata
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.sources import find_encoder
@@ -140,7 +140,7 @@ def read_card(folder: Path) -> EncoderMetadata:
 
     def parse(record: Any) -> EncoderMetadata:
         version = record.get("format", 1)
-        if version != ENCODER.format:
+        if version not in ENCODER_FORMATS:
             raise ModelError(
                 f"{folder}: expected an export of format {ENCODER.format}, found format {version}; export "
                 "its encoder again with: qbe export encoder"

@@ -34,14 +34,17 @@ class ModelKind(NamedTuple):
 ENCODER = ModelKind(
     noun="encoder",
     metadata_file="encoder.json",
-    format=3,
+    format=4,
     command="encoder",
     cache="encoders",
     required=(("config.json",), ("model.safetensors", "pytorch_model.bin"), (TOKENIZER, "vocab.txt")),
 )
 """Format 1 had ``last_hidden_state`` as its only output, format 2 the token states of all layers; format 3
-records the encoder format as well.
+records the encoder format as well, and format 4 has no mask of padding as an input: papers pass one by one.
 """
+
+ENCODER_FORMATS = (3, ENCODER.format)
+"""The formats of encoders that can be read."""
 
 CROSS_ENCODER = ModelKind(
     noun="reranker",
