@@ -1,7 +1,8 @@
 """``python -m benchmarks.projections``: reranking by projected vectors beside the cross-encoders.
 
-For files of graded pairs NDCG%20 of each query's pool by facet, as a search ranks it; and the time of a query
-over the whole index, reranked by each.
+For files of graded pairs NDCG%20 of each query's pool by facet, as a search ranks it, and the shares of
+crossed pairs ranked right (`qbe.evaluate.crossed`); and the time of a query over the whole index, reranked by
+each.
 """
 
 from __future__ import annotations
@@ -11,12 +12,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.common import machine, median_p95, positive, table
-from benchmarks.reranking_dev import Grades, read_grades
+from benchmarks.reranking_dev import CROSSED, crossed, figures, held, pool_scores, ranked_by, read_grades
 from qbe import Facet, Pipeline, Query, SearchConfig, _cli, open_index
-from qbe.evaluate.csfcube import ndcg_percent
 from qbe.index.index import Index
 from qbe.search.config import SEPARATE
 
@@ -45,23 +43,6 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def gains(pipeline: Pipeline, index: Index, grades: Grades) -> list[float]:
-    """NDCG%20 by facet and their mean; queries whose grades are all alike in a facet are left out of it."""
-    means = []
-    for number, facet in enumerate(Facet):
-        values = []
-        for name, pool in grades.items():
-            graded = {paper_id: row[number] for paper_id, row in pool.items() if paper_id in index}
-            if name in index and len(set(graded.values())) > 1:
-                hits = pipeline.search(
-                    Query(index.paper(name), facet), len(graded), list(graded), matches=False
-                )
-                ranked = [graded[hit.paper_id] for hit in hits]
-                values.append(100 * ndcg_percent(ranked, list(graded.values())))
-        means.append(float(np.mean(values)))
-    return [*means, float(np.mean(means))]
-
-
 def times(pipeline: Pipeline, index: Index, count: int) -> list[float]:
     """Seconds of each query, by method, warm."""
     ids = index.papers.ids
@@ -86,11 +67,15 @@ def main(argv: list[str]) -> None:
             with Pipeline.open(index, STAGES[stage]) as pipeline:
                 timed.append([stage, " / ".join(median_p95(times(pipeline, index, options.queries)))])
                 for path in () if stage in UNGRADED else options.pairs:
-                    values = gains(pipeline, index, read_grades(path))
-                    rows.append([path.name, stage, *(f"{value:.2f}" for value in values)])
+                    grades = held(index, read_grades(path))
+                    scores = pool_scores(index, grades, ranked_by(pipeline))
+                    means = figures(scores, grades)[len(Facet) + 1 :]
+                    cells = [*(f"{value:.2f}" for value in means), *crossed(scores, grades)]
+                    rows.append([path.name, stage, *cells])
         print(f"{len(index):,} papers\n")
     if rows:
-        print(table(["pairs", "stage", "background", "method", "result", "mean"], sorted(rows)) + "\n")
+        columns = ["pairs", "stage", *map(str, Facet), "mean", *CROSSED]
+        print(table(columns, sorted(rows)) + "\n")
     print(table(["stage", "ms a query / p95"], timed))
 
 

@@ -48,6 +48,9 @@ Scorer = Callable[[Aspect, Sequence[str]], Sequence[float]]
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.6, 0.8, 1.0)
 """Values of `separate`."""
 
+CROSSED = tuple(f"{first}-{second}" for first, second in FACET_PAIRS)
+"""The columns of `crossed`."""
+
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -120,8 +123,16 @@ def pool_scores(index: Index, grades: Grades, score: Scorer) -> Scores:
     }
 
 
-def first_stage(index: Index, stage: str) -> Scorer:
-    pipeline = Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none"))
+def held(index: Index, grades: Grades) -> Grades:
+    """The queries and candidates that the index holds."""
+    pools = {query: pool for query, pool in grades.items() if query in index}
+    return {
+        query: {name: row for name, row in pool.items() if name in index} for query, pool in pools.items()
+    }
+
+
+def ranked_by(pipeline: Pipeline) -> Scorer:
+    """Scores as a search within the pool gives them."""
 
     def score(aspect: Aspect, pool: Sequence[str]) -> Sequence[float]:
         hits = pipeline.search(Query.of(aspect), len(pool), pool, matches=False)
@@ -172,8 +183,9 @@ def crossed(scores: Scores, grades: Grades) -> list[str]:
         for (query, facet), row in scores.items()
     }
     found = accuracies(by_facet, by_paper)
-    names = [f"{first}-{second}" for first, second in FACET_PAIRS]
-    return ["/".join(f"{share:.2f}" for share in found[name][:3]) if name in found else "" for name in names]
+    return [
+        "/".join(f"{share:.2f}" for share in found[name][:3]) if name in found else "" for name in CROSSED
+    ]
 
 
 def show(name: str, scores: Scores, grades: Grades) -> None:
@@ -225,7 +237,9 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
     second = at(384, 384)
     show("reranker alone", second, grades)
     for stage in FIRST_STAGES:
-        first = pool_scores(index, grades, first_stage(index, stage))
+        first = pool_scores(
+            index, grades, ranked_by(Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none")))
+        )
         rows = {}
         for weight in WEIGHTS:
             both = mixed(first, second, weight)
