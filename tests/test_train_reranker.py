@@ -764,12 +764,12 @@ def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights
 
 
 def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weights, tmp_path, monkeypatch):
-    from qbe.train.reranker import training as reranker
+    from qbe.train.reranker import publishing
 
     def refused(*_):
         raise ModelError("no export")
 
-    monkeypatch.setattr(reranker, "export_facets", refused)
+    monkeypatch.setattr(publishing, "export_facets", refused)
     with pytest.raises(ModelError, match="no export"):
         train(sources, tiny_reranker_weights, tmp_path / "out", trained[2])
     assert not any(tmp_path.iterdir())
