@@ -49,7 +49,7 @@ def cached_export(kind: ModelKind, name: str, weights_sha256: str, variant: str 
 
     >>> from qbe.models.kinds import ENCODER
     >>> cached_export(ENCODER, "my-encoder", "0123456789abcdef").name
-    'my-encoder-0123456789ab-3'
+    'my-encoder-0123456789ab-4'
     """
     return cache_folder() / kind.cache / f"{name}-{weights_sha256[:12]}-{kind.format}{variant}"
 
