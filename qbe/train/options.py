@@ -358,7 +358,7 @@ def _add_distillation(distillation: argparse.ArgumentParser) -> None:
     )
     _add_output(distillation)
     _add_work(distillation)
-    _add_run(distillation)
+    _add_run(distillation, device=False)
 
 
 def _add_admit(admit: argparse.ArgumentParser) -> None:

@@ -51,8 +51,8 @@ class Sources:
     ``index`` holds the papers and the vectors of a larger encoder, ``projections`` the folder of the facet
     projections that score these (None: those that ship for that encoder). ``start`` is the name or folder of
     the facet rerankers in int8 that learn, ``weights`` the folder of the BERT encoder that they were trained
-    from. ``dev`` are files of graded pairs, the first of which is measured;
-    ``leave_out`` holds papers that models are evaluated on.
+    from. ``dev`` are files of graded pairs, the first of which is measured; ``leave_out`` holds papers that
+    models are evaluated on.
     """
 
     index: Path
@@ -72,8 +72,8 @@ def distil(
     only what the index holds is measured. Finished parts are kept in the work folder, from which the same
     call continues. The mean of the seeds' weights is published. Raises CorpusError where the index holds
     nothing of dev, IndexFormatError for an index without vectors, ModelError where a check fails,
-    OutputError where nothing can be written, UsageError for vectors that the projections do not read, and for
-    a GPU that does not exist.
+    OutputError where nothing can be written, UsageError for vectors that the projections do not read. It runs
+    on the CPU.
     """
     torch.set_num_threads(run.threads)
     start = resolve_reranker(sources.start, "int8")
@@ -105,7 +105,7 @@ def distil(
     teacher = Teacher(vectors, read_model(projections).projections)
     usable = _usable(papers, queries, TitleIndex.of_corpus(sources.leave_out))
     log.info("learning from %d of %d papers", int(usable.sum()), len(papers))
-    network = Network(sources.weights, recipe.joint, matmul_dtype(run.device), separate=True).to(run.device)
+    network = Network(sources.weights, recipe.joint, matmul_dtype("cpu"), separate=True)
     initial = exported_weights(start, network)
     scorer, drawn = CandidateScorer(network, tokenized), Papers(ids, usable, teacher, recipe)
     weights: dict[str, Weights] = {"start": initial}
