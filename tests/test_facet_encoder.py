@@ -11,13 +11,13 @@ from support.tiny_reranker import graded_lists, network, stirred, tokenized, wri
 from transformers import BertModel
 
 from qbe.encode.encoder import Encoder
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
 from qbe.models.encoder_files import resolve_encoder
 from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import Figures, measure, significance
 from qbe.train.facet_encoder.training import Sources, make_facet_encoder
 from qbe.train.graded_pairs import GradedPair
-from qbe.train.weights import copied, trainable
+from qbe.train.weights import copied, save_interpolated, trainable
 from qbe.train.work_folder import Folders, RunOptions
 
 SEEDS = (0, 1)
@@ -117,6 +117,23 @@ def test_the_readme_has_every_matching_seed_and_source(made):
     (shipped,) = (row for row in rows if row[:2] == ["| mean-max", "mean"])
     assert shipped[2:5] == [f"{value:.3f}" for value in result.dev]
     assert "pairs.tsv: SHA-256 ab12" in text
+
+
+def test_what_ships_is_what_the_rerankers_training_published(made, tiny_reranker_weights, tmp_path):
+    """Its interpolated weights, where it has some; their share is another one here, all of them."""
+    _, _, sources, work = made
+    shutil.copytree(work, tmp_path / "work")
+    save_interpolated(tmp_path / "work", copied(learned(tiny_reranker_weights, 9)))
+    folders = Folders(tmp_path / "out", tmp_path / "work")
+    result = make_facet_encoder(sources, tiny_reranker_weights, folders, RunOptions(SEEDS, 2), share=1.0)
+    text = (tmp_path / "out" / "README.md").read_text()
+    (row,) = (line for line in text.splitlines() if line.startswith("| mean-max | interpolated"))
+    assert row.split(" | ")[2:5] == [f"{value:.3f}" for value in result.dev]
+    assert "the trained facet rerankers. It reads" in " ".join(text.split())
+    (other,) = (line for line in text.splitlines() if line.startswith("| mean-max | mean"))
+    assert other.split(" | ")[2:] != row.split(" | ")[2:]
+    with pytest.raises(UsageError, match="expected `share` above 0, up to 1, found 2"):
+        make_facet_encoder(sources, tiny_reranker_weights, folders, RunOptions(SEEDS, 2), share=2.0)
 
 
 def test_rerankers_that_are_not_there(made, tiny_reranker_weights, tmp_path):

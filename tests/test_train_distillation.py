@@ -14,7 +14,7 @@ from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, tok
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.models.registry import BASE_ENCODER, ENCODERS
-from qbe.models.reranker_files import read_reranker_card, write_reranker_card
+from qbe.models.reranker_files import read_reranker_card, resolve_reranker, write_reranker_card
 from qbe.models.sources import packaged_weights
 from qbe.rerank.projections import FacetProjection, StoredPapers, compare
 from qbe.train.__main__ import main
@@ -26,8 +26,9 @@ from qbe.train.distillation.teacher import Teacher
 from qbe.train.distillation.training import Sources, distil
 from qbe.train.fitting import Checkpoints
 from qbe.train.graded_pairs import GradedPair
-from qbe.train.reranker.exported import off_grid
+from qbe.train.reranker.exported import exported_weights, off_grid
 from qbe.train.reranker.fit import CandidateScorer
+from qbe.train.reranker.network import Network
 from qbe.train.reranker.tokenized import TokenizedPaper
 from qbe.train.stored_vectors import StoredVectors
 from qbe.train.weights import best_weights, copied, mean
@@ -226,18 +227,25 @@ TINY = Recipe(steps=3, joint=2, max_tokens=MAX_TOKENS, others=3, neighbours=8)
 
 def test_rerankers_are_distilled_measured_and_published(sources, tmp_path):
     folders, run = Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0, 1), 1)
-    metadata = distil(sources, folders, run, recipe=TINY)
+    metadata = distil(sources, folders, run, recipe=TINY, share=0.25)
     assert metadata.files == read_reranker_card(tmp_path / "out").files
-    assert list(metadata.training["dev"]) == ["start", "seed 0", "seed 1", "mean"]
+    assert list(metadata.training["dev"]) == ["start", "seed 0", "seed 1", "mean", "interpolated"]
     assert metadata.training["papers"] == 128 - 2  # not the queries of dev
     card = (tmp_path / "out" / "README.md").read_text()
-    for text in ("facet-encoder with its facet projections", "126 papers", "pairs/train.tsv: SHA-256 5f"):
+    for text in (
+        "facet-encoder with its facet projections",
+        "126 papers",
+        "pairs/train.tsv: SHA-256 5f",
+        "`interpolated`: 0.25 of it",
+    ):
         assert text in " ".join(card.split())
     seeds = [off_grid(best_weights(tmp_path / "work" / f"seed-{seed}.pt")) for seed in (0, 1)]
-    heads = mean(seeds)["weights"].tolist()
+    network = Network(sources.weights, TINY.joint)
+    start = exported_weights(resolve_reranker(sources.start, "int8"), network)
+    heads = (0.75 * start["weights"] + 0.25 * mean(seeds)["weights"]).tolist()
     assert [metadata.heads[facet.value] for facet in Facet] == [pytest.approx(row) for row in heads]
     again = Folders(tmp_path / "again", tmp_path / "work")
-    assert distil(sources, again, run, recipe=TINY).files == metadata.files
+    assert distil(sources, again, run, recipe=TINY, share=0.25).files == metadata.files
     with pytest.raises(ModelError, match="give another `work`"):
         distil(sources, Folders(tmp_path / "third", tmp_path / "work"), run, recipe=replace(TINY, steps=4))
 
@@ -248,6 +256,8 @@ def test_what_is_wrong_with_the_sources_is_said(sources, tmp_path):
     with pytest.raises(CorpusError, match="found none of 2"):
         distil(replace(sources, dev=(dev,)), folders, run, recipe=TINY)
     assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="expected `share` above 0, up to 1, found 0"):
+        distil(sources, folders, run, recipe=TINY, share=0)
     for wrong in ({"steps": 0}, {"anchors": 1, "others": 1}):
         with pytest.raises(UsageError, match="expected"):
             Recipe(**wrong)
@@ -287,6 +297,8 @@ def test_options_of_the_command(monkeypatch, sources, capsys):
             "s",
             "--steps",
             "7",
+            "--share",
+            "0.25",
             "--seeds",
             "4",
         ]
@@ -295,8 +307,8 @@ def test_options_of_the_command(monkeypatch, sources, capsys):
     default = Sources(Path("i"), (Path("a.tsv"), Path("b.tsv")), Path("c.jsonl"), weights)
     given = replace(default, projections=Path("p"), start="s")
     assert calls == [
-        ((default, folders, RunOptions((0, 1, 2), 2)), {"recipe": Recipe()}),
-        ((given, folders, RunOptions((4,), 2)), {"recipe": Recipe(steps=7)}),
+        ((default, folders, RunOptions((0, 1, 2), 2)), {"recipe": Recipe(), "share": 0.5}),
+        ((given, folders, RunOptions((4,), 2)), {"recipe": Recipe(steps=7), "share": 0.25}),
     ]
     assert (
         capsys.readouterr().out

@@ -175,7 +175,7 @@ def _make_facet_encoder(options: argparse.Namespace, run: RunOptions) -> None:
 
     weights = packaged_weights(ENCODERS[BASE_ENCODER])
     folders = Folders(Path(options.output), Path(options.rerankers))
-    encoder = make_facet_encoder(Sources(dev, corpus), weights, folders, run)
+    encoder = make_facet_encoder(Sources(dev, corpus), weights, folders, run, share=options.share)
     figures = " / ".join(f"{value:.3f}" for value in encoder.dev)
     print(f"{options.output}: Spearman {figures} on dev by mean-max (background / method / result)")
 
@@ -302,7 +302,8 @@ def _distil(options: argparse.Namespace, run: RunOptions) -> None:
     files = tuple(map(Path, dev))
     weights = packaged_weights(ENCODERS[BASE_ENCODER])
     sources = Sources(Path(options.index), files, leave_out, weights, projections, options.start)
-    metadata = distil(sources, Folders(Path(options.output), Path(options.work)), run, recipe=recipe)
+    folders = Folders(Path(options.output), Path(options.work))
+    metadata = distil(sources, folders, run, recipe=recipe, share=options.share)
     figures = " / ".join(f"{value:.3f}" for value in metadata.training["exported"]["int8"])
     print(f"{options.output}: Spearman {figures} on dev (background / method / result)")
 

@@ -259,6 +259,13 @@ def _add_loss_and_schedule(encoder: argparse.ArgumentParser) -> None:
 
 def _add_facet_encoder(encoder: argparse.ArgumentParser) -> None:
     encoder.add_argument("--rerankers", required=True, metavar="DIR", help="the --work of their training")
+    encoder.add_argument(
+        "--share",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help=f"weights between the original ones (0) and those of the rerankers (1; {_DEFAULT})",
+    )
     _add_dev_pairs(encoder)
     _add_output(encoder)
     _add_run(encoder, device=False)
@@ -354,7 +361,14 @@ def _add_distillation(distillation: argparse.ArgumentParser) -> None:
     )
     _add_leave_out(distillation)
     distillation.add_argument(
-        "--steps", type=int, default=450, metavar="N", help=f"for each seed ({_DEFAULT})"
+        "--steps", type=int, default=650, metavar="N", help=f"for each seed ({_DEFAULT})"
+    )
+    distillation.add_argument(
+        "--share",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help=f"publish weights between those of --start (0) and the mean of the seeds (1; {_DEFAULT})",
     )
     _add_output(distillation)
     _add_work(distillation)

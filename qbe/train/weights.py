@@ -10,10 +10,12 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
 
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
+INTERPOLATED = "interpolated"
+"""The name of weights between those that a training started from and the mean of its seeds."""
 
 
 class Progress(NamedTuple):
@@ -72,6 +74,15 @@ def interpolated(before: Weights, after: Weights, share: float) -> dict[str, Ten
     {'bias': tensor([1.5000])}
     """
     return {name: torch.lerp(before[name].float(), part.float(), share) for name, part in after.items()}
+
+
+def check_share(share: float) -> None:
+    """Raise UsageError for a share of weights that is not above 0, up to 1.
+
+    >>> check_share(0.5)
+    """
+    if not 0 < share <= 1:
+        raise UsageError(f"expected `share` above 0, up to 1, found {share:g}")
 
 
 def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
@@ -141,6 +152,16 @@ def load_checkpoint(
         for name, weights in copies.items():
             weights.update(state[name])
         return Progress(state["step"], tuple(state["dev"]))
+
+
+def save_interpolated(work: Path, weights: Weights) -> None:
+    """Keep interpolated weights in a work folder, beside the checkpoints of its seeds.
+
+    >>> save_interpolated(Path(), {"bias": torch.tensor([0.5])})
+    >>> best_weights(Path("interpolated.pt"))
+    {'bias': tensor([0.5000])}
+    """
+    torch.save({"best": dict(weights)}, work / f"{INTERPOLATED}.pt")
 
 
 def best_weights(checkpoint: Path) -> dict[str, Tensor]:

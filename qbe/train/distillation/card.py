@@ -5,7 +5,14 @@ from __future__ import annotations
 from qbe.models.reranker_files import FacetRerankersMetadata
 from qbe.rerank.late_interaction import FEATURES
 from qbe.train.markdown import decimals, document, file_list, table
-from qbe.train.reranker.card import INTRODUCTION, LIMITS, crossed_figures, earlier_trainings, figures_table
+from qbe.train.reranker.card import (
+    INTRODUCTION,
+    LIMITS,
+    crossed_figures,
+    earlier_trainings,
+    figures_table,
+    share_of_start,
+)
 
 
 def describe(metadata: FacetRerankersMetadata, size: int) -> str:
@@ -18,7 +25,7 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "Written by `qbe train distillation`.",
         "## Figures on the dev split of facet-judgments",
         "Mean over queries of Spearman's correlation with the grades. Start: the weights that training "
-        "starts from; fp32 and int8: the exported models, as used in a search. Published: mean.",
+        "starts from; fp32 and int8: the exported models, as used in a search. Published: interpolated.",
         figures_table(training["dev"] | training["exported"]),
         *crossed_figures(training["crossed"]),
         "## Recipe",
@@ -32,7 +39,8 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         f"the cosines of sentences (Park et al., 2019). AdamW at {recipe['learning_rate']} (facet "
         f"projections {recipe['head_rate']}, weights of similarities {recipe['weight_rate']}), exponential "
         f"moving average of the weights ({recipe['ema_decay']}). Candidates do not attend to the query while "
-        "training. `mean` averages the weights of the seeds (Wortsman et al., 2022).",
+        "training. `mean` averages the weights of the seeds (Wortsman et al., 2022)."
+        f"{share_of_start(training)}",
         "Weights of the similarities:",
         table(["facet", *FEATURES], ([facet, *decimals(row, 2)] for facet, row in metadata.heads.items())),
         "## Data",

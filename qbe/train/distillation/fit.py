@@ -44,6 +44,7 @@ class Papers:
         self.ids, self.teacher, self._recipe = ids, teacher, recipe
         self._usable = torch.nonzero(usable)[:, 0].tolist()
         self._neighbours = teacher.neighbours(usable, min(recipe.neighbours, len(self._usable) - 1))
+        self._kept: tuple[tuple[int, int], list[int]] | None = None
 
     def drawn(self, step: int, seed: int) -> list[int]:
         """The places of a step's papers: anchors, each with some of its neighbours by a facet, no paper
@@ -53,10 +54,17 @@ class Papers:
         chosen: list[int] = []
         for number in range(recipe.anchors * step, recipe.anchors * (step + 1)):
             turn, place = divmod(number, len(self._usable))
-            anchor = random.Random(f"{seed}-{turn}").sample(self._usable, len(self._usable))[place]
+            anchor = self._order(seed, turn)[place]
             near = self._neighbours[rng.randrange(len(self._neighbours)), anchor].tolist()
             chosen += [anchor, *rng.sample(near, min(recipe.others, len(near)))]
         return list(dict.fromkeys(chosen))
+
+    def _order(self, seed: int, turn: int) -> list[int]:
+        """The order in which papers become anchors for the ``turn``-th time (from 0)."""
+        if self._kept is None or self._kept[0] != (seed, turn):
+            order = random.Random(f"{seed}-{turn}").sample(self._usable, len(self._usable))
+            self._kept = (seed, turn), order
+        return self._kept[1]
 
 
 class _Learner:

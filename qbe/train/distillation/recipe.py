@@ -27,7 +27,7 @@ class Recipe:
     qbe.errors.UsageError: expected `steps` of at least 1, found 0
     """
 
-    steps: int = 450
+    steps: int = 650
     joint: int = 3
     max_tokens: int = 384
     anchors: int = 2

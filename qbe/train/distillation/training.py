@@ -34,12 +34,22 @@ from qbe.train.reranker.network import Network
 from qbe.train.reranker.publishing import Data, figures_on_dev, publish
 from qbe.train.reranker.tokenized import tokenize
 from qbe.train.stored_vectors import StoredVectors
-from qbe.train.weights import Weights, copied, mean
+from qbe.train.weights import (
+    INTERPOLATED,
+    Weights,
+    check_share,
+    copied,
+    interpolated,
+    mean,
+    save_interpolated,
+)
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
+SHARE = 0.5
+"""The share of the trained weights in those that are published: the middle, as Wortsman et al. advise."""
 CHECKPOINT_EVERY = 50
 """After how many steps a checkpoint is written."""
 
@@ -64,17 +74,25 @@ class Sources:
 
 
 def distil(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE
+    sources: Sources,
+    folders: Folders,
+    run: RunOptions,
+    *,
+    recipe: Recipe = DEFAULT_RECIPE,
+    share: float = SHARE,
 ) -> FacetRerankersMetadata:
     """Train facet rerankers on the scores of a teacher, measure them on dev, and publish them.
 
     The queries of dev and papers with a title like that of one in ``leave_out`` are not learned from; of dev
     only what the index holds is measured. Finished parts are kept in the work folder, from which the same
-    call continues. The mean of the seeds' weights is published. Raises CorpusError where the index holds
-    nothing of dev, IndexFormatError for an index without vectors, ModelError where a check fails,
-    OutputError where nothing can be written, UsageError for vectors that the projections do not read. It runs
-    on the CPU.
+    call continues. Published are weights between those at the start (a ``share`` of 0) and the mean of the
+    seeds (1): what was learned of graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning
+    of zero-shot models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev,
+    IndexFormatError for an index without vectors, ModelError where a check fails, OutputError where nothing
+    can be written, UsageError for vectors that the projections do not read, and for another share. It runs on
+    the CPU.
     """
+    check_share(share)
     torch.set_num_threads(run.threads)
     start = resolve_reranker(sources.start, "int8")
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
@@ -116,14 +134,17 @@ def distil(
         fit(scorer, drawn, dev, recipe, seed, state)
         weights[f"seed {seed}"] = off_grid(copied(network))
     weights["mean"] = mean([weights[f"seed {seed}"] for seed in run.seeds])
+    weights[INTERPOLATED] = interpolated(initial, weights["mean"], share)
+    save_interpolated(folders.work, weights[INTERPOLATED])
     network.separate = False
     correlations, crossed = figures_on_dev(scorer, weights, GradedSplits({}, dev))
-    network.load_state_dict(dict(weights["mean"]), strict=False)
+    network.load_state_dict(dict(weights[INTERPOLATED]), strict=False)
     training: dict[str, Any] = provenance | {
         "papers": int(usable.sum()),
         "queries": {"dev": len(dev)},
         "seeds": list(run.seeds),
-        "shipped": "mean",
+        "shipped": INTERPOLATED,
+        "share": share,
         "dev": correlations,
         "crossed": crossed,
     }

@@ -31,7 +31,7 @@ from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, encode_sentences, measure, significance
 from qbe.train.graded_pairs import papers_of, read_graded_pairs
 from qbe.train.reranker.papers import collect_papers
-from qbe.train.weights import Weights, best_weights, mean
+from qbe.train.weights import INTERPOLATED, Weights, best_weights, check_share, mean
 from qbe.train.work_folder import Folders, RunOptions, file_digests, read_provenance
 
 SHARE = 0.5
@@ -67,15 +67,22 @@ def make_facet_encoder(
 
     ``weights`` is the folder of the BERT encoder that the rerankers started from; ``folders.work`` is the
     work folder of their training, which is only read. The output has an int8 ONNX model, the tokenizer and
-    the cards; it appears complete or not at all. Nothing is selected: the mean of the seeds is published, and
-    each seed is measured beside it. Raises CorpusError for data that cannot be read, ModelError where there
-    are no such rerankers or a check fails, OutputError where nothing can be written.
+    the cards; it appears complete or not at all. Nothing is selected: what the rerankers' training published
+    is (the mean of the seeds, or weights between it and those at the start), and each seed is measured beside
+    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises CorpusError for data that
+    cannot be read, ModelError where there are no such rerankers or a check fails, OutputError where nothing
+    can be written, UsageError for another share.
     """
+    check_share(share)
     base = load_file(weights / "model.safetensors")
     rerankers: dict[str, Weights] = {
         f"seed {seed}": best_weights(folders.work / f"seed-{seed}.pt") for seed in run.seeds
     }
     rerankers["mean"] = mean(list(rerankers.values()))
+    shipped = "mean"
+    if (folders.work / f"{INTERPOLATED}.pt").exists():
+        shipped = INTERPOLATED
+        rerankers[shipped] = best_weights(folders.work / f"{shipped}.pt")
     lists = read_graded_pairs(sources.dev)
     base_encoder = Encoder.open(BASE_ENCODER, threads=run.threads)
     papers = collect_papers(sources.corpus, papers_of(lists), base_encoder, Tagger.open())
@@ -85,18 +92,19 @@ def make_facet_encoder(
             _export(weights, interpolated_encoder(base, trained, share), Path(temporary, name))
             encoder = Encoder.open(str(Path(temporary, name)), PRECISION, run.threads)
             figures[name] = measure(encode_sentences(encoder, papers), papers, lists)
-        metadata = _ship(Path(temporary, "mean"), staged)
+        metadata = _ship(Path(temporary, shipped), staged)
         training = {
             "share": share,
+            "shipped": shipped,
             "seeds": list(run.seeds),
             "made_from": read_provenance(folders.work),
             "dev": {name: each.means for name, each in figures.items()},
-            "queries": len(figures["mean"].queries),
+            "queries": len(figures[shipped].queries),
             "p": {name: significance(figures[name], figures[BASE_ENCODER]) for name in rerankers},
             "data": file_digests(sources.dev, sources.corpus),
         }
         (staged / "README.md").write_text(describe(metadata, training, _size(staged)))
-    return FacetEncoder(metadata, figures["mean"].means[FIRST_STAGE])
+    return FacetEncoder(metadata, figures[shipped].means[FIRST_STAGE])
 
 
 def _export(source: Path, weights: Weights, folder: Path) -> None:

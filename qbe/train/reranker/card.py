@@ -7,7 +7,7 @@ from typing import Any
 
 from qbe.models.reranker_files import FacetRerankersMetadata
 from qbe.rerank.late_interaction import FEATURES
-from qbe.train.markdown import decimals, document, file_list, table
+from qbe.train.markdown import decimals, document, file_list, table, trained_on
 from qbe.types import Facet
 
 INTRODUCTION = (
@@ -46,7 +46,7 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         f"{schedule['queries']} lists per step, at most {schedule['epochs']} epochs, exponential moving "
         f"average of the weights ({schedule['memory']}), best epoch on dev; of a list's candidates without a "
         f"grade of 1 or more at most {schedule['unrelated']} are used in an epoch. `mean` averages the "
-        f"weights of the seeds (Wortsman et al., 2022).{_share(training)}",
+        f"weights of the seeds (Wortsman et al., 2022).{share_of_start(training)}",
         "Weights of the similarities:",
         table(["facet", *FEATURES], ([facet, *decimals(row, 2)] for facet, row in metadata.heads.items())),
         "## Data",
@@ -76,7 +76,8 @@ def crossed_figures(crossed: Mapping[str, Mapping[str, Sequence[float]]]) -> lis
     ]
 
 
-def _share(training: Mapping[str, Any]) -> str:
+def share_of_start(training: Mapping[str, Any]) -> str:
+    """How the published weights were interpolated with those that training started from, if they were."""
     if "share" not in training:
         return ""
     return (
@@ -103,15 +104,10 @@ def _crossed(schedule: Mapping[str, Any]) -> str:
 
 def earlier_trainings(training: Mapping[str, Any]) -> list[str]:
     """The data of the trainings before this one, the latest first, where it started from other weights."""
-    parts: list[str] = []
-    while "start" in training:
-        subject = "These weights" if parts else "Each seed"
-        training = training["start"]
-        parts += [
-            f"{subject} started from the weights of an earlier training, on:",
-            file_list(training["data"]),
-        ]
-    return parts
+    if "start" not in training:
+        return []
+    subjects = ("Each seed started from weights that were trained", "Before that they were trained")
+    return trained_on(training["start"], *subjects)
 
 
 def figures_table(rows: Mapping[str, Sequence[float]]) -> str:

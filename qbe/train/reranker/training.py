@@ -37,7 +37,16 @@ from qbe.train.reranker.papers import collect_papers
 from qbe.train.reranker.publishing import Data, figures_on_dev, publish
 from qbe.train.reranker.recipe import Recipe
 from qbe.train.reranker.tokenized import tokenize
-from qbe.train.weights import Weights, best_weights, copied, interpolated, mean
+from qbe.train.weights import (
+    INTERPOLATED,
+    Weights,
+    best_weights,
+    check_share,
+    copied,
+    interpolated,
+    mean,
+    save_interpolated,
+)
 from qbe.train.work_folder import (
     Folders,
     RunOptions,
@@ -50,8 +59,6 @@ from qbe.types import Facet
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
-INTERPOLATED = "interpolated"
-"""The name of the weights between those that training started from and the mean of the seeds."""
 CHECKPOINT_EVERY = 100
 """After how many steps a checkpoint is written."""
 
@@ -87,8 +94,7 @@ class Start:
 
     def __post_init__(self) -> None:
         """Raise UsageError for a share that cannot be used."""
-        if not 0 < self.share <= 1:
-            raise UsageError(f"expected `share` above 0, up to 1, found {self.share:g}")
+        check_share(self.share)
         if self.share < 1 and not (self.earlier and is_exported(self.earlier)):
             raise UsageError(
                 f"expected trained rerankers as `start` with `share` {self.share:g}, found "
@@ -148,6 +154,8 @@ def train_rerankers(
         weights[INTERPOLATED] = interpolated(initial, average, start.share)
     if exported is not None:
         weights = {name: off_grid(trained) for name, trained in weights.items()}
+    if INTERPOLATED in weights:
+        save_interpolated(folders.work, weights[INTERPOLATED])
     dev, crossed = figures_on_dev(scorer, {"untrained": untrained, **weights}, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
     best = INTERPOLATED
