@@ -25,7 +25,7 @@ STAGES: Mapping[str, SearchConfig] = {
     "fused, projections of 1,000": SearchConfig(rerank="projections", rerank_depth=1000),
     "fused, cascade": SearchConfig(rerank="cascade"),
     "fused, cascade of 100": SearchConfig(rerank="cascade", cascade_depth=100),
-    "fused, cross-encoders": SearchConfig(),
+    "fused, cross-encoders": SearchConfig(rerank="by-facet"),
 }
 UNGRADED = ("fused, projections of 300", "fused, projections of 1,000")
 """Stages that are timed alone: pools are not as deep."""

@@ -22,11 +22,13 @@ GRADES, Z_SCORES = "grades", "z-scores"
 COMBINATIONS = (GRADES, Z_SCORES)
 """How several aspects that are all facets are combined."""
 BY_FACET, CROSS_ENCODER, PROJECTIONS, NO_RERANKING = "by-facet", "cross-encoder", "projections", "none"
-CASCADE = "cascade"
-LEARNED = (BY_FACET, CROSS_ENCODER, PROJECTIONS, CASCADE)
+AUTO, CASCADE = "auto", "cascade"
+READING = (BY_FACET, CROSS_ENCODER, CASCADE)
+"""What reads candidates anew by cross-encoders."""
+LEARNED = (AUTO, *READING, PROJECTIONS)
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
-RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, CASCADE, *MATCHINGS)
-ONLY_FACETS = (BY_FACET, PROJECTIONS, CASCADE)
+RERANKINGS = (AUTO, PROJECTIONS, BY_FACET, CASCADE, CROSS_ENCODER, NO_RERANKING, *MATCHINGS)
+ONLY_FACETS = (AUTO, BY_FACET, PROJECTIONS, CASCADE)
 """What reranks for aspects that are a facet alone."""
 PRECISIONS = ("int8", "fp16", "fp32")
 
@@ -64,11 +66,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "rerank_depth": (*LEARNED, *MATCHINGS),
     "rerank_weight": (*LEARNED, *MATCHINGS),
     "cascade_depth": (CASCADE,),
-    "rerank_budget": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "rerank_budget": (AUTO, *READING),
     "reranker": LEARNED,
-    "rerank_precision": (BY_FACET, CROSS_ENCODER, CASCADE),
-    "query_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
-    "candidate_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "rerank_precision": (AUTO, *READING),
+    "query_tokens": (AUTO, *READING),
+    "candidate_tokens": (AUTO, *READING),
     "temperature": ("transport",),
     "regularization": ("transport",),
 }
@@ -84,6 +86,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "rerank": RERANKINGS,
     "rerank_precision": PRECISIONS,
 }
+_CROSS_ENCODERS = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens", "rerank_budget")
+"""Parameters that choose the cross-encoders where `rerank` is auto."""
 _ALWAYS = ("first_stage", "facets", "rerank")
 """Choices that have no None: what is not to be reranked says so."""
 _COUNTS = ("depth", "nprobe", "rerank_depth", "cascade_depth", "query_tokens", "candidate_tokens")
@@ -140,11 +144,13 @@ class SearchConfig:
     ``grades`` of candidates in each (`qbe.grade`; default where the grade model reads the index's vectors and
     the chosen reranker), or by the sum of ``z-scores``, as all other queries of several aspects are.
 
-    Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
-    queries keep the order of the first stage), ``cross-encoder`` (all queries), ``projections`` (for facets
-    too: stored vectors, projected for the facet; some forty times as fast), ``cascade`` (the projections,
-    then the facet rerankers for the best ``cascade_depth``, by default 20), ``none``, or a matching of
-    sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``; Mysore et al., 2022).
+    Second stage: ``rerank`` is ``projections`` (stored vectors, projected for the facet, for aspects that are
+    a facet; other queries keep the order of the first stage), ``by-facet`` (the same by the facet rerankers,
+    which read the candidates anew, some twenty times as slow), ``cross-encoder`` (these for all queries),
+    ``cascade`` (the projections, then the facet rerankers for the best ``cascade_depth``, by default 20),
+    ``none``, or a matching of sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``;
+    Mysore et al., 2022). By default (``auto``) it is ``projections`` where some ship for the vectors of the
+    index, ``by-facet`` where none do or where a parameter of the cross-encoders is given.
     ``reranker`` names a model or folder (default ``facet-rerankers``; for projections those of the index's
     encoder, or a folder that `qbe train facet-projections` wrote), ``rerank_precision`` its precision,
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
@@ -176,7 +182,7 @@ class SearchConfig:
     separate: float | None = None
     facets: str = "given"
     combine: str | None = None
-    rerank: str = BY_FACET
+    rerank: str = AUTO
     reranker: str | None = None
     rerank_precision: str | None = None
     rerank_depth: int | None = None
@@ -212,6 +218,21 @@ class SearchConfig:
             raise UsageError(
                 f"`{name}` is not read with `{choice}` {chosen}; drop it or choose {' or '.join(stages)}"
             )
+
+    def chosen(self, *, projected: bool) -> SearchConfig:
+        """With ``rerank`` auto the configuration that it stands for, else this one.
+
+        ``projected`` says whether projections of the index's vectors ship.
+
+        >>> SearchConfig().chosen(projected=True).rerank
+        'projections'
+        >>> SearchConfig(rerank_precision="fp32").chosen(projected=True).rerank
+        'by-facet'
+        """
+        if self.rerank != AUTO:
+            return self
+        stated = any(getattr(self, name) is not None for name in _CROSS_ENCODERS)
+        return dataclasses.replace(self, rerank=PROJECTIONS if projected and not stated else BY_FACET)
 
     @property
     def first_stage_settings(self) -> FirstStageSettings:
@@ -258,7 +279,7 @@ class SearchConfig:
     @property
     def run_tag(self) -> str:
         """The tag of runs: ``qbe-`` and the first stage, then ``+rerank`` or ``+`` and the matching."""
-        second = "rerank" if self.rerank in (BY_FACET, CROSS_ENCODER) else self.rerank
+        second = "rerank" if self.rerank in (AUTO, BY_FACET, CROSS_ENCODER) else self.rerank
         return f"qbe-{self.first_stage}" + ("" if self.rerank == NO_RERANKING else f"+{second}")
 
     def for_whole_abstracts(self) -> SearchConfig:

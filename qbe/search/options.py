@@ -160,20 +160,22 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rerank",
         choices=(
-            "by-facet",
-            "none",
-            "cross-encoder",
+            "auto",
             "projections",
+            "by-facet",
             "cascade",
+            "cross-encoder",
+            "none",
             "transport",
             "attention",
             "single-match",
             "mean-max",
         ),
-        default="by-facet",
-        help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, the stored "
-        "sentence vectors projected for the facet (projections; quick), both, the cross-encoder for the best "
-        "few (cascade), none, or another matching of sentence vectors (default: %(default)s)",
+        default="auto",
+        help="second stage: for queries with a facet the stored sentence vectors, projected for it "
+        "(projections), a cross-encoder (by-facet; slow), or both, the cross-encoder for the best few "
+        "(cascade); a cross-encoder for all queries, none, or another matching of sentence vectors; auto: "
+        "projections where some ship for the index's vectors, else by-facet (default: %(default)s)",
     )
     parser.add_argument(
         "--hits",

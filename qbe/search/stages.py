@@ -13,10 +13,12 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
+from qbe.rerank.lazy import LazyReranker
 from qbe.rerank.reranker import Reranker
 from qbe.search.budget import BudgetedStage
 from qbe.search.cascade import Cascade
 from qbe.search.config import (
+    AUTO,
     BY_FACET,
     CASCADE,
     CROSS_ENCODER,
@@ -34,6 +36,21 @@ from qbe.types import Paper
 if TYPE_CHECKING:
     from qbe.grade.model import GradeModel
     from qbe.search.exploring import ExploreStage
+
+
+def chosen_config(config: SearchConfig, index: Index) -> SearchConfig:
+    """With `rerank` auto the configuration that it stands for over an index, else the same.
+
+    >>> chosen_config(SearchConfig(), index).rerank
+    'projections'
+    """
+    if config.rerank != AUTO:
+        return config
+    from qbe.rerank.projection_model import shipped_model
+
+    dense = index.manifest.dense
+    projected = dense is not None and shipped_model(dense["encoder"]["weights_sha256"]) is not None
+    return config.chosen(projected=projected)
 
 
 def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers) -> FirstStage:
@@ -81,7 +98,7 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> S
     >>> stage.depth, stage.needs_vectors
     (100, True)
     """
-    settings = config.rerank_settings
+    settings = chosen_config(config, index).rerank_settings
     if settings is None:
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
@@ -111,13 +128,14 @@ def open_explore_stage(
     config: SearchConfig,
     reader: IndexReader,
     stage: FirstStage,
-    second: SecondStage | None,
+    reranker: Reranker | None,
     workers: Workers,
 ) -> ExploreStage | None:
-    """What ranks queries of several facets by grades; None where `combine` is z-scores, and by default where
-    the grade model does not read what the configuration names.
+    """What ranks queries of several facets by grades.
 
-    Raises UsageError where grades are asked for and cannot be had.
+    The ``reranker`` has a part in the grades (see `grading_reranker`). None where `combine` is z-scores, and
+    by default where the grade model does not read what the configuration names. Raises UsageError where
+    grades are asked for and cannot be had.
 
     >>> config = SearchConfig(first_stage="dense", rerank="none")
     >>> with index.reading() as reader:
@@ -132,7 +150,7 @@ def open_explore_stage(
         from qbe.grade.model import default_model, read_model
 
         model = read_model(default_model())
-        problem = _not_read(config, reader, model)
+        problem = _not_read(config.chosen(projected=False), reader, model)
     if problem is not None:
         if config.combine == GRADES:
             raise UsageError(f"expected `combine` z-scores {problem}, found grades; choose z-scores")
@@ -140,11 +158,31 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    # Projections have no part in the grades, and a cascade's cross-encoders are meant for few papers.
-    reranker = second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
     features = GradeFeatures(reader, workers, reranker)
     grader = Grader(features, model)
-    return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
+    settings = config.rerank_settings
+    return ExploreStage(reader, stage, grader, RERANK_DEPTH if settings is None else settings.depth)
+
+
+def grading_reranker(
+    config: SearchConfig, index: Index, second: SecondStage | None, workers: Workers
+) -> Reranker | None:
+    """What reads candidates anew to grade them, None for nothing.
+
+    With `rerank` auto these are the facet rerankers, whatever reranks (``second``) other queries; they are
+    opened when they first score.
+
+    >>> grading_reranker(SearchConfig(), index, None, Workers()).name
+    'facet-rerankers'
+    >>> grading_reranker(SearchConfig(rerank="none"), index, None, Workers()) is None
+    True
+    """
+    if config.rerank == AUTO and chosen_config(config, index).rerank == PROJECTIONS:
+        settings = config.chosen(projected=False).rerank_settings
+        assert settings is not None
+        return LazyReranker("facet-rerankers", lambda: _cross_encoder(settings, index, workers))
+    # Projections have no part in the grades, and a cascade's cross-encoders are meant for few papers.
+    return second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
 
 
 def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> str | None:
