@@ -149,7 +149,7 @@ def test_the_command_publishes_and_resumes(graded_index, pairs, tmp_path, capsys
         f"matrices begin as those of an earlier model (SHA-256 {sha256(tmp_path / 'first' / WEIGHTS)[:12]})"
         in (" ".join(card.split()))
     )
-    with pytest.raises(UsageError, match="expected projections of 384 dimensions in .*, found 768"):
+    with pytest.raises(UsageError, match="expected projections of 384 dimensions"):
         main([*began, "--start", str(MODELS / "facet-projections-large"), "--work", str(tmp_path / "large")])
     (pairs / "train.tsv").write_text((pairs / "train.tsv").read_text().replace("3.0", "2.0"))
     with pytest.raises(ModelError, match="give another `work`"):
