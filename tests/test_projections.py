@@ -15,6 +15,7 @@ from qbe.rerank.projection_model import (
     SHIPPED,
     WEIGHTS,
     ProjectionModel,
+    find_model,
     read_model,
     shipped_model,
     write_model,
@@ -101,6 +102,33 @@ def test_vectors_of_another_encoder_are_refused(tiny_index):
         ),
     ):
         Pipeline.open(index, SearchConfig(rerank="projections"))
+
+
+def test_vectors_of_an_earlier_version_are_refused():
+    earlier = {"name": "facet-encoder", "weights_sha256": "5f" * 32}
+    with pytest.raises(UsageError, match=r"this version's facet-encoder .* \(5f5f5f5f5f5f\)"):
+        find_model(earlier)
+
+
+def test_by_default_the_projections_rerank_where_some_ship(graded_index, tiny_index):
+    for folder, expected in ((graded_index, "projections"), (tiny_index, "by-facet")):
+        with Index(folder) as index:
+            query, hits = Query(index.paper("s036"), Facet.METHOD), []
+            for config in (SearchConfig(), SearchConfig(rerank=expected)):
+                with Pipeline.open(index, config) as pipeline:
+                    hits.append(pipeline.search(query, 5))
+            assert hits[0] == hits[1]
+
+
+def test_by_default_the_rerankers_have_their_part_in_grades(graded_index):
+    with Index(graded_index) as index:
+        query, hits = Query.by_facets(index.paper("s036"), {Facet.BACKGROUND: 1, Facet.METHOD: -0.5}), []
+        for rerank in ("auto", "by-facet", "projections"):
+            config = SearchConfig(rerank=rerank, rerank_depth=10)
+            with Pipeline.open(index, config) as pipeline:
+                hits.append(pipeline.search(query, 5))
+        assert hits[0] == hits[1]
+        assert [hit.grades for hit in hits[0]] != [hit.grades for hit in hits[2]]
 
 
 def test_each_model_that_ships_reads_one_encoder():

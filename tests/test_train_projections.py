@@ -8,18 +8,17 @@ import pytest
 import torch
 from support.rerankers import score
 
-from qbe.errors import CorpusError, ModelError, UsageError
+from qbe.errors import CorpusError, ModelError
 from qbe.files import sha256
-from qbe.grade.storage import MODELS
 from qbe.index.reader import IndexReader
 from qbe.query import Query
 from qbe.rerank.projected_matching import ProjectedMatching
 from qbe.rerank.projection_model import WEIGHTS, read_model
-from qbe.rerank.projections import FacetProjection, StoredPapers
+from qbe.rerank.projections import StoredPapers
 from qbe.train.__main__ import main
 from qbe.train.graded_pairs import GradedPair
 from qbe.train.projections.data import read_lists
-from qbe.train.projections.fit import begun, correlations, fit, mean_projections
+from qbe.train.projections.fit import correlations, fit, mean_projections, network_of
 from qbe.train.projections.recipe import Recipe
 from qbe.types import Facet
 
@@ -55,7 +54,7 @@ def stored(reader: IndexReader, papers: list) -> StoredPapers:
 def test_scores_are_those_of_a_search(reader):
     lists = read_lists(reader, [planted(1)])
     fitted = fit(lists._replace(sets=[lists.sets[0], lists.sets[0]]), Recipe(epochs=1, queries=2), 0)
-    network = begun(lists, RECIPE, fitted)
+    network = network_of(lists, fitted, RECIPE)
     matching = ProjectedMatching(fitted, lambda papers: stored(reader, papers))
     papers = [reader.paper(paper_id) for paper_id in POOL]
     for (query_id, _), graded in zip(planted(1).items(), lists.sets[0], strict=True):
@@ -71,28 +70,11 @@ def test_planted_grades_are_learned_and_a_seed_gives_the_same(reader):
     fitted, again = fit(lists, RECIPE, 3), fit(lists, RECIPE, 3)
     for facet in Facet:
         assert np.array_equal(fitted[facet].matrix, again[facet].matrix)
-    start = correlations(begun(lists, RECIPE, mean_projections([fitted])), lists.sets[0])
-    untrained = begun(lists, RECIPE, fitted)
+    start = correlations(network_of(lists, mean_projections([fitted]), RECIPE), lists.sets[0])
+    untrained = network_of(lists, fitted, RECIPE)
     with torch.no_grad():
         untrained.matrices[:] = torch.eye(384)
     assert min(start.values()) > max(correlations(untrained, lists.sets[0]).values()) + 0.2
-
-
-def test_it_begins_with_the_identity_or_with_given_projections(reader):
-    lists, drawn = read_lists(reader, [planted(2), planted(2)]), np.random.default_rng(5)
-    start = {
-        facet: FacetProjection(
-            drawn.standard_normal((384, 384)).astype(np.float32), drawn.uniform(1, 5, 4).astype(np.float32)
-        )
-        for facet in Facet
-    }
-    still = Recipe(epochs=1, learning_rate=0.0, weight_rate=0.0)
-    for facet, given in fit(lists, still, 0, start).items():
-        assert np.array_equal(given.matrix, start[facet].matrix)
-        assert np.array_equal(given.weights, start[facet].weights)
-    for given in fit(lists, still, 0).values():
-        assert np.array_equal(given.matrix, np.eye(384))
-        assert np.array_equal(given.weights, np.full(4, still.start_weight))
 
 
 def test_what_the_index_lacks_is_left_out(reader):
@@ -142,15 +124,6 @@ def test_the_command_publishes_and_resumes(graded_index, pairs, tmp_path, capsys
     assert read_model(tmp_path / "first").encoder["name"] == "facet-encoder"
     main([*command, "--output", str(tmp_path / "second")])
     assert sha256(tmp_path / "second" / WEIGHTS) == sha256(tmp_path / "first" / WEIGHTS)
-    began = [*command, "--start", str(tmp_path / "first"), "--output", str(tmp_path / "began")]
-    main([*began, "--work", str(tmp_path / "other")])
-    card = (tmp_path / "began" / "README.md").read_text()
-    assert (
-        f"matrices begin as those of an earlier model (SHA-256 {sha256(tmp_path / 'first' / WEIGHTS)[:12]})"
-        in (" ".join(card.split()))
-    )
-    with pytest.raises(UsageError, match="expected projections of 384 dimensions"):
-        main([*began, "--start", str(MODELS / "facet-projections-large"), "--work", str(tmp_path / "large")])
     (pairs / "train.tsv").write_text((pairs / "train.tsv").read_text().replace("3.0", "2.0"))
     with pytest.raises(ModelError, match="give another `work`"):
         main([*command, "--output", str(tmp_path / "third")])

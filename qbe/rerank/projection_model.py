@@ -58,6 +58,12 @@ def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
     ModelError for one that is absent or damaged.
     """
     found = shipped_model(encoder["weights_sha256"]) if folder is None else folder
+    if found is None and encoder["name"] in ENCODERS:
+        raise UsageError(
+            f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those of "
+            f"other weights ({encoder['weights_sha256'][:12]}); build the index again, or choose another "
+            "`rerank`"
+        )
     if found is None:
         raise UsageError(
             f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "

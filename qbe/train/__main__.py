@@ -278,8 +278,7 @@ def _train_projections(options: argparse.Namespace, run: RunOptions) -> None:
     dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
     with _training_packages():
         from qbe.train.projections.training import Sources, train_projections
-    start = None if options.start is None else Path(options.start)
-    sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options), start)
+    sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
     folders = Folders(Path(options.output), Path(options.work))
     for name, each in train_projections(sources, folders, run)["mean"].items():
         values = " / ".join(f"{value:.3f}" for value in each.values())

@@ -312,9 +312,6 @@ def _add_projections(projections: argparse.ArgumentParser) -> None:
         "--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on; the first chooses {_DATA}"
     )
     projections.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
-    projections.add_argument(
-        "--start", metavar="DIR", help="projections to begin with (default: the identity)"
-    )
     _add_leave_out(projections)
     _add_output(projections)
     _add_work(projections)

@@ -39,7 +39,7 @@ def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlat
             f"{model.training['pairs']:,} pairs; logistic loss over pairs of candidates of different grades "
             f"(RankNet; Burges et al., 2005), all facets at once, {recipe['queries']} lists a step, "
             f"{recipe['epochs']} epochs, of which dev chooses; AdamW at {recipe['learning_rate']:g} (weights "
-            f"{recipe['weight_rate']:g}); matrices begin as {_start(model)} and are held near that "
+            f"{recipe['weight_rate']:g}); matrices begin as the identity and are held near it "
             f"({recipe['anchor']:g}). The published model is the mean of the seeds'.",
             "## Data",
             file_list(model.training["data"]),
@@ -53,9 +53,3 @@ def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlat
             "Apache License, Version 2.0.",
         ]
     )
-
-
-def _start(model: ProjectionModel) -> str:
-    if "start" not in model.training:
-        return "the identity"
-    return f"those of an earlier model (SHA-256 {model.training['start'][:12]})"

@@ -24,18 +24,12 @@ Correlations = Mapping[Facet, float]
 """Means over queries of Spearman's correlation with the grades, by facet."""
 
 
-Projections = Mapping[Facet, FacetProjection]
-
-
-def fit(lists: StoredLists, recipe: Recipe, seed: int, start: Projections | None = None) -> Projections:
-    """Fit to the first set of lists; the epoch with the best mean correlation on the second is returned.
-
-    Matrices and weights begin as those of ``start``, else matrices as the identity.
-    """
+def fit(lists: StoredLists, recipe: Recipe, seed: int) -> Mapping[Facet, FacetProjection]:
+    """Fit to the first set of lists; the epoch with the best mean correlation on the second is returned."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     train, dev, *_ = lists.sets
-    network, mean = (begun(lists, recipe, start) for _ in range(2))
+    network = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
     groups = [
         {"params": [network.matrices], "lr": recipe.learning_rate},
         {"params": [network.weights], "lr": recipe.weight_rate},
@@ -43,15 +37,16 @@ def fit(lists: StoredLists, recipe: Recipe, seed: int, start: Projections | None
     optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
     steps = recipe.epochs * -(-len(train) // recipe.queries)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(step, steps))
-    first_matrices = network.matrices.detach().clone()
-    best: tuple[float, Projections] | None = None
+    mean = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
+    identity = torch.eye(network.matrices.shape[1])
+    best: tuple[float, Mapping[Facet, FacetProjection]] | None = None
     for epoch in range(1, recipe.epochs + 1):
         losses = []
         order = rng.permutation(len(train))
         for first in range(0, len(order), recipe.queries):
             chosen = [train[place] for place in order[first : first + recipe.queries]]
             loss = torch.stack([_loss(network, graded) for graded in chosen]).mean()
-            anchored = loss + recipe.anchor * ((network.matrices - first_matrices) ** 2).sum()
+            anchored = loss + recipe.anchor * ((network.matrices - identity) ** 2).sum()
             optimizer.zero_grad()
             torch.autograd.backward(anchored)
             nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
@@ -92,11 +87,11 @@ def correlations(network: ProjectionNetwork, lists: Sequence[GradedList]) -> Cor
     return {facet: float(np.mean(each)) if each else 0.0 for facet, each in values.items()}
 
 
-def begun(lists: StoredLists, recipe: Recipe, projections: Projections | None) -> ProjectionNetwork:
-    """A network of given projections, or of identities."""
+def network_of(
+    lists: StoredLists, projections: Mapping[Facet, FacetProjection], recipe: Recipe
+) -> ProjectionNetwork:
+    """A network of given projections."""
     network = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
-    if projections is None:
-        return network
     with torch.no_grad():
         for place, facet in enumerate(FACETS):
             network.matrices[place] = torch.tensor(projections[facet].matrix)
@@ -104,7 +99,9 @@ def begun(lists: StoredLists, recipe: Recipe, projections: Projections | None) -
     return network
 
 
-def mean_projections(fitted: Sequence[Projections]) -> Projections:
+def mean_projections(
+    fitted: Sequence[Mapping[Facet, FacetProjection]],
+) -> Mapping[Facet, FacetProjection]:
     """The means of several fits' matrices and weights (Wortsman et al., 2022: they begin alike)."""
     return {
         facet: FacetProjection(

@@ -9,19 +9,16 @@ from pathlib import Path
 
 import torch
 
-from qbe.errors import UsageError
 from qbe.export.staging import staged_folder
-from qbe.files import sha256
 from qbe.index.opening import open_index
-from qbe.rerank.projection_model import WEIGHTS, ProjectionModel, read_model, write_model
+from qbe.rerank.projection_model import ProjectionModel, write_model
 from qbe.train.evaluated import without_evaluated
 from qbe.train.graded_pairs import GradedLists, GradedPair, papers_of, read_graded_pairs, without
 from qbe.train.projections.card import describe
-from qbe.train.projections.data import StoredLists, read_lists
-from qbe.train.projections.fit import Correlations, Projections, begun, correlations, fit, mean_projections
+from qbe.train.projections.data import read_lists
+from qbe.train.projections.fit import Correlations, correlations, fit, mean_projections, network_of
 from qbe.train.projections.recipe import Recipe
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
-from qbe.types import Facet
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
@@ -30,15 +27,13 @@ DEFAULT_RECIPE = Recipe()
 @dataclass(frozen=True, slots=True)
 class Sources:
     """An index of the papers, files of graded pairs to train on, and files to measure on, the first of which
-    chooses the epochs; ``leave_out`` holds papers that models are evaluated on. ``start`` is the folder of
-    projections to begin with, None for identities.
+    chooses the epochs; ``leave_out`` holds papers that models are evaluated on.
     """
 
     index: Path
     train: tuple[Path, ...]
     dev: tuple[Path, ...]
     leave_out: Path
-    start: Path | None = None
 
 
 def train_projections(
@@ -64,23 +59,20 @@ def train_projections(
             "index": reader.manifest.digest,
             "data": file_digests(*sources.train, *sources.dev, sources.leave_out),
         }
-        if sources.start is not None:
-            provenance["start"] = sha256(sources.start / WEIGHTS)
         check_provenance(folders.work, provenance)
         train = without_evaluated(train, reader, sources.leave_out)
         lists = read_lists(reader, [train, *dev])
-    start = None if sources.start is None else _start(sources.start, lists)
     log.info("fitting to %d lists, %d papers", len(lists.sets[0]), len(papers_of(train)))
     fitted = {}
     for seed in run.seeds:
         kept = folders.work / f"seed-{seed}.pt"
         if not kept.exists():
-            torch.save(fit(lists, recipe, seed, start), kept)
+            torch.save(fit(lists, recipe, seed), kept)
         fitted[f"seed {seed}"] = torch.load(kept, weights_only=False)
     fitted["mean"] = mean_projections(list(fitted.values()))
     measured = {
-        "untrained": begun(lists, recipe, fitted["mean"]),
-        **{name: begun(lists, recipe, each) for name, each in fitted.items()},
+        "untrained": network_of(lists, fitted["mean"], recipe),
+        **{name: network_of(lists, each, recipe) for name, each in fitted.items()},
     }
     with torch.no_grad():
         measured["untrained"].matrices[:] = torch.eye(lists.vectors.whole.shape[1])
@@ -100,18 +92,6 @@ def train_projections(
         size = sum(file.stat().st_size for file in staged.iterdir())
         (staged / "README.md").write_text(describe(model, figures, size))
     return figures
-
-
-def _start(folder: Path, lists: StoredLists) -> Projections:
-    """The projections in a folder; raises UsageError where they are of another dimension than the vectors."""
-    projections, dimension = read_model(folder).projections, lists.vectors.whole.shape[1]
-    found = len(projections[Facet.METHOD].matrix)
-    if found != dimension:
-        raise UsageError(
-            f"expected projections of {dimension} dimensions in {folder}, found {found}; give `start` for "
-            "vectors of the same size"
-        )
-    return projections
 
 
 def _joined(files: tuple[Path, ...]) -> GradedLists:
