@@ -124,9 +124,7 @@ def save_checkpoint(
         "step": progress.step,
         "dev": list(progress.dev),
     }
-    partial = path.with_suffix(".partial")
-    torch.save(state, partial)
-    partial.replace(path)
+    _save(path, state)
 
 
 def load_checkpoint(
@@ -154,14 +152,24 @@ def load_checkpoint(
         return Progress(state["step"], tuple(state["dev"]))
 
 
-def save_interpolated(work: Path, weights: Weights) -> None:
-    """Keep interpolated weights in a work folder, beside the checkpoints of its seeds.
+def save_interpolated(work: Path, weights: Weights | None) -> None:
+    """Keep the interpolated weights of a training in its work folder, beside the checkpoints of its seeds.
+
+    They replace those of an earlier call with another share; None removes these. The file is replaced in one
+    step.
 
     >>> save_interpolated(Path(), {"bias": torch.tensor([0.5])})
     >>> best_weights(Path("interpolated.pt"))
     {'bias': tensor([0.5000])}
+    >>> save_interpolated(Path(), None)
+    >>> Path("interpolated.pt").exists()
+    False
     """
-    torch.save({"best": dict(weights)}, work / f"{INTERPOLATED}.pt")
+    path = work / f"{INTERPOLATED}.pt"
+    if weights is None:
+        path.unlink(missing_ok=True)
+    else:
+        _save(path, {"best": dict(weights)})
 
 
 def best_weights(checkpoint: Path) -> dict[str, Tensor]:
@@ -174,6 +182,12 @@ def best_weights(checkpoint: Path) -> dict[str, Tensor]:
     with _checked(checkpoint):
         best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
         return best
+
+
+def _save(path: Path, state: Mapping[str, object]) -> None:
+    partial = path.with_suffix(".partial")
+    torch.save(dict(state), partial)
+    partial.replace(path)
 
 
 @contextlib.contextmanager

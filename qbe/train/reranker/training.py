@@ -154,8 +154,7 @@ def train_rerankers(
         weights[INTERPOLATED] = interpolated(initial, average, start.share)
     if exported is not None:
         weights = {name: off_grid(trained) for name, trained in weights.items()}
-    if INTERPOLATED in weights:
-        save_interpolated(folders.work, weights[INTERPOLATED])
+    save_interpolated(folders.work, weights.get(INTERPOLATED))
     dev, crossed = figures_on_dev(scorer, {"untrained": untrained, **weights}, data.splits)
     numbers = [FACETS.index(facet) for facet in facets]
     best = INTERPOLATED
