@@ -22,17 +22,19 @@ search() {
 qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
 for stage in bm25 dense fused; do
     search "indexes/$name" $stage none "$name.$stage"
-    search "indexes/$name" $stage cross-encoder "$name.$stage+rerank"
+    search "indexes/$name" $stage auto "$name.$stage+rerank"
 done
-search "indexes/$name" fused projections "$name.fused+projections"
+for rerank in projections by-facet; do
+    search "indexes/$name" fused $rerank "$name.fused+$rerank"
+done
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections}.*.trec \
+    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections,fused+by-facet}.*.trec \
     --baseline runs/"$name".fused.*.trec $published --output runs/report.json
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused+projections.*.trec --baseline runs/"$name".fused.*.trec \
+    --run runs/"$name".fused+rerank.*.trec --baseline runs/"$name".fused.*.trec \
     --plot runs/rerank.svg --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
 echo "Differences by query: runs/rerank.svg; the ten worst queries: runs/worst.txt"
 
@@ -42,12 +44,13 @@ qbe index --corpus qrels/raw/corpus.jsonl --output "indexes/$name-raw" --overwri
 for stage in bm25 dense fused; do
     search "indexes/$name-raw" $stage none "$name-raw.$stage"
 done
-search "indexes/$name-raw" fused cross-encoder "$name-raw.fused+rerank"
-search "indexes/$name-raw" fused projections "$name-raw.fused+projections"
+for rerank in auto projections by-facet; do
+    search "indexes/$name-raw" fused $rerank "$name-raw.fused+$rerank"
+done
 
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused.*.trec runs/"$name"-raw.{bm25,dense,fused,fused+rerank,fused+projections}.*.trec \
+    --run runs/"$name".fused.*.trec runs/"$name"-raw.{bm25,dense,fused,fused+auto,fused+projections,fused+by-facet}.*.trec \
     --baseline runs/"$name".fused.*.trec --output runs/report-raw.json
 
 # Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,

@@ -41,8 +41,8 @@ FUSED_DEPTH = 300
 RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""
 
-CASCADE_DEPTH = 20
-"""How many papers the cross-encoders read again after the projections."""
+CASCADE_DEPTH = 8
+"""How many papers the cross-encoders read anew after the projections; chosen on graded pairs."""
 
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
@@ -147,10 +147,10 @@ class SearchConfig:
     Second stage: ``rerank`` is ``projections`` (stored vectors, projected for the facet, for aspects that are
     a facet; other queries keep the order of the first stage), ``by-facet`` (the same by the facet rerankers,
     which read the candidates anew, some twenty times as slow), ``cross-encoder`` (these for all queries),
-    ``cascade`` (the projections, then the facet rerankers for the best ``cascade_depth``, by default 20),
+    ``cascade`` (the projections, then the facet rerankers for the best ``cascade_depth``, by default 8),
     ``none``, or a matching of sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``;
-    Mysore et al., 2022). By default (``auto``) it is ``projections`` where some ship for the vectors of the
-    index, ``by-facet`` where none do or where a parameter of the cross-encoders is given.
+    Mysore et al., 2022). By default (``auto``) it is ``cascade`` where projections ship for the vectors of
+    the index, ``by-facet`` where none do or where a parameter of the cross-encoders is given.
     ``reranker`` names a model or folder (default ``facet-rerankers``; for projections those of the index's
     encoder, or a folder that `qbe train facet-projections` wrote), ``rerank_precision`` its precision,
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
@@ -225,14 +225,14 @@ class SearchConfig:
         ``projected`` says whether projections of the index's vectors ship.
 
         >>> SearchConfig().chosen(projected=True).rerank
-        'projections'
+        'cascade'
         >>> SearchConfig(rerank_precision="fp32").chosen(projected=True).rerank
         'by-facet'
         """
         if self.rerank != AUTO:
             return self
         stated = any(getattr(self, name) is not None for name in _CROSS_ENCODERS)
-        return dataclasses.replace(self, rerank=PROJECTIONS if projected and not stated else BY_FACET)
+        return dataclasses.replace(self, rerank=CASCADE if projected and not stated else BY_FACET)
 
     @property
     def first_stage_settings(self) -> FirstStageSettings:

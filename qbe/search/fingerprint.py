@@ -13,7 +13,7 @@ from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import AUTO, CASCADE, PROJECTIONS, READING, Z_SCORES, SearchConfig
+from qbe.search.config import CASCADE, PROJECTIONS, READING, Z_SCORES, SearchConfig
 from qbe.search.stages import chosen_config
 from qbe.search.unfinished import Inputs
 
@@ -72,7 +72,7 @@ def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str,
     second = chosen_config(config, index).rerank
     if config.combine != Z_SCORES:
         models["grades"] = sha256(default_model() / WEIGHTS)
-    if second in READING or config.rerank == AUTO:  # with auto these have a part in the grades
+    if second in READING:
         stated = {"name": config.reranker, "precision": config.rerank_precision}
         models["reranker"] = describe_reranker(
             **{name: value for name, value in stated.items() if value is not None}

@@ -175,7 +175,7 @@ def _results(parser: argparse.ArgumentParser) -> None:
         help="second stage: for queries with a facet the stored sentence vectors, projected for it "
         "(projections), a cross-encoder (by-facet; slow), or both, the cross-encoder for the best few "
         "(cascade); a cross-encoder for all queries, none, or another matching of sentence vectors; auto: "
-        "projections where some ship for the index's vectors, else by-facet (default: %(default)s)",
+        "cascade where projections ship for the index's vectors, else by-facet (default: %(default)s)",
     )
     parser.add_argument(
         "--hits",
@@ -323,7 +323,7 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--rerank-depth", type=int, help="papers of the first stage to rerank (default: 100)")
     group.add_argument(
-        "--cascade-depth", type=int, help="papers that a cascade's cross-encoder reranks (default: 20)"
+        "--cascade-depth", type=int, help="papers that a cascade's cross-encoder reranks (default: 8)"
     )
     group.add_argument(
         "--rerank-budget",

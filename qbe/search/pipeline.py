@@ -13,7 +13,7 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Query, TopicAspect
-from qbe.rerank.reranker import Progress, Reranker
+from qbe.rerank.reranker import Progress
 from qbe.search.config import SearchConfig, check_filter
 from qbe.search.contracts import FirstStage
 from qbe.search.explain import ExplainedSentence, explain_query
@@ -23,7 +23,7 @@ from qbe.search.matches import add_matches
 from qbe.search.passing import Passing, PassingPapers
 from qbe.search.ranking import RankingRequest, rank
 from qbe.search.reranking import SecondStage
-from qbe.search.stages import grading_reranker, open_explore_stage, open_first_stage, open_rerank_stage
+from qbe.search.stages import open_explore_stage, open_first_stage, open_rerank_stage
 from qbe.search.vectors import PreparedQuery, by_every_facet, encode_queries, prepare_queries
 from qbe.types import Facet, Hit, Pools
 
@@ -72,15 +72,14 @@ class Pipeline(Closing):
         """`Pipeline.open` is the way to make one."""
         self.index, self.config = index, config
         self._rerank_stage = rerank_stage
-        self._grades_by: Reranker | None = None
         self._workers = Workers(index.threads)
         self._opening = threading.Lock()
         self._opened: _Opened | None = None
 
     @classmethod
     def open(cls, index: Index, config: SearchConfig | None = None) -> Pipeline:
-        """Open the stages of a configuration (by default fused, then the projections or the rerankers of the
-        query's facet) over an index.
+        """Open the stages of a configuration (by default fused, then projections, then the facet rerankers) over
+        an index.
 
         Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
         IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that
@@ -320,10 +319,7 @@ class Pipeline(Closing):
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.config, reader, self._workers)
-                if self._opened is None:
-                    second = self._rerank_stage
-                    self._grades_by = grading_reranker(self.config, self.index, second, self._workers)
-                explore = open_explore_stage(self.config, reader, stage, self._grades_by, self._workers)
+                explore = open_explore_stage(self.config, reader, stage, self._rerank_stage, self._workers)
                 self._opened = _Opened(reader, stage, explore, PassingPapers(reader))
             return self._opened
 

@@ -13,7 +13,6 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
-from qbe.rerank.lazy import LazyReranker
 from qbe.rerank.reranker import Reranker
 from qbe.search.budget import BudgetedStage
 from qbe.search.cascade import Cascade
@@ -42,7 +41,7 @@ def chosen_config(config: SearchConfig, index: Index) -> SearchConfig:
     """With `rerank` auto the configuration that it stands for over an index, else the same.
 
     >>> chosen_config(SearchConfig(), index).rerank
-    'projections'
+    'cascade'
     """
     if config.rerank != AUTO:
         return config
@@ -128,14 +127,13 @@ def open_explore_stage(
     config: SearchConfig,
     reader: IndexReader,
     stage: FirstStage,
-    reranker: Reranker | None,
+    second: SecondStage | None,
     workers: Workers,
 ) -> ExploreStage | None:
-    """What ranks queries of several facets by grades.
+    """What ranks queries of several facets by grades; None where `combine` is z-scores, and by default where
+    the grade model does not read what the configuration names.
 
-    The ``reranker`` has a part in the grades (see `grading_reranker`). None where `combine` is z-scores, and
-    by default where the grade model does not read what the configuration names. Raises UsageError where
-    grades are asked for and cannot be had.
+    Raises UsageError where grades are asked for and cannot be had.
 
     >>> config = SearchConfig(first_stage="dense", rerank="none")
     >>> with index.reading() as reader:
@@ -158,30 +156,15 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    features = GradeFeatures(reader, workers, reranker)
-    grader = Grader(features, model)
-    settings = config.rerank_settings
-    return ExploreStage(reader, stage, grader, RERANK_DEPTH if settings is None else settings.depth)
+    grader = Grader(GradeFeatures(reader, workers, _grading_reranker(config, second)), model)
+    return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
 
 
-def grading_reranker(
-    config: SearchConfig, index: Index, second: SecondStage | None, workers: Workers
-) -> Reranker | None:
-    """What reads candidates anew to grade them, None for nothing.
-
-    With `rerank` auto these are the facet rerankers, whatever reranks (``second``) other queries; they are
-    opened when they first score.
-
-    >>> grading_reranker(SearchConfig(), index, None, Workers()).name
-    'facet-rerankers'
-    >>> grading_reranker(SearchConfig(rerank="none"), index, None, Workers()) is None
-    True
-    """
-    if config.rerank == AUTO and chosen_config(config, index).rerank == PROJECTIONS:
-        settings = config.chosen(projected=False).rerank_settings
-        assert settings is not None
-        return LazyReranker("facet-rerankers", lambda: _cross_encoder(settings, index, workers))
-    # Projections have no part in the grades, and a cascade's cross-encoders are meant for few papers.
+def _grading_reranker(config: SearchConfig, second: SecondStage | None) -> Reranker | None:
+    """What reads candidates anew to grade them, of the second stage of a configuration; None for nothing."""
+    if config.rerank == AUTO and isinstance(second, Cascade):
+        second = second.last
+    # Projections have no part in the grades, and a cascade that was asked for reads few papers anew.
     return second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
 
 

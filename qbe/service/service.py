@@ -102,7 +102,7 @@ class SearchService(Closing):
             paper_id = next(iter(reader)).paper_id
         for rerank in (False, True):
             self.search(SearchRequest(paper_ids=[paper_id], k=1, rerank=rerank))
-        if self._can_grade():  # the cross-encoders of grades are opened when they first score
+        if self._can_grade():  # each facet's cross-encoder is loaded when it first scores
             self.compare(Comparison(paper_id=paper_id, other_id=paper_id))
 
     def refresh(self) -> bool:
