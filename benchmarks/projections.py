@@ -18,13 +18,14 @@ from qbe import Facet, Pipeline, Query, SearchConfig, _cli, open_index
 from qbe.index.index import Index
 from qbe.search.config import SEPARATE
 
+DEPTHS = (4, 6, 8, 10, 20, 100)
+"""How many papers the cross-encoder of a cascade reads."""
 STAGES: Mapping[str, SearchConfig] = {
     "fused": SearchConfig(rerank="none", separate=SEPARATE),
     "fused, projections": SearchConfig(rerank="projections"),
     "fused, projections of 300": SearchConfig(rerank="projections", rerank_depth=300),
     "fused, projections of 1,000": SearchConfig(rerank="projections", rerank_depth=1000),
-    "fused, cascade": SearchConfig(rerank="cascade"),
-    "fused, cascade of 100": SearchConfig(rerank="cascade", cascade_depth=100),
+    **{f"fused, cascade of {depth}": SearchConfig(rerank="cascade", cascade_depth=depth) for depth in DEPTHS},
     "fused, cross-encoders": SearchConfig(rerank="by-facet"),
 }
 UNGRADED = ("fused, projections of 300", "fused, projections of 1,000")

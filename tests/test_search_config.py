@@ -20,21 +20,29 @@ def test_defaults():
 @pytest.mark.parametrize(
     ("parameters", "with_projections", "without"),
     [
-        ({}, "projections", "by-facet"),
-        ({"rerank_depth": 5, "rerank_weight": 0.7, "separate": 0.1}, "projections", "by-facet"),
+        ({}, "cascade", "by-facet"),
+        ({"rerank_depth": 5, "rerank_weight": 0.7, "separate": 0.1}, "cascade", "by-facet"),
         ({"reranker": "facet-rerankers"}, "by-facet", "by-facet"),
         ({"rerank_precision": "fp32"}, "by-facet", "by-facet"),
         ({"query_tokens": 64}, "by-facet", "by-facet"),
         ({"candidate_tokens": 64}, "by-facet", "by-facet"),
-        ({"rerank_budget": 1.0}, "by-facet", "by-facet"),
+        ({"rerank_budget": 1.0}, "cascade", "by-facet"),
         ({"rerank": "none"}, "none", "none"),
-        ({"rerank": "cascade"}, "cascade", "cascade"),
+        ({"rerank": "projections"}, "projections", "projections"),
     ],
 )
 def test_what_reranks_where_nothing_else_is_said(parameters, with_projections, without):
     config = SearchConfig(**parameters)
     assert config.chosen(projected=True) == SearchConfig(**{**parameters, "rerank": with_projections})
     assert config.chosen(projected=False) == SearchConfig(**{**parameters, "rerank": without})
+
+
+def test_a_budget_limits_a_cascade_in_place_of_its_depth():
+    depths = [
+        SearchConfig(rerank="cascade", rerank_depth=50, **more).rerank_settings.cascade_depth
+        for more in ({}, {"rerank_budget": 1.0}, {"rerank_budget": 1.0, "cascade_depth": 3})
+    ]
+    assert depths == [8, 50, 3]
 
 
 def test_run_tags():

@@ -86,7 +86,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "rerank": RERANKINGS,
     "rerank_precision": PRECISIONS,
 }
-_CROSS_ENCODERS = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens", "rerank_budget")
+_CROSS_ENCODERS = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")
 """Parameters that choose the cross-encoders where `rerank` is auto."""
 _ALWAYS = ("first_stage", "facets", "rerank")
 """Choices that have no None: what is not to be reranked says so."""
@@ -147,7 +147,8 @@ class SearchConfig:
     Second stage: ``rerank`` is ``projections`` (stored vectors, projected for the facet, for aspects that are
     a facet; other queries keep the order of the first stage), ``by-facet`` (the same by the facet rerankers,
     which read the candidates anew, some twenty times as slow), ``cross-encoder`` (these for all queries),
-    ``cascade`` (the projections, then the facet rerankers for the best ``cascade_depth``, by default 8),
+    ``cascade`` (the projections, then the facet rerankers for the best ``cascade_depth``: by default 8, or
+    with a budget ``rerank_depth``),
     ``none``, or a matching of sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``;
     Mysore et al., 2022). By default (``auto``) it is ``cascade`` where projections ship for the vectors of
     the index, ``by-facet`` where none do or where a parameter of the cross-encoders is given.
@@ -254,9 +255,11 @@ class SearchConfig:
         if self.rerank == NO_RERANKING:
             return None
         weight = MATCHING_WEIGHT if self.rerank in MATCHINGS else RERANK_WEIGHT
+        depth = RERANK_DEPTH if self.rerank_depth is None else self.rerank_depth
+        cascade_depth = CASCADE_DEPTH if self.rerank_budget is None else depth
         return RerankSettings(
             self.rerank,
-            RERANK_DEPTH if self.rerank_depth is None else self.rerank_depth,
+            depth,
             weight if self.rerank_weight is None else self.rerank_weight,
             self.reranker,
             self.rerank_precision,
@@ -265,7 +268,7 @@ class SearchConfig:
             self.temperature,
             self.regularization,
             0.0 if self.rerank in MATCHINGS else self._separate,
-            CASCADE_DEPTH if self.cascade_depth is None else self.cascade_depth,
+            cascade_depth if self.cascade_depth is None else self.cascade_depth,
             self.rerank_budget,
         )
 

@@ -323,7 +323,9 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--rerank-depth", type=int, help="papers of the first stage to rerank (default: 100)")
     group.add_argument(
-        "--cascade-depth", type=int, help="papers that a cascade's cross-encoder reranks (default: 8)"
+        "--cascade-depth",
+        type=int,
+        help="papers that a cascade's cross-encoder reranks (default: 8, or as many as --rerank-budget allows)",
     )
     group.add_argument(
         "--rerank-budget",
