@@ -86,7 +86,7 @@ def stages() -> dict[str, SearchConfig]:
         "dense": SearchConfig(first_stage="dense", rerank="none"),
         "fused": SearchConfig(rerank="none"),
         "fused, projections": SearchConfig(rerank="projections"),
-        "fused, reranked": SearchConfig(rerank="by-facet"),
+        "fused, reranked": SearchConfig(),
     }
 
 

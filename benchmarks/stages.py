@@ -29,7 +29,7 @@ STAGES: Mapping[str, SearchConfig] = {
     "fused": SearchConfig(rerank="none"),
     "fused, projections": SearchConfig(rerank="projections"),
     "fused, cascade": SearchConfig(rerank="cascade"),
-    "fused, cross-encoders": SearchConfig(rerank="by-facet"),
+    "fused, cross-encoders": SearchConfig(),
 }
 SLOW = ("fused, cascade", "fused, cross-encoders")
 """Stages that read papers again: timed with a tenth of the queries."""

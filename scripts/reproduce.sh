@@ -22,15 +22,15 @@ search() {
 qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
 for stage in bm25 dense fused; do
     search "indexes/$name" $stage none "$name.$stage"
-    search "indexes/$name" $stage auto "$name.$stage+rerank"
+    search "indexes/$name" $stage by-facet "$name.$stage+rerank"
 done
-for rerank in projections by-facet; do
+for rerank in cascade projections; do
     search "indexes/$name" fused $rerank "$name.fused+$rerank"
 done
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections,fused+by-facet}.*.trec \
+    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+cascade,fused+projections}.*.trec \
     --baseline runs/"$name".fused.*.trec $published --output runs/report.json
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
@@ -44,13 +44,11 @@ qbe index --corpus qrels/raw/corpus.jsonl --output "indexes/$name-raw" --overwri
 for stage in bm25 dense fused; do
     search "indexes/$name-raw" $stage none "$name-raw.$stage"
 done
-for rerank in auto projections by-facet; do
-    search "indexes/$name-raw" fused $rerank "$name-raw.fused+$rerank"
-done
+search "indexes/$name-raw" fused by-facet "$name-raw.fused+rerank"
 
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused.*.trec runs/"$name"-raw.{bm25,dense,fused,fused+auto,fused+projections,fused+by-facet}.*.trec \
+    --run runs/"$name".fused.*.trec runs/"$name"-raw.{bm25,dense,fused,fused+rerank}.*.trec \
     --baseline runs/"$name".fused.*.trec --output runs/report-raw.json
 
 # Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,

@@ -22,7 +22,7 @@ search() {
 for stage in bm25 dense fused; do
     search $stage none "whole.$stage"
 done
-search fused auto whole.fused+rerank
+search fused cross-encoder whole.fused+rerank
 
 qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused,fused+rerank}.*.trec \
     --measures 'R(rel=2)@1000' 'nDCG(judged_only=True)@20' 'Judged@20' \

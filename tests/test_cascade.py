@@ -57,5 +57,5 @@ def test_pairs_are_counted_for_both_stages(index):
 
 
 def test_a_depth_of_the_cascade_belongs_to_it():
-    with pytest.raises(UsageError, match="`cascade_depth` is not read with `rerank` auto"):
+    with pytest.raises(UsageError, match="`cascade_depth` is not read with `rerank` by-facet"):
         SearchConfig(cascade_depth=5)

@@ -110,27 +110,6 @@ def test_vectors_of_an_earlier_version_are_refused():
         find_model(earlier)
 
 
-def test_by_default_a_cascade_reranks_where_projections_ship(graded_index, tiny_index):
-    for folder, expected in ((graded_index, "cascade"), (tiny_index, "by-facet")):
-        with Index(folder) as index:
-            query, hits = Query(index.paper("s036"), Facet.METHOD), []
-            for config in (SearchConfig(), SearchConfig(rerank=expected)):
-                with Pipeline.open(index, config) as pipeline:
-                    hits.append(pipeline.search(query, 5))
-            assert hits[0] == hits[1]
-
-
-def test_by_default_the_rerankers_have_their_part_in_grades(graded_index):
-    with Index(graded_index) as index:
-        query, hits = Query.by_facets(index.paper("s036"), {Facet.BACKGROUND: 1, Facet.METHOD: -0.5}), []
-        for rerank in ("auto", "by-facet", "cascade"):
-            config = SearchConfig(rerank=rerank, rerank_depth=10)
-            with Pipeline.open(index, config) as pipeline:
-                hits.append(pipeline.search(query, 5))
-        assert hits[0] == hits[1]
-        assert [hit.grades for hit in hits[0]] != [hit.grades for hit in hits[2]]
-
-
 def test_each_model_that_ships_reads_one_encoder():
     for name in SHIPPED:
         folder = MODELS / name

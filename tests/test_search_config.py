@@ -12,29 +12,9 @@ def test_defaults():
     config = SearchConfig()
     first, second = config.first_stage_settings, config.rerank_settings
     assert first == ("fused", "title+facet", "mean-max", "weighted", EQUAL_WEIGHTS, 300, None, SEPARATE)
-    assert (second.name, second.depth, second.weight) == ("auto", 100, 0.5)
+    assert (second.name, second.depth, second.weight) == ("by-facet", 100, 0.5)
     assert SearchConfig(rerank="transport").rerank_settings.weight == 1.0
     assert SearchConfig(rerank="none").rerank_settings is None
-
-
-@pytest.mark.parametrize(
-    ("parameters", "with_projections", "without"),
-    [
-        ({}, "cascade", "by-facet"),
-        ({"rerank_depth": 5, "rerank_weight": 0.7, "separate": 0.1}, "cascade", "by-facet"),
-        ({"reranker": "facet-rerankers"}, "by-facet", "by-facet"),
-        ({"rerank_precision": "fp32"}, "by-facet", "by-facet"),
-        ({"query_tokens": 64}, "by-facet", "by-facet"),
-        ({"candidate_tokens": 64}, "by-facet", "by-facet"),
-        ({"rerank_budget": 1.0}, "cascade", "by-facet"),
-        ({"rerank": "none"}, "none", "none"),
-        ({"rerank": "projections"}, "projections", "projections"),
-    ],
-)
-def test_what_reranks_where_nothing_else_is_said(parameters, with_projections, without):
-    config = SearchConfig(**parameters)
-    assert config.chosen(projected=True) == SearchConfig(**{**parameters, "rerank": with_projections})
-    assert config.chosen(projected=False) == SearchConfig(**{**parameters, "rerank": without})
 
 
 def test_a_budget_limits_a_cascade_in_place_of_its_depth():
@@ -42,7 +22,7 @@ def test_a_budget_limits_a_cascade_in_place_of_its_depth():
         SearchConfig(rerank="cascade", rerank_depth=50, **more).rerank_settings.cascade_depth
         for more in ({}, {"rerank_budget": 1.0}, {"rerank_budget": 1.0, "cascade_depth": 3})
     ]
-    assert depths == [8, 50, 3]
+    assert depths == [20, 50, 3]
 
 
 def test_run_tags():
@@ -62,7 +42,7 @@ def test_whole_abstracts_are_not_reranked_by_facet():
     ("parameters", "message"),
     [
         ({"first_stage": "splade"}, "expected `first_stage` of bm25, dense, fused, found 'splade'"),
-        ({"rerank": "max"}, "expected `rerank` of auto, projections, by-facet, cascade, cross-encoder, none"),
+        ({"rerank": "max"}, "expected `rerank` of by-facet, none, cross-encoder, projections, cascade"),
         ({"depth": 0}, "expected `depth` of at least 1, found 0"),
         ({"rerank_weight": math.nan}, "expected `rerank_weight` from 0 to 1, found nan"),
         ({"rerank": "transport", "temperature": 0.0}, "expected `temperature` above 0, found 0"),
@@ -74,7 +54,7 @@ def test_whole_abstracts_are_not_reranked_by_facet():
         ({"weights": {"colbert": 1.0}}, "of bm25, sentences, facet, whole, found {'colbert': 1.0}"),
         ({"first_stage": "bm25", "weights": {"bm25": 1.0}}, "`weights` is not read with `first_stage` bm25"),
         ({"first_stage": "bm25", "match": "mean-max"}, "drop it or choose dense or fused"),
-        ({"temperature": 1.0}, "`temperature` is not read with `rerank` auto; drop it or choose transport"),
+        ({"temperature": 1.0}, "`temperature` is not read with `rerank` by-facet; drop it or choose transp"),
         ({"rerank": "mean-max", "reranker": "x"}, "`reranker` is not read with `rerank` mean-max"),
     ],
 )

@@ -123,7 +123,7 @@ def test_the_plan_is_shown():
         ),
         (
             ["--regularization", "9"],
-            "`regularization` is not read with `rerank` auto; drop it or choose transport",
+            "`regularization` is not read with `rerank` by-facet; drop it or choose transport",
         ),
         (["--rerank", "transport", "--reranker", "x"], "`reranker` is not read with `rerank` transport"),
         (

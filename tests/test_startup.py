@@ -244,9 +244,8 @@ def test_choices_of_a_configuration_are_those_of_its_modules():
     assert FACETS == config.FACETS
     assert MATCHINGS == config.MATCHINGS
     assert RERANKER_PRECISIONS == config.PRECISIONS
-    learned = {"auto", "by-facet", "cross-encoder", "projections", "cascade"}
+    learned = {"by-facet", "cross-encoder", "projections", "cascade"}
     assert set(config.LEARNED) == learned
-    assert len(config.LEARNED) == len(learned)
     assert set(config.RERANKINGS) == {"none", *learned, *MATCHINGS}
 
 

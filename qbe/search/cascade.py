@@ -34,11 +34,6 @@ class Cascade:
         self._stages = stages
 
     @property
-    def last(self) -> SecondStage:
-        """The stage that reranks last."""
-        return self._stages[-1]
-
-    @property
     def needs_vectors(self) -> bool:
         """Whether aspects must bring the vectors of their sentences."""
         return any(stage.needs_vectors for stage in self._stages)

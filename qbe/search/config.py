@@ -22,13 +22,11 @@ GRADES, Z_SCORES = "grades", "z-scores"
 COMBINATIONS = (GRADES, Z_SCORES)
 """How several aspects that are all facets are combined."""
 BY_FACET, CROSS_ENCODER, PROJECTIONS, NO_RERANKING = "by-facet", "cross-encoder", "projections", "none"
-AUTO, CASCADE = "auto", "cascade"
-READING = (BY_FACET, CROSS_ENCODER, CASCADE)
-"""What reads candidates anew by cross-encoders."""
-LEARNED = (AUTO, *READING, PROJECTIONS)
+CASCADE = "cascade"
+LEARNED = (BY_FACET, CROSS_ENCODER, PROJECTIONS, CASCADE)
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
-RERANKINGS = (AUTO, PROJECTIONS, BY_FACET, CASCADE, CROSS_ENCODER, NO_RERANKING, *MATCHINGS)
-ONLY_FACETS = (AUTO, BY_FACET, PROJECTIONS, CASCADE)
+RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, CASCADE, *MATCHINGS)
+ONLY_FACETS = (BY_FACET, PROJECTIONS, CASCADE)
 """What reranks for aspects that are a facet alone."""
 PRECISIONS = ("int8", "fp16", "fp32")
 
@@ -41,8 +39,8 @@ FUSED_DEPTH = 300
 RERANK_DEPTH = 100
 """How many papers of the first stage are reranked."""
 
-CASCADE_DEPTH = 8
-"""How many papers the cross-encoders read anew after the projections; chosen on graded pairs."""
+CASCADE_DEPTH = 20
+"""How many papers the cross-encoders read again after the projections."""
 
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
@@ -66,11 +64,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "rerank_depth": (*LEARNED, *MATCHINGS),
     "rerank_weight": (*LEARNED, *MATCHINGS),
     "cascade_depth": (CASCADE,),
-    "rerank_budget": (AUTO, *READING),
+    "rerank_budget": (BY_FACET, CROSS_ENCODER, CASCADE),
     "reranker": LEARNED,
-    "rerank_precision": (AUTO, *READING),
-    "query_tokens": (AUTO, *READING),
-    "candidate_tokens": (AUTO, *READING),
+    "rerank_precision": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "query_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "candidate_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
     "temperature": ("transport",),
     "regularization": ("transport",),
 }
@@ -86,8 +84,6 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "rerank": RERANKINGS,
     "rerank_precision": PRECISIONS,
 }
-_CROSS_ENCODERS = ("reranker", "rerank_precision", "query_tokens", "candidate_tokens")
-"""Parameters that choose the cross-encoders where `rerank` is auto."""
 _ALWAYS = ("first_stage", "facets", "rerank")
 """Choices that have no None: what is not to be reranked says so."""
 _COUNTS = ("depth", "nprobe", "rerank_depth", "cascade_depth", "query_tokens", "candidate_tokens")
@@ -144,14 +140,12 @@ class SearchConfig:
     ``grades`` of candidates in each (`qbe.grade`; default where the grade model reads the index's vectors and
     the chosen reranker), or by the sum of ``z-scores``, as all other queries of several aspects are.
 
-    Second stage: ``rerank`` is ``projections`` (stored vectors, projected for the facet, for aspects that are
-    a facet; other queries keep the order of the first stage), ``by-facet`` (the same by the facet rerankers,
-    which read the candidates anew, some twenty times as slow), ``cross-encoder`` (these for all queries),
-    ``cascade`` (the projections, then the facet rerankers for the best ``cascade_depth``: by default 8, or
-    with a budget ``rerank_depth``),
+    Second stage: ``rerank`` is ``by-facet`` (default: facet rerankers for aspects that are a facet; other
+    queries keep the order of the first stage), ``cross-encoder`` (all queries), ``projections`` (for facets
+    too: stored vectors, projected for the facet; some forty times as fast), ``cascade`` (the projections,
+    then the facet rerankers for the best ``cascade_depth``: by default 20, with a budget ``rerank_depth``),
     ``none``, or a matching of sentence vectors (``transport``, ``attention``, ``single-match``, ``mean-max``;
-    Mysore et al., 2022). By default (``auto``) it is ``cascade`` where projections ship for the vectors of
-    the index, ``by-facet`` where none do or where a parameter of the cross-encoders is given.
+    Mysore et al., 2022).
     ``reranker`` names a model or folder (default ``facet-rerankers``; for projections those of the index's
     encoder, or a folder that `qbe train facet-projections` wrote), ``rerank_precision`` its precision,
     ``rerank_depth`` (default 100) how many papers are reranked, ``rerank_weight`` the reranker's share of the
@@ -183,7 +177,7 @@ class SearchConfig:
     separate: float | None = None
     facets: str = "given"
     combine: str | None = None
-    rerank: str = AUTO
+    rerank: str = BY_FACET
     reranker: str | None = None
     rerank_precision: str | None = None
     rerank_depth: int | None = None
@@ -219,21 +213,6 @@ class SearchConfig:
             raise UsageError(
                 f"`{name}` is not read with `{choice}` {chosen}; drop it or choose {' or '.join(stages)}"
             )
-
-    def chosen(self, *, projected: bool) -> SearchConfig:
-        """With ``rerank`` auto the configuration that it stands for, else this one.
-
-        ``projected`` says whether projections of the index's vectors ship.
-
-        >>> SearchConfig().chosen(projected=True).rerank
-        'cascade'
-        >>> SearchConfig(rerank_precision="fp32").chosen(projected=True).rerank
-        'by-facet'
-        """
-        if self.rerank != AUTO:
-            return self
-        stated = any(getattr(self, name) is not None for name in _CROSS_ENCODERS)
-        return dataclasses.replace(self, rerank=CASCADE if projected and not stated else BY_FACET)
 
     @property
     def first_stage_settings(self) -> FirstStageSettings:
@@ -282,7 +261,7 @@ class SearchConfig:
     @property
     def run_tag(self) -> str:
         """The tag of runs: ``qbe-`` and the first stage, then ``+rerank`` or ``+`` and the matching."""
-        second = "rerank" if self.rerank in (AUTO, BY_FACET, CROSS_ENCODER) else self.rerank
+        second = "rerank" if self.rerank in (BY_FACET, CROSS_ENCODER) else self.rerank
         return f"qbe-{self.first_stage}" + ("" if self.rerank == NO_RERANKING else f"+{second}")
 
     def for_whole_abstracts(self) -> SearchConfig:

@@ -13,8 +13,7 @@ from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import CASCADE, PROJECTIONS, READING, Z_SCORES, SearchConfig
-from qbe.search.stages import chosen_config
+from qbe.search.config import BY_FACET, CASCADE, CROSS_ENCODER, PROJECTIONS, Z_SCORES, SearchConfig
 from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -69,17 +68,16 @@ def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: Run
 def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str, Any]:
     """The identities of the grade model, of the reranker, and of a tagger that labels queries anew."""
     models: dict[str, Any] = {}
-    second = chosen_config(config, index).rerank
     if config.combine != Z_SCORES:
         models["grades"] = sha256(default_model() / WEIGHTS)
-    if second in READING:
+    if config.rerank in (BY_FACET, CROSS_ENCODER, CASCADE):
         stated = {"name": config.reranker, "precision": config.rerank_precision}
         models["reranker"] = describe_reranker(
             **{name: value for name, value in stated.items() if value is not None}
         )
-    if second in (PROJECTIONS, CASCADE):
+    if config.rerank in (PROJECTIONS, CASCADE):
         assert index.manifest.dense is not None
-        named = config.reranker if second == PROJECTIONS else None
+        named = config.reranker if config.rerank == PROJECTIONS else None
         given = None if named is None else Path(named)
         folder = projection_model.find_model(index.manifest.dense["encoder"], given)
         models["projections"] = sha256(folder / projection_model.WEIGHTS)

@@ -160,22 +160,20 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rerank",
         choices=(
-            "auto",
-            "projections",
             "by-facet",
-            "cascade",
-            "cross-encoder",
             "none",
+            "cross-encoder",
+            "projections",
+            "cascade",
             "transport",
             "attention",
             "single-match",
             "mean-max",
         ),
-        default="auto",
-        help="second stage: for queries with a facet the stored sentence vectors, projected for it "
-        "(projections), a cross-encoder (by-facet; slow), or both, the cross-encoder for the best few "
-        "(cascade); a cross-encoder for all queries, none, or another matching of sentence vectors; auto: "
-        "cascade where projections ship for the index's vectors, else by-facet (default: %(default)s)",
+        default="by-facet",
+        help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, the stored "
+        "sentence vectors projected for the facet (projections; quick), both, the cross-encoder for the best "
+        "few (cascade), none, or another matching of sentence vectors (default: %(default)s)",
     )
     parser.add_argument(
         "--hits",
@@ -325,7 +323,7 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--cascade-depth",
         type=int,
-        help="papers that a cascade's cross-encoder reranks (default: 8, or as many as --rerank-budget allows)",
+        help="papers that a cascade's cross-encoder reranks (default: 20, or as many as a budget allows)",
     )
     group.add_argument(
         "--rerank-budget",

@@ -78,7 +78,7 @@ class Pipeline(Closing):
 
     @classmethod
     def open(cls, index: Index, config: SearchConfig | None = None) -> Pipeline:
-        """Open the stages of a configuration over an index (by default fused, projections, facet rerankers).
+        """Open the stages of a configuration (by default fused, then the facet rerankers) over an index.
 
         Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
         IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that

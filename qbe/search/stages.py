@@ -17,7 +17,6 @@ from qbe.rerank.reranker import Reranker
 from qbe.search.budget import BudgetedStage
 from qbe.search.cascade import Cascade
 from qbe.search.config import (
-    AUTO,
     BY_FACET,
     CASCADE,
     CROSS_ENCODER,
@@ -35,21 +34,6 @@ from qbe.types import Paper
 if TYPE_CHECKING:
     from qbe.grade.model import GradeModel
     from qbe.search.exploring import ExploreStage
-
-
-def chosen_config(config: SearchConfig, index: Index) -> SearchConfig:
-    """With `rerank` auto the configuration that it stands for over an index, else the same.
-
-    >>> chosen_config(SearchConfig(), index).rerank
-    'cascade'
-    """
-    if config.rerank != AUTO:
-        return config
-    from qbe.rerank.projection_model import shipped_model
-
-    dense = index.manifest.dense
-    projected = dense is not None and shipped_model(dense["encoder"]["weights_sha256"]) is not None
-    return config.chosen(projected=projected)
 
 
 def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers) -> FirstStage:
@@ -97,7 +81,7 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> S
     >>> stage.depth, stage.needs_vectors
     (100, True)
     """
-    settings = chosen_config(config, index).rerank_settings
+    settings = config.rerank_settings
     if settings is None:
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
@@ -148,7 +132,7 @@ def open_explore_stage(
         from qbe.grade.model import default_model, read_model
 
         model = read_model(default_model())
-        problem = _not_read(config.chosen(projected=False), reader, model)
+        problem = _not_read(config, reader, model)
     if problem is not None:
         if config.combine == GRADES:
             raise UsageError(f"expected `combine` z-scores {problem}, found grades; choose z-scores")
@@ -156,16 +140,11 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    grader = Grader(GradeFeatures(reader, workers, _grading_reranker(config, second)), model)
+    # Projections have no part in the grades, and a cascade's cross-encoders are meant for few papers.
+    reranker = second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
+    features = GradeFeatures(reader, workers, reranker)
+    grader = Grader(features, model)
     return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
-
-
-def _grading_reranker(config: SearchConfig, second: SecondStage | None) -> Reranker | None:
-    """What reads candidates anew to grade them, of the second stage of a configuration; None for nothing."""
-    if config.rerank == AUTO and isinstance(second, Cascade):
-        second = second.last
-    # Projections have no part in the grades, and a cascade that was asked for reads few papers anew.
-    return second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
 
 
 def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> str | None:

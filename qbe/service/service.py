@@ -94,7 +94,7 @@ class SearchService(Closing):
             recommender.close()
 
     def warm(self) -> None:
-        """Open what the first searches need, with a search of a paper of the index and its comparison."""
+        """Open what the first searches need, with one search of a paper of the index."""
         self._titles.complete("", 1)
         if not len(self.index):
             return
@@ -102,8 +102,6 @@ class SearchService(Closing):
             paper_id = next(iter(reader)).paper_id
         for rerank in (False, True):
             self.search(SearchRequest(paper_ids=[paper_id], k=1, rerank=rerank))
-        if self._can_grade():  # each facet's cross-encoder is loaded when it first scores
-            self.compare(Comparison(paper_id=paper_id, other_id=paper_id))
 
     def refresh(self) -> bool:
         """Move to the newest commit of the index; returns whether there was a newer one."""
