@@ -1,7 +1,6 @@
 """The grade model: grades out of features, the file of it, and one line for what cannot be read."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -160,45 +159,6 @@ def refused(folder) -> str:
     message = str(raised.value)
     assert "\n" not in message
     return message
-
-
-def test_an_absent_model(tmp_path):
-    assert re.fullmatch(
-        r"\S+/nowhere: expected a grade model \(grades\.json, grades\.npz\), found: .*No such file.*; "
-        "give its folder, or train one with qbe train grades",
-        refused(tmp_path / "nowhere"),
-    )
-
-
-def test_damaged_weights(folder):
-    path = folder / WEIGHTS
-    path.write_bytes(path.read_bytes()[:-1])
-    assert refused(folder) == f"{path}: expected the SHA-256 of its card, found another; fetch it again"
-    path.unlink()
-    assert "No such file" in refused(folder)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 1}', "{", "\udcff"])
-def test_a_damaged_card(folder, text):
-    (folder / CARD).write_bytes(text.encode(errors="surrogateescape"))
-    assert refused(folder).startswith(f"{folder}: expected a grade model (grades.json, grades.npz), found: ")
-
-
-@pytest.mark.parametrize("changed", [{"format": 2}, {"features": {"vectors": ["whole"]}}])
-def test_another_format(folder, changed):
-    card = json.loads((folder / CARD).read_text())
-    (folder / CARD).write_text(json.dumps(card | changed))
-    assert refused(folder) == (
-        f"{folder}: expected a grade model of format 1, found another; train it again with qbe train grades"
-    )
-
-
-@pytest.mark.parametrize("name", ["files", "encoder", "reranker", "training"])
-def test_a_card_that_lacks_a_field(folder, name):
-    card = json.loads((folder / CARD).read_text())
-    del card[name]
-    (folder / CARD).write_text(json.dumps(card))
-    assert f"found: '{name}'; give its folder" in refused(folder)
 
 
 def test_weights_that_lack_a_head(folder):

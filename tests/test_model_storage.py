@@ -1,0 +1,107 @@
+"""Folders of the small models (citation, grade, projection): one line for what cannot be read."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from qbe.cite import model as citation
+from qbe.errors import ModelError
+from qbe.grade import model as grade
+from qbe.grade.storage import Storage
+from qbe.rerank import projection_model as projection
+
+
+class Kind(NamedTuple):
+    """A kind of model: how its files are named, how it is read, and fields of its card."""
+
+    storage: Storage
+    read: Callable[[Path], Any]
+    fields: tuple[str, ...] = ("files", "encoder", "training")
+
+    @property
+    def expected(self) -> str:
+        kind, stem = self.storage
+        return f"expected a {kind} model ({stem}.json, {stem}.npz)"
+
+
+KINDS = [
+    Kind(Storage("citation", "citation"), citation.read_model),
+    Kind(Storage("grade", "grades"), grade.read_model, ("files", "encoder", "reranker", "training")),
+    Kind(Storage("projection", "facet-projections"), projection.read_model),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.storage.kind)
+def kind(request) -> Kind:
+    return request.param
+
+
+@pytest.fixture
+def folder(tmp_path, kind) -> Path:
+    for name in (kind.storage.card, kind.storage.weights):
+        (tmp_path / name).write_bytes((kind.storage.shipped / name).read_bytes())
+    return tmp_path
+
+
+def refused(kind: Kind, folder: Path) -> str:
+    with pytest.raises(ModelError) as raised:
+        kind.read(folder)
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
+
+
+def change(folder: Path, kind: Kind, **changed: object) -> None:
+    """Change fields of a card; None leaves one out."""
+    card = json.loads((folder / kind.storage.card).read_text()) | changed
+    kept = {name: value for name, value in card.items() if value is not None}
+    (folder / kind.storage.card).write_text(json.dumps(kept))
+
+
+def test_a_copy_is_read(kind, folder):
+    assert kind.read(folder).encoder == kind.read(kind.storage.shipped).encoder
+
+
+def test_an_absent_model(kind, tmp_path):
+    assert re.fullmatch(
+        rf"\S+/nowhere: {re.escape(kind.expected)}, found: .*No such file.*; give its folder, or train one "
+        rf"with qbe train {kind.storage.stem}",
+        refused(kind, tmp_path / "nowhere"),
+    )
+
+
+def test_damaged_weights(kind, folder):
+    path = folder / kind.storage.weights
+    path.write_bytes(path.read_bytes()[:-1])
+    assert refused(kind, folder) == f"{path}: expected the SHA-256 of its card, found another; fetch it again"
+    path.unlink()
+    assert "No such file" in refused(kind, folder)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 1}', "{", "\udcff"])
+def test_a_damaged_card(kind, folder, text):
+    (folder / kind.storage.card).write_bytes(text.encode(errors="surrogateescape"))
+    assert refused(kind, folder).startswith(f"{folder}: {kind.expected}, found: ")
+
+
+@pytest.mark.parametrize("changed", [{"format": 2}, {"features": ["another"]}])
+def test_another_format(kind, folder, changed):
+    change(folder, kind, **changed)
+    assert refused(kind, folder) == (
+        f"{folder}: expected a {kind.storage.kind} model of format 1, found another; train it again with "
+        f"qbe train {kind.storage.stem}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [pytest.param(kind, name, id=f"{kind.storage.kind}-{name}") for kind in KINDS for name in kind.fields],
+    indirect=["kind"],
+)
+def test_a_card_that_lacks_a_field(kind, folder, name):
+    change(folder, kind, **{name: None})
+    assert f"found: '{name}'; give its folder" in refused(kind, folder)
