@@ -167,6 +167,18 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_rerank(parser: argparse.ArgumentParser) -> None:
+    """Add what a service reranks by: ``--rerank``."""
+    parser.add_argument(
+        "--rerank",
+        choices=("by-facet", "cascade", "projections"),
+        default="by-facet",
+        help="how hits are reranked: by cross-encoders that read a hundred anew (seconds), by stored vectors "
+        "and a cross-encoder for the best twenty (half a second), or by stored vectors alone (milliseconds); "
+        "with the last two grades are by stored vectors too (default: %(default)s)",
+    )
+
+
 def add_cluster_address(group: argparse._ActionsContainer, verb: str) -> None:
     """Add ``--cluster``."""
     group.add_argument(

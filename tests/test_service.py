@@ -55,6 +55,28 @@ def test_a_reranked_search_gives_what_the_pipeline_gives(index, service):
     assert [hit["rank"] for hit in record["hits"]] == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("rerank", ["cascade", "projections"])
+def test_hits_are_reranked_as_the_service_was_told(index, rerank):
+    with SearchService(index, rerank=rerank) as service:
+        record = service.search(SearchRequest(paper_ids=["s036"], facet="method", k=7))
+        shape = service.search(SearchRequest(paper_ids=["s036"], explore="competitors", k=3))
+    with Pipeline.open(index, SearchConfig(rerank=rerank)) as pipeline:
+        expected = pipeline.search(Query(index.paper("s036"), Facet.METHOD), 7)
+    assert [hit["score"] for hit in record["hits"]] == [hit.score for hit in expected]
+    assert (record["stage"], shape["stage"]) == (RERANKED, FIRST)  # grades are by stored vectors alone
+    assert all(hit["grades"] for hit in (*record["hits"], *shape["hits"]))
+
+
+def test_a_reranking_that_cannot_be_had(index, tiny_index):
+    with pytest.raises(UsageError, match="expected `rerank` of by-facet, cascade, projections, found 'none'"):
+        SearchService(index, rerank="none")
+    with (
+        open_index(tiny_index) as other,
+        pytest.raises(UsageError, match="`rerank` projections, found those of"),
+    ):
+        SearchService(other, rerank="cascade")
+
+
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
     explore = {"explore": "same-problem-other-method", "year_from": 2019}  # fewer to rerank
     record = service.search(SearchRequest(paper_ids=["s036"], k=5, **explore))

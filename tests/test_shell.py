@@ -349,6 +349,15 @@ def test_characters_that_a_terminal_acts_on_are_not_written(graded_index, tmp_pa
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out.getvalue())
 
 
+def test_what_reranks_at_once_is_on_from_the_start(graded_index):
+    with open_index(graded_index) as index, SearchService(index, PATIENT, "projections") as service:
+        out, errors = io.StringIO(), io.StringIO()
+        Shell(service, io.StringIO("k 3\nfacet method\npaper s036\n"), out, errors).run()
+        expected = found(service, paper_ids=["s036"], facet="method", k=3, rerank=True)
+    assert errors.getvalue() == ""
+    assert Said(out.getvalue(), []).ids[-1] == expected
+
+
 def test_a_commit_of_the_index_is_picked_up(graded_index, tmp_path):
     folder = shutil.copytree(graded_index, tmp_path / "index")
     with open_index(folder) as index, SearchService(index, PATIENT) as service:

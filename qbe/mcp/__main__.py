@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
             port = PORT if options.port is None else options.port
             listening = stack.enter_context(listen(host, port))
         index = stack.enter_context(open_index(options.index, threads=threads))
-        service = stack.enter_context(SearchService(index))
+        service = stack.enter_context(SearchService(index, rerank=options.rerank))
         server = create_server(service)
         stack.enter_context(Warming(service))
         if listening is None:

@@ -43,5 +43,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="http: a file with a key that requests must bring; needed to listen beyond this machine",
     )
+    _cli.add_rerank(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser

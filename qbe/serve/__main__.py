@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     with (
         listening,
         open_index(options.index, threads=threads) as index,
-        SearchService(index) as service,
+        SearchService(index, rerank=options.rerank) as service,
     ):
 
         def started() -> None:

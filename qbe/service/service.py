@@ -14,7 +14,7 @@ from qbe.closing import Closing
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Query, TopicAspect
-from qbe.search.config import NO_RERANKING, SEPARATE, SearchConfig
+from qbe.search.config import BY_FACET, CASCADE, NO_RERANKING, PROJECTIONS, SEPARATE, SearchConfig
 from qbe.search.filters import PaperFilter
 from qbe.search.passing import describe
 from qbe.search.pipeline import Pipeline, check_index
@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
+RERANKINGS = (BY_FACET, CASCADE, PROJECTIONS)
+"""What may rerank the hits of a service."""
 
 
 class Limits(NamedTuple):
@@ -69,18 +71,27 @@ class SearchService(Closing):
     ('first-stage', 's051')
     """
 
-    def __init__(self, index: Index, limits: Limits = Limits()) -> None:  # noqa: B008
-        """Raises TypeError for what is no index, IndexFormatError for one without vectors."""
+    def __init__(self, index: Index, limits: Limits = Limits(), rerank: str = BY_FACET) -> None:  # noqa: B008
+        """``rerank`` is one of RERANKINGS; other than by-facet it needs projections of the index's vectors,
+        and grades are then by stored vectors alone.
+
+        Raises TypeError for what is no index, IndexFormatError for one without vectors, UsageError for
+        another reranking or one that the index does not allow.
+        """
         check_index(index)
+        if rerank not in RERANKINGS:
+            raise UsageError(f"expected `rerank` of {', '.join(RERANKINGS)}, found {rerank!r}")
         with index.reading() as reader:
             reader.require_vectors()
             self._has_postings = reader.manifest.lucene is not None
-        self.index, self._limits = index, limits
+        self.index, self._rerank, self._limits = index, rerank, limits
         self._titles = TitleSearch(index)
         self._lock = threading.Lock()
         self._lanes: dict[tuple[str, bool], Lane] = {}
         self._recommender: Recommender | None = None
         self._recommending = threading.Lock()
+        if rerank != BY_FACET:
+            self._lane(self.first_stages[-1], reranked=True)  # fails here, not at the first search
 
     def close(self) -> None:
         """End all threads; searches that wait are refused."""
@@ -111,6 +122,11 @@ class SearchService(Closing):
     def first_stages(self) -> tuple[str, ...]:
         """The first stages that the index allows, the default last."""
         return ("bm25", "dense", "fused") if self._has_postings else ("dense",)
+
+    @property
+    def reranks_at_once(self) -> bool:
+        """Whether reranking takes less than seconds: no cross-encoder reads all candidates anew."""
+        return self._rerank != BY_FACET
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -301,7 +317,7 @@ class SearchService(Closing):
         with self._lock:
             lane = self._lanes.get((first_stage, reranked))
             if lane is None:
-                config = _config(first_stage, reranked)
+                config = _config(first_stage, self._rerank if reranked else NO_RERANKING)
                 patience = self._limits.reranked if reranked else self._limits.first_stage
                 lane = Lane(Pipeline.open(self.index, config), patience)
                 self._lanes[first_stage, reranked] = lane
@@ -382,12 +398,10 @@ class SearchService(Closing):
         return record
 
 
-def _config(first_stage: str, reranked: bool) -> SearchConfig:
-    """The configuration of a pipeline; without the reranker, the order in which candidates come to it."""
-    if reranked:
-        return SearchConfig(first_stage=first_stage)
+def _config(first_stage: str, rerank: str) -> SearchConfig:
+    """The configuration of a pipeline; without a reranker, the order in which candidates come to it."""
     separate = SEPARATE if first_stage == "fused" else None
-    return SearchConfig(first_stage=first_stage, rerank=NO_RERANKING, separate=separate)
+    return SearchConfig(first_stage=first_stage, rerank=rerank, separate=separate)
 
 
 def _topic_aspects(query: Query) -> list[TopicAspect]:

@@ -23,7 +23,10 @@ def main(arguments: list[str]) -> None:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a character that a terminal lacks is no reason to end
-    with open_index(options.index, threads=threads) as index, SearchService(index, PATIENT) as service:
+    with (
+        open_index(options.index, threads=threads) as index,
+        SearchService(index, PATIENT, options.rerank) as service,
+    ):
         Shell(service, sys.stdin, sys.stdout, sys.stderr).run()
 
 

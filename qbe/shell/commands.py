@@ -45,7 +45,7 @@ COMMANDS = {
         "FORMAT FILE [N ...|seeds]",
         "write all hits shown, these, or the seeds, as bibtex, ris, csv, markdown or json",
     ),
-    "rerank": Command("on|off", "whether the best hits are read again, which takes seconds"),
+    "rerank": Command("on|off", "whether hits are reranked, which can take seconds"),
     "reset": Command("", "begin anew"),
     "help": Command("[COMMAND]", "this list"),
     "quit": Command("", "end; so does Ctrl-D"),

@@ -26,5 +26,6 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(PROGRAM, "Search an index on a terminal, one search after the other.")
     parser.epilog = EPILOG
     parser.add_argument("--index", metavar="DIR", required=True, help="the index to search")
+    _cli.add_rerank(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser

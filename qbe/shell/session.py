@@ -50,7 +50,8 @@ class Session:
 
     def __init__(self, service: SearchService, terminal: Terminal) -> None:
         self._service, self._terminal = service, terminal
-        self._question, self._reranks = Question(), False
+        self._question = Question()
+        self._reranks = service.reranks_at_once
         self._hits: dict[int, Record] = {}
         self._query: Record = {}
         self._wanted: tuple[str, ...] = ()
