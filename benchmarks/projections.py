@@ -18,7 +18,7 @@ from qbe import Facet, Pipeline, Query, SearchConfig, _cli, open_index
 from qbe.index.index import Index
 from qbe.search.config import SEPARATE
 
-DEPTHS = (4, 6, 8, 10, 20, 100)
+DEPTHS = (6, 8, 10, 20, 100)
 """How many papers the cross-encoder of a cascade reads."""
 STAGES: Mapping[str, SearchConfig] = {
     "fused": SearchConfig(rerank="none", separate=SEPARATE),

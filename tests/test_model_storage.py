@@ -88,7 +88,15 @@ def test_a_damaged_card(kind, folder, text):
     assert refused(kind, folder).startswith(f"{folder}: {kind.expected}, found: ")
 
 
-@pytest.mark.parametrize("changed", [{"format": 2}, {"features": ["another"]}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"format": 2},
+        {"features": ["tokens"]},
+        {"features": {"text": ["bm25"]}},
+        {"features": {"vectors": ["whole"]}},
+    ],
+)
 def test_another_format(kind, folder, changed):
     change(folder, kind, **changed)
     assert refused(kind, folder) == (

@@ -23,6 +23,8 @@ COMBINATIONS = (GRADES, Z_SCORES)
 """How several aspects that are all facets are combined."""
 BY_FACET, CROSS_ENCODER, PROJECTIONS, NO_RERANKING = "by-facet", "cross-encoder", "projections", "none"
 CASCADE = "cascade"
+READING = (BY_FACET, CROSS_ENCODER, CASCADE)
+"""What reads candidates anew, by cross-encoders."""
 LEARNED = (BY_FACET, CROSS_ENCODER, PROJECTIONS, CASCADE)
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, CASCADE, *MATCHINGS)
@@ -64,11 +66,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "rerank_depth": (*LEARNED, *MATCHINGS),
     "rerank_weight": (*LEARNED, *MATCHINGS),
     "cascade_depth": (CASCADE,),
-    "rerank_budget": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "rerank_budget": READING,
     "reranker": LEARNED,
-    "rerank_precision": (BY_FACET, CROSS_ENCODER, CASCADE),
-    "query_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
-    "candidate_tokens": (BY_FACET, CROSS_ENCODER, CASCADE),
+    "rerank_precision": READING,
+    "query_tokens": READING,
+    "candidate_tokens": READING,
     "temperature": ("transport",),
     "regularization": ("transport",),
 }
