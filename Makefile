@@ -1,6 +1,9 @@
 # The two commands are `make reproduce` and `make test`; both do all their own set-up.
 
-PYTHON ?= python3
+# The newest Python that runs here, of those that the pinned packages are for.
+ifeq ($(origin PYTHON), undefined)
+PYTHON := $(firstword $(foreach version,3.13 3.12 3.11,$(shell python$(version) -c 'print("python$(version)")' 2>/dev/null)) python3)
+endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 

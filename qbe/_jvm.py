@@ -130,6 +130,9 @@ def _start_machine() -> bool:
 
 def _options(home: Path) -> Iterator[str]:
     yield "-Xrs"  # leave signals, Ctrl-C among them, to Python
+    # Java puts guard pages into the main thread's stack, where it thinks that this ends: by default after
+    # 1 MiB, so that Python, whose own limits reckon with 8 MiB, would die in what it recurses into.
+    yield "-Xss8m"
     yield "--enable-native-access=ALL-UNNAMED"
     if _has_module(home, _VECTOR_MODULE):
         yield f"--add-modules={_VECTOR_MODULE}"

@@ -9,6 +9,7 @@ import pytest
 
 from qbe import _cli
 from qbe.__main__ import COMMANDS
+from qbe._jvm import PYSERINI
 from qbe.completion.__main__ import command_parser
 from qbe.errors import MissingDependencyError, check_package, did_you_mean
 
@@ -211,7 +212,7 @@ def without(package: str, folder: Path, command: str, *arguments: object) -> str
         ("onnxruntime", "onnxruntime", ["--facet", "method"]),
         ("tokenizers", "tokenizers", ["--facet", "method"]),
         ("jnius_config,jnius", "pyjnius", []),
-        ("pyserini", "'pyserini==1.6.0'", []),
+        ("pyserini", f"'{PYSERINI}'", []),
         ("numpy", "numpy", []),
     ],
 )

