@@ -85,7 +85,7 @@ def test_the_first_fit_java_is_taken(tmp_path, monkeypatch):
 
 
 def test_python_may_recurse_as_deep_as_before_java_started():
-    """Nine thousand levels take more than the mebibyte that Java leaves of the main thread's stack by default."""
+    """Nine thousand levels take more than the mebibyte that Java leaves of the stack by default."""
     nested = 'json.loads("[" * 9000 + "]" * 9000)'
     code = f"import json, sys; from qbe import _jvm; sys.setrecursionlimit(20000); {nested}"
     code += f'; _jvm.lucene_version(); {nested}; print("fine")'
