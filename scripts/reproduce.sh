@@ -11,12 +11,10 @@ else
     echo "CSFCube is not available. The following is the sample in the package: demonstration data, not a benchmark."
 fi
 
-# Searches every facet with a first stage: index folder, first stage, reranker, name of the runs.
+# Searches by every facet with a first stage: index folder, first stage, reranker, name of the run.
 search() {
-    for facet in background method result; do
-        qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv \
-            --facet "$facet" --first-stage "$2" --rerank "$3" --output "runs/$4.$facet.trec"
-    done
+    qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv \
+        --first-stage "$2" --rerank "$3" --output "runs/$4.trec"
 }
 
 qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
@@ -30,11 +28,11 @@ done
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+cascade,fused+projections}.*.trec \
-    --baseline runs/"$name".fused.*.trec $published --output runs/report.json
+    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+cascade,fused+projections}.trec \
+    --baseline runs/"$name".fused.trec $published --output runs/report.json
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused+rerank.*.trec --baseline runs/"$name".fused.*.trec \
+    --run runs/"$name".fused+rerank.trec --baseline runs/"$name".fused.trec \
     --plot runs/rerank.svg --worst 10 --corpus qrels/corpus.jsonl > runs/worst.txt
 echo "Differences by query: runs/rerank.svg; the ten worst queries: runs/worst.txt"
 
@@ -48,8 +46,8 @@ search "indexes/$name-raw" fused by-facet "$name-raw.fused+rerank"
 
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".fused.*.trec runs/"$name"-raw.{bm25,dense,fused,fused+rerank}.*.trec \
-    --baseline runs/"$name".fused.*.trec --output runs/report-raw.json
+    --run runs/"$name".fused.trec runs/"$name"-raw.{bm25,dense,fused,fused+rerank}.trec \
+    --baseline runs/"$name".fused.trec --output runs/report-raw.json
 
 # Citation recommendation, where its collection is at hand: first stages, then judged by the citation model,
 # without and with what papers of the index cite.

@@ -12,18 +12,16 @@ if [ ! -e "$index" ]; then
     qbe index --corpus qrels/corpus.jsonl "$arxiv" --output "$index" --resume \
         --timings runs/whole-index.json
 fi
-# Searches every facet: first stage, reranker, name of the runs.
+# Searches by every facet: first stage, reranker, name of the run.
 search() {
-    for facet in background method result; do
-        qbe search --index "$index" --topics qrels/topics.tsv --facet "$facet" \
-            --first-stage "$1" --rerank "$2" --hits 1000 --output "runs/$3.$facet.trec"
-    done
+    qbe search --index "$index" --topics qrels/topics.tsv --first-stage "$1" --rerank "$2" --hits 1000 \
+        --output "runs/$3.trec"
 }
 for stage in bm25 dense fused; do
     search $stage none "whole.$stage"
 done
 search fused cross-encoder whole.fused+rerank
 
-qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused,fused+rerank}.*.trec \
+qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused,fused+rerank}.trec \
     --measures 'R(rel=2)@1000' 'nDCG(judged_only=True)@20' 'Judged@20' \
-    --baseline runs/whole.fused.*.trec --output runs/report-whole.json
+    --baseline runs/whole.fused.trec --output runs/report-whole.json
