@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import machine, median_p95, table
 from benchmarks.reranking_dev import Grades, read_grades
-from qbe import Facet, Pipeline, Query, SearchConfig, _cli, open_index
-from qbe.evaluate.csfcube import ndcg_percent
+from benchmarks.whole_pairs import Queries, Rankings, facet_queries, measured
+from qbe import Pipeline, SearchConfig, _cli, open_index
 
 DEPTHS = (1000, 700, 500, 300, 200, 100)
-HITS, SHOWN, WANTED = 100, 20, 2.0
+HITS, SHOWN = 100, 20
 HEADER = ["depth", "nDCG%20", "recall@100", "same@20", "same@100", "ms / p95"]
-
-Rankings = Mapping[tuple[str, Facet], Sequence[str]]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def rankings(pipeline: Pipeline, queries: Mapping[tuple[str, Facet], Query]) -> tuple[Rankings, list[float]]:
+def rankings(pipeline: Pipeline, queries: Queries) -> tuple[Rankings, list[float]]:
     """The ids of the best papers of each query, and the seconds that each took."""
     ranked, seconds = {}, []
     pipeline.batch_search(list(queries.values())[:5], HITS)
@@ -47,15 +44,7 @@ def rankings(pipeline: Pipeline, queries: Mapping[tuple[str, Facet], Query]) -> 
 
 def quality(ranked: Rankings, grades: Grades) -> tuple[float, float]:
     """nDCG%20 of the graded papers, and the recall of those that are wanted: means over queries."""
-    gains, recalls = [], []
-    for (name, facet), ids in ranked.items():
-        graded = {paper_id: row[list(Facet).index(facet)] for paper_id, row in grades[name].items()}
-        wanted = {paper_id for paper_id, grade in graded.items() if grade >= WANTED}
-        if wanted:
-            gains.append(
-                100 * ndcg_percent([graded[each] for each in ids if each in graded], list(graded.values()))
-            )
-            recalls.append(len(wanted.intersection(ids)) / len(wanted))
+    gains, recalls = zip(*measured(ranked, grades, HITS).values(), strict=True)
     return float(np.mean(gains)), float(np.mean(recalls))
 
 
@@ -69,13 +58,7 @@ def main(argv: list[str]) -> None:
     grades = {query: pool for path in options.pairs for query, pool in read_grades(path).items()}
     print(machine(_cli.threads(None), ("faiss-cpu", "numpy")))
     with open_index(options.index) as index:
-        papers = {name: index.paper(name) for name in grades if name in index}
-        queries = {
-            (name, facet): Query(paper, facet)
-            for name, paper in papers.items()
-            for facet in Facet
-            if paper.facet_positions(facet)[0]
-        }
+        queries = facet_queries(index, grades)
         print(f"{len(index):,} papers, {len(queries)} queries\n")
         rows, deepest = [], None
         for depth in DEPTHS:

@@ -55,6 +55,12 @@ TABLES = (
     Table("batching", "python -m benchmarks.encoding --batching --papers 150", 5),
     Table("tagging", "python -m benchmarks.tagging --papers 200 --rounds 5", 5),
     Table(
+        "whole-pairs",
+        f"python -m benchmarks.whole_pairs --index indexes/whole --pairs {_PAIRS}",
+        15,
+        (WHOLE,),
+    ),
+    Table(
         "scaling",
         "python -m benchmarks.scaling --index indexes/whole --sizes 10000 100000 800000",
         30,

@@ -1,0 +1,108 @@
+"""``python -m benchmarks.whole_pairs``: graded queries over a whole corpus, without pools, reranked.
+
+For each stage the NDCG%20 of the graded papers among the best hundred, as CSFCube's scorer computes it with
+all graded papers of a query as its pool; its difference to fused, with the standard error of the mean over
+queries; and the share of the papers of grade 2 or more that are among the best 20.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import machine, table
+from benchmarks.projections import STAGES, UNGRADED
+from benchmarks.reranking_dev import Grades, read_grades
+from qbe import Facet, Pipeline, Query, _cli, open_index
+from qbe.evaluate.csfcube import ndcg_percent
+from qbe.index.index import Index
+
+HITS, SHOWN, WANTED = 100, 20, 2.0
+COMPARED = tuple(name for name in STAGES if name not in UNGRADED)
+DEFAULT = ("fused", "fused, projections", "fused, cascade of 8", "fused, cross-encoders")
+
+Queries = Mapping[tuple[str, Facet], Query]
+Rankings = Mapping[tuple[str, Facet], Sequence[str]]
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks.whole_pairs", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--index", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--pairs", type=Path, required=True, nargs="+", metavar="FILE", help="graded pairs")
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=COMPARED,
+        default=DEFAULT,
+        metavar="STAGE",
+        help=f"the first is what others are compared with (default: {'; '.join(DEFAULT)})",
+    )
+    return parser
+
+
+def facet_queries(index: Index, grades: Grades) -> Queries:
+    """The graded queries that the index holds, by each facet that they have sentences of."""
+    papers = {name: index.paper(name) for name in grades if name in index}
+    return {
+        (name, facet): Query(paper, facet)
+        for name, paper in papers.items()
+        for facet in Facet
+        if paper.facet_positions(facet)[0]
+    }
+
+
+def measured(hits: Rankings, grades: Grades, shown: int) -> dict[tuple[str, Facet], tuple[float, float]]:
+    """Of each query that wants a paper the NDCG%20 of its hits, and which share of the wanted papers are
+    among the first ``shown``.
+    """
+    figures = {}
+    for (name, facet), ids in hits.items():
+        graded = {paper_id: row[list(Facet).index(facet)] for paper_id, row in grades[name].items()}
+        wanted = {paper_id for paper_id, grade in graded.items() if grade >= WANTED}
+        if wanted:
+            ranked = [graded[each] for each in ids if each in graded]
+            gain = 100 * ndcg_percent(ranked, list(graded.values()))
+            figures[name, facet] = gain, len(wanted.intersection(ids[:shown])) / len(wanted)
+    return figures
+
+
+def main(argv: list[str]) -> None:
+    options = parser().parse_args(argv)
+    print(machine(_cli.threads(None), ("faiss-cpu", "numpy", "onnxruntime")))
+    with open_index(options.index, threads=_cli.threads(None)) as index:
+        rows = []
+        for path in options.pairs:
+            grades = read_grades(path)
+            queries = facet_queries(index, grades)
+            first = None
+            for stage in options.stages:
+                with Pipeline.open(index, STAGES[stage]) as pipeline:
+                    ranked = pipeline.batch_search(list(queries.values()), HITS, matches=False)
+                ids = [[hit.paper_id for hit in hits] for hits in ranked]
+                figures = measured(dict(zip(queries, ids, strict=True)), grades, SHOWN)
+                first = first or figures
+                gains = {
+                    facet: [gain for (_, each), (gain, _) in figures.items() if each is facet]
+                    for facet in Facet
+                }
+                lost = np.array([figures[query][0] - first[query][0] for query in first])
+                rows.append(
+                    [
+                        path.name,
+                        stage,
+                        *(f"{np.mean(gains[facet]):.2f}" for facet in Facet),
+                        f"{np.mean([gain for gain, _ in figures.values()]):.2f}",
+                        f"{lost.mean():+.2f} ({lost.std(ddof=1) / np.sqrt(len(lost)):.2f})",
+                        f"{np.mean([recall for _, recall in figures.values()]):.3f}",
+                    ]
+                )
+        print(f"{len(index):,} papers\n")
+    header = ["pairs", "stage", *map(str, Facet), "all", f"to {options.stages[0]}", f"recall@{SHOWN}"]
+    print(table(header, rows))
+
+
+if __name__ == "__main__":
+    _cli.run("benchmarks.whole_pairs", main)
