@@ -88,14 +88,14 @@ def main(argv: list[str]) -> None:
                     facet: [gain for (_, each), (gain, _) in figures.items() if each is facet]
                     for facet in Facet
                 }
-                lost = np.array([figures[query][0] - first[query][0] for query in first])
+                gained = np.array([figures[query][0] - first[query][0] for query in first])
                 rows.append(
                     [
                         path.name,
                         stage,
                         *(f"{np.mean(gains[facet]):.2f}" for facet in Facet),
                         f"{np.mean([gain for gain, _ in figures.values()]):.2f}",
-                        f"{lost.mean():+.2f} ({lost.std(ddof=1) / np.sqrt(len(lost)):.2f})",
+                        f"{gained.mean():+.2f} ({gained.std(ddof=1) / np.sqrt(len(gained)):.2f})",
                         f"{np.mean([recall for _, recall in figures.values()]):.3f}",
                     ]
                 )
