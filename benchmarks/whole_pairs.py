@@ -71,8 +71,9 @@ def measured(hits: Rankings, grades: Grades, shown: int) -> dict[tuple[str, Face
 
 def main(argv: list[str]) -> None:
     options = parser().parse_args(argv)
-    print(machine(_cli.threads(None), ("faiss-cpu", "numpy", "onnxruntime")))
-    with open_index(options.index, threads=_cli.threads(None)) as index:
+    threads = _cli.threads(None)
+    print(machine(threads, ("faiss-cpu", "numpy", "onnxruntime")))
+    with open_index(options.index, threads=threads) as index:
         rows = []
         for path in options.pairs:
             grades = read_grades(path)

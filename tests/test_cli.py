@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.packages import PYSERINI
 
 from qbe import _cli
 from qbe.__main__ import COMMANDS
-from qbe._jvm import PYSERINI
 from qbe.completion.__main__ import command_parser
 from qbe.errors import MissingDependencyError, check_package, did_you_mean
 

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from support.packages import PYSERINI
 
-from qbe._jvm import PYSERINI
 from qbe.doctor import space
 from qbe.doctor.__main__ import main
 from qbe.doctor.check import State
