@@ -11,20 +11,17 @@ else
     echo "CSFCube is not available. The following is the sample in the package: demonstration data, not a benchmark."
 fi
 
-# Searches by every facet with a first stage: index folder, first stage, reranker, name of the run.
+# Searches by every facet: index folder, reranker, name of the runs, first stages.
 search() {
     qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv \
-        --first-stage "$2" --rerank "$3" --output "runs/$4.trec"
+        --rerank "$2" --output "runs/$3.trec" --first-stage "${@:4}"
 }
 
 qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
-for stage in bm25 dense fused; do
-    search "indexes/$name" $stage none "$name.$stage"
-    search "indexes/$name" $stage by-facet "$name.$stage+rerank"
-done
-for rerank in cascade projections; do
-    search "indexes/$name" fused $rerank "$name.fused+$rerank"
-done
+search "indexes/$name" none "$name.{first_stage}" bm25 dense fused
+search "indexes/$name" by-facet "$name.{first_stage}+rerank" bm25 dense fused
+search "indexes/$name" cascade "$name.fused+cascade" fused
+search "indexes/$name" projections "$name.fused+projections" fused
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
@@ -39,10 +36,8 @@ echo "Differences by query: runs/rerank.svg; the ten worst queries: runs/worst.t
 # The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
 qbe datasets "$name" --raw --output qrels/raw
 qbe index --corpus qrels/raw/corpus.jsonl --output "indexes/$name-raw" --overwrite
-for stage in bm25 dense fused; do
-    search "indexes/$name-raw" $stage none "$name-raw.$stage"
-done
-search "indexes/$name-raw" fused by-facet "$name-raw.fused+rerank"
+search "indexes/$name-raw" none "$name-raw.{first_stage}" bm25 dense fused
+search "indexes/$name-raw" by-facet "$name-raw.fused+rerank" fused
 
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \

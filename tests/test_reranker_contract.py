@@ -10,16 +10,19 @@ from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
+from qbe.rerank.cached import CachedReranker
 from qbe.rerank.open import open_reranker
 from qbe.rerank.vector_matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
+CACHED = "facet, with scores kept"
 RERANKERS = {
     # fixture that gives the folder, options of `open_reranker`
     "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
     "pair fp16": ("tiny_cross_encoder", {"precision": "fp16"}),
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
     "facet": ("tiny_facet_rerankers", {}),
+    CACHED: ("tiny_facet_rerankers", {}),
     # a matching, over the vectors of an index
     **dict.fromkeys(("projections", *MATCHINGS), ("tiny_index", {})),
 }
@@ -41,7 +44,12 @@ def opened(request, index):
     if request.param == "projections":
         return lambda threads=1: projected_over_index(index, Workers(threads))
     folder = str(request.getfixturevalue(fixture))
-    return lambda threads=1: open_reranker(folder, workers=Workers(threads), **BUDGETS, **options)
+
+    def opened(threads=1):
+        reranker = open_reranker(folder, workers=Workers(threads), **BUDGETS, **options)
+        return CachedReranker(reranker) if request.param == CACHED else reranker
+
+    return opened
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
+from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
 from qbe.search.__main__ import main
 from qbe.search.config import SearchConfig
@@ -314,6 +315,44 @@ def test_topics_make_a_reranked_run(search, index, sample, reranker, tiny_cross_
         query = Query(index.paper(topic.paper_id), topic.facet)
         hits = reranking.search(query, 1000, read_pools(pools)[topic.query_id])
         assert ids(run.rankings[topic.query_id]) == ids(hits)
+
+
+def test_first_stages_of_one_command_share_scores(search, index, sample, reranker, tmp_path, monkeypatch):
+    """Runs are those of a command each, to the byte, and no candidate of a query is read twice."""
+    scored: list[tuple[str, str]] = []
+    batch_score = CrossEncoder.batch_score
+
+    def noted(self, requests, progress=None):
+        scored.extend(
+            (query.aspect.paper.paper_id, paper.paper_id) for query, papers in requests for paper in papers
+        )
+        return batch_score(self, requests, progress)
+
+    monkeypatch.setattr(CrossEncoder, "batch_score", noted)
+    topics, stages = sample / "topics.tsv", ("bm25", "dense")
+    arguments = ("--topics", topics, "--facet", "method", "--rerank-depth", 4, *reranker)
+    search(*arguments, "--first-stage", *stages, "--output", tmp_path / "{first_stage}.trec")
+    together, scored[:] = list(scored), []
+    for stage in stages:
+        search(*arguments, "--first-stage", stage, "--output", tmp_path / "alone.trec")
+        assert (tmp_path / f"{stage}.trec").read_bytes() == (tmp_path / "alone.trec").read_bytes()
+        assert read_run(tmp_path / f"{stage}.trec").tag == f"qbe-{stage}+rerank"
+    assert len(scored) == 2 * 8 * 4
+    assert sorted(together) == sorted(set(scored))
+    assert len(together) < len(scored)
+
+
+def test_several_first_stages_want_a_file_each(search, index, tmp_path):
+    options = ("--paper", "s024", "--first-stage", "bm25", "dense", "--rerank", "none")
+    with pytest.raises(UsageError, match=r"an --output with \{first_stage\} in its name, .* found none; add"):
+        search(*options)
+    with pytest.raises(UsageError, match=r"for a file each of bm25, dense, found run\.trec; add it"):
+        search(*options, "--output", "run.trec")
+    with pytest.raises(UsageError, match="--plot draws the hits of one search; give one --first-stage"):
+        search(*options, "--output", tmp_path / "{first_stage}", "--plot", tmp_path / "hits.svg")
+    assert list(tmp_path.iterdir()) == []
+    search(*options[:3], "dense", "dense", *options[5:], "--output", tmp_path / "of-{first_stage}.trec")
+    assert [path.name for path in tmp_path.iterdir()] == ["of-dense.trec"]
 
 
 def test_whole_abstracts_are_not_reranked_unless_asked(search, index, reranker, tiny_cross_encoder, tmp_path):

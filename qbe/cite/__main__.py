@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
         cited, excluded = (_named(index, path) for path in (options.cited, options.exclude))
         tag = options.run_tag or config.run_tag
         writer = open_writer(form, tag, index.paper, width, explain=False)
-        destination = destination_of(options, form)
+        destination = destination_of(options, form, options.output)
         topics = Path(options.topics) if options.topics else None
         with (
             Recommender.open(index, config) as recommender,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qbe.index.index import Index
+    from qbe.rerank.reranker import Reranker
+    from qbe.search.config import SearchConfig
+    from qbe.search.fingerprint import RunInputs
     from qbe.search.output import Output
     from qbe.search.passing import Passing
     from qbe.search.pipeline import Pipeline
@@ -31,20 +34,20 @@ def main(arguments: list[str]) -> None:
         check,
         check_labels,
         config_of,
-        destination_of,
         facet_weights_of,
         form_of,
+        outputs_of,
     )
 
     options = parser().parse_args(arguments)
     _cli.check_cluster(options)
     form, width = form_of(options)
     check(options, form)
-    config = config_of(options)
-    weights = facet_weights_of(options)
-    if not options.topics and options.facet is None and weights is None:
+    outputs = outputs_of(options)
+    configs = [config_of(options, stage) for stage in outputs]
+    if not options.topics and options.facet is None and facet_weights_of(options) is None:
         check_labels(options, has_facet=False)
-        config = config.for_whole_abstracts()
+        configs = [config.for_whole_abstracts() for config in configs]
     k = options.hits or default_hits(form)
     threads = _cli.threads(options.threads)
 
@@ -52,8 +55,8 @@ def main(arguments: list[str]) -> None:
 
     from qbe.outputs import PLOT, SEARCH, check_output
 
-    if options.output:
-        check_output(options.output, SEARCH)
+    for named in filter(None, outputs.values()):
+        check_output(named, SEARCH)
     if options.plot:
         from qbe.plots import check_plot
 
@@ -61,10 +64,8 @@ def main(arguments: list[str]) -> None:
         check_output(options.plot, PLOT, "plot")
 
     from qbe.index.opening import open_index
-    from qbe.search.fingerprint import RunInputs, fingerprint
-    from qbe.search.output import open_output
-    from qbe.search.pipeline import Pipeline
-    from qbe.search.writers import open_writer
+    from qbe.parallel import Workers
+    from qbe.search.stages import shared_reranker
     from qbe.topics import read_pools
 
     pools = read_pools(Path(options.pool)) if options.pool else None
@@ -72,40 +73,66 @@ def main(arguments: list[str]) -> None:
         source = _source(options, index)
         if not source.has_facet:
             check_labels(options, has_facet=False)
-            config = config.for_whole_abstracts()
+            configs = [config.for_whole_abstracts() for config in configs]
         _check_pools(source.pools, pools)
-        tag = options.run_tag or config.run_tag
-        pool = Path(options.pool) if options.pool else None
-        topics = Path(options.topics or ".")
-        facets = options.facet
-        if weights is not None:
-            facets = {facet.value: weight for facet, weight in weights.items()}
-        run = RunInputs(topics, pool, facets, k, tag, form, width, options.explain)
-        highlight = options.output is None and _shows_bold()
-        writer = open_writer(form, tag, index.paper, width, explain=options.explain, highlight=highlight)
-        with (
-            Pipeline.open(index, config) as pipeline,
-            open_output(
-                destination_of(options, form), lambda: fingerprint(index, config, options.tagger, run)
-            ) as output,
-        ):
-            if options.plot is not None:
-                pipeline.require_grades()
-            try:
-                _search(
-                    pipeline,
-                    source,
-                    pools,
-                    k,
-                    writer,
-                    output,
-                    explain=options.explain,
-                    plot=options.plot,
-                )
-            except KeyboardInterrupt:
-                if output.is_resumable():
-                    print("interrupted; --resume continues with what is finished", file=sys.stderr)
-                raise
+        with Workers(threads) as workers:
+            reranker = shared_reranker(configs, index, workers)
+            for config, path in zip(configs, outputs.values(), strict=True):
+                tag = options.run_tag or config.run_tag
+                run = _run_inputs(options, k, tag, form, width)
+                _write(options, index, config, reranker, source, pools, run, path)
+
+
+def _run_inputs(options: argparse.Namespace, k: int, tag: str, form: str, width: int) -> RunInputs:
+    """What a run depends on beside index and configuration."""
+    from pathlib import Path
+
+    from qbe.search.fingerprint import RunInputs
+    from qbe.search.options import facet_weights_of
+
+    weights, facets = facet_weights_of(options), options.facet
+    if weights is not None:
+        facets = {facet.value: weight for facet, weight in weights.items()}
+    pool = Path(options.pool) if options.pool else None
+    return RunInputs(Path(options.topics or "."), pool, facets, k, tag, form, width, options.explain)
+
+
+def _write(
+    options: argparse.Namespace,
+    index: Index,
+    config: SearchConfig,
+    reranker: Reranker | None,
+    source: QuerySource,
+    pools: Pools | None,
+    run: RunInputs,
+    path: str | None,
+) -> None:
+    """Search by one configuration, with a ``reranker`` that others use too if there is one, and write the
+    results to the file at ``path``, or to standard output.
+    """
+    from qbe.search.fingerprint import fingerprint
+    from qbe.search.options import destination_of
+    from qbe.search.output import open_output
+    from qbe.search.pipeline import Pipeline
+    from qbe.search.writers import open_writer
+
+    highlight = path is None and _shows_bold()
+    writer = open_writer(
+        run.format, run.run_tag, index.paper, run.width, explain=run.explain, highlight=highlight
+    )
+    destination = destination_of(options, run.format, path)
+    with (
+        Pipeline.open(index, config, reranker) as pipeline,
+        open_output(destination, lambda: fingerprint(index, config, options.tagger, run)) as output,
+    ):
+        if options.plot is not None:
+            pipeline.require_grades()
+        try:
+            _search(pipeline, source, pools, run.k, writer, output, explain=run.explain, plot=options.plot)
+        except KeyboardInterrupt:
+            if output.is_resumable():
+                print("interrupted; --resume continues with what is finished", file=sys.stderr)
+            raise
 
 
 def _shows_bold() -> bool:

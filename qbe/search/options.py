@@ -24,6 +24,9 @@ OPTIONS = {
 }
 """Parameters of the library whose options have other names."""
 
+PLACE = "{first_stage}"
+"""Where the name of an output has that of the first stage."""
+
 TABLE_HITS = 10
 RUN_HITS = 1000
 
@@ -67,7 +70,7 @@ ALIASES = {
 """Names that people try, and the options that do what they mean."""
 
 _PLAIN = (
-    *("first_stage", "bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets", "combine"),
+    *("bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets", "combine"),
     *("rerank", "reranker", "rerank_precision", "rerank_depth", "rerank_weight"),
     *("cascade_depth", "rerank_budget"),
     *("query_tokens", "candidate_tokens", "temperature", "regularization"),
@@ -155,7 +158,13 @@ def _queries(parser: argparse.ArgumentParser) -> None:
 
 def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--first-stage", choices=("bm25", "dense", "fused"), default="fused", help="default: %(default)s"
+        "--first-stage",
+        nargs="+",
+        choices=("bm25", "dense", "fused"),
+        default=["fused"],
+        metavar="STAGE",
+        help="bm25, dense or fused (default: fused); or several, each to an --output of its own, whose name "
+        f"holds {PLACE}: a reranker then scores no candidate of a query twice",
     )
     parser.add_argument(
         "--rerank",
@@ -392,13 +401,33 @@ def form_of(options: argparse.Namespace) -> tuple[str, int]:
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-def destination_of(options: argparse.Namespace, form: str) -> Destination:
-    """Where the output goes; a run of topics in blocks, unless its text is made all at once."""
+def outputs_of(options: argparse.Namespace) -> dict[str, str | None]:
+    """Where the results of each first stage go, by its name; None for standard output. Raises UsageError
+    where those of several would go to one place.
+
+    >>> options = ["--index", "i", "--paper", "1", "--first-stage", "bm25", "dense"]
+    >>> outputs_of(parser().parse_args([*options, "--output", "{first_stage}.trec"]))
+    {'bm25': 'bm25.trec', 'dense': 'dense.trec'}
+    """
+    stages = list(dict.fromkeys(options.first_stage))
+    output = options.output
+    if len(stages) > 1 and PLACE not in (output or ""):
+        from qbe.errors import UsageError
+
+        raise UsageError(
+            f"expected an --output with {PLACE} in its name, for a file each of {', '.join(stages)}, found "
+            f"{output or 'none'}; add it, as in --output 'runs/{PLACE}.trec'"
+        )
+    return {stage: output and output.replace(PLACE, stage) for stage in stages}
+
+
+def destination_of(options: argparse.Namespace, form: str, output: str | None) -> Destination:
+    """Where an ``output`` goes; a run of topics in blocks, unless its text is made all at once."""
     from pathlib import Path
 
     from qbe.search.output import Destination
 
-    path = Path(options.output) if options.output else None
+    path = Path(output) if output else None
     in_blocks = bool(options.topics) and form not in BIBLIOGRAPHIES
     return Destination(path, in_blocks, options.resume, options.overwrite)
 
@@ -428,6 +457,8 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--unlike says what not to have in common; give --like with what is to be")
     if options.plot is not None and options.topics:
         raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
+    if options.plot is not None and len(set(options.first_stage)) > 1:
+        raise UsageError("--plot draws the hits of one search; give one --first-stage with it")
     if options.plot is not None and options.plot == options.output:
         raise UsageError(
             f"expected two files for --plot and --output, found {options.plot} twice; rename one"
@@ -472,12 +503,13 @@ def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
         )
 
 
-def config_of(options: argparse.Namespace) -> SearchConfig:
-    """The configuration that the options state; raises what `SearchConfig` does.
+def config_of(options: argparse.Namespace, first_stage: str) -> SearchConfig:
+    """The configuration that the options state with one of their first stages; raises what `SearchConfig`
+    does.
 
     >>> options = parser().parse_args(["--index", "indexes/sample", "--paper", "s036", "--rerank", "none"])
-    >>> config_of(options).run_tag
-    'qbe-fused'
+    >>> config_of(options, "dense").run_tag
+    'qbe-dense'
     """
     from qbe.search.config import SearchConfig
 
@@ -485,7 +517,7 @@ def config_of(options: argparse.Namespace) -> SearchConfig:
     from qbe.search.parsing import parse_weights
 
     weights = None if options.weights is None else parse_weights(options.weights)
-    return SearchConfig(**parameters, weights=weights, filter=filter_of(options))
+    return SearchConfig(first_stage=first_stage, **parameters, weights=weights, filter=filter_of(options))
 
 
 def facet_weights_of(options: argparse.Namespace) -> dict[Facet, float] | None:

@@ -13,7 +13,7 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Query, TopicAspect
-from qbe.rerank.reranker import Progress
+from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.config import SearchConfig, check_filter
 from qbe.search.contracts import FirstStage
 from qbe.search.explain import ExplainedSentence, explain_query
@@ -77,8 +77,13 @@ class Pipeline(Closing):
         self._opened: _Opened | None = None
 
     @classmethod
-    def open(cls, index: Index, config: SearchConfig | None = None) -> Pipeline:
+    def open(
+        cls, index: Index, config: SearchConfig | None = None, reranker: Reranker | None = None
+    ) -> Pipeline:
         """Open the stages of a configuration (by default fused, then the facet rerankers) over an index.
+
+        A ``reranker`` that is open already takes the place of the cross-encoder that the configuration names,
+        such as one that several pipelines share (`qbe.search.stages.shared_reranker`).
 
         Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
         IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that
@@ -91,7 +96,7 @@ class Pipeline(Closing):
         pipeline = cls(index, config, None)
         try:
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
-            pipeline._rerank_stage = open_rerank_stage(config, index, pipeline._workers)
+            pipeline._rerank_stage = open_rerank_stage(config, index, pipeline._workers, reranker)
             with index.reading() as reader:
                 pipeline._over(reader)
         except BaseException:

@@ -22,6 +22,7 @@ from qbe.search.config import (
     CROSS_ENCODER,
     GRADES,
     PROJECTIONS,
+    READING,
     RERANK_DEPTH,
     Z_SCORES,
     RerankSettings,
@@ -71,8 +72,11 @@ def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers
     )
 
 
-def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> SecondStage | None:
-    """The second stage, None where nothing is reranked.
+def open_rerank_stage(
+    config: SearchConfig, index: Index, workers: Workers, reranker: Reranker | None = None
+) -> SecondStage | None:
+    """The second stage, None where nothing is reranked; its cross-encoder is the ``reranker``, by default the
+    one that the configuration names.
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
     in the index.
@@ -85,14 +89,14 @@ def open_rerank_stage(config: SearchConfig, index: Index, workers: Workers) -> S
     if settings is None:
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
-        return _cross_encoder_stage(settings, index, workers)
+        return _cross_encoder_stage(settings, index, workers, reranker)
     if settings.name == PROJECTIONS:
         return RerankStage(_projected_matching(settings, index, workers), settings)
     if settings.name == CASCADE:
         projections = settings._replace(name=PROJECTIONS, reranker=None)
         first = RerankStage(_projected_matching(projections, index, workers), projections, "projections")
         last = settings._replace(name=BY_FACET, depth=settings.cascade_depth)
-        return _cross_encoder_stage(last, index, workers, first)
+        return _cross_encoder_stage(last, index, workers, reranker, first)
     from qbe.rerank.vector_matching import VectorMatching
 
     index.require_vectors()
@@ -166,19 +170,42 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
     return None
 
 
+def shared_reranker(configs: Sequence[SearchConfig], index: Index, workers: Workers) -> Reranker | None:
+    """One cross-encoder for several configurations that differ in their first stages alone, which scores no
+    pair twice; None where there is one configuration, nothing reads candidates anew, or a budget of time
+    decides how many are read.
+
+    Errors are those of `qbe.rerank.open.open_reranker`.
+
+    >>> configs = [SearchConfig(first_stage=stage) for stage in ("dense", "fused")]
+    >>> shared_reranker(configs, index, Workers()).name, shared_reranker(configs[:1], index, Workers())
+    ('facet-rerankers', None)
+    """
+    settings = configs[0].rerank_settings
+    if len(configs) < 2 or settings is None or settings.name not in READING or settings.budget is not None:
+        return None
+    from qbe.rerank.cached import CachedReranker
+
+    return CachedReranker(_cross_encoder(settings, index, workers))
+
+
 def _cross_encoder_stage(
-    settings: RerankSettings, index: Index, workers: Workers, before: RerankStage | None = None
+    settings: RerankSettings,
+    index: Index,
+    workers: Workers,
+    reranker: Reranker | None,
+    before: RerankStage | None = None,
 ) -> SecondStage:
     """A cross-encoder that reranks after the stage ``before`` it, within a budget if there is one."""
-    reranker = _cross_encoder(settings, index, workers)
+    opened = _cross_encoder(settings, index, workers) if reranker is None else reranker
     if settings.budget is not None:
         return BudgetedStage(
-            lambda depth: RerankStage(reranker, settings._replace(depth=depth)),
+            lambda depth: RerankStage(opened, settings._replace(depth=depth)),
             settings.depth,
             settings.budget,
             before,
         )
-    stage = RerankStage(reranker, settings)
+    stage = RerankStage(opened, settings)
     return stage if before is None else Cascade([before, stage])
 
 
