@@ -12,15 +12,13 @@ if [ ! -e "$index" ]; then
     qbe index --corpus qrels/corpus.jsonl "$arxiv" --output "$index" --resume \
         --timings runs/whole-index.json
 fi
-# Searches by every facet: first stage, reranker, name of the run.
+# Searches by every facet: reranker, name of the runs, first stages.
 search() {
-    qbe search --index "$index" --topics qrels/topics.tsv --first-stage "$1" --rerank "$2" --hits 1000 \
-        --output "runs/$3.trec"
+    qbe search --index "$index" --topics qrels/topics.tsv --rerank "$1" --hits 1000 --output "runs/$2.trec" \
+        --first-stage "${@:3}"
 }
-for stage in bm25 dense fused; do
-    search $stage none "whole.$stage"
-done
-search fused cross-encoder whole.fused+rerank
+search none "whole.{first_stage}" bm25 dense fused
+search cross-encoder whole.fused+rerank fused
 
 qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused,fused+rerank}.trec \
     --measures 'R(rel=2)@1000' 'nDCG(judged_only=True)@20' 'Judged@20' \
