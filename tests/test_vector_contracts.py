@@ -10,6 +10,8 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
 from qbe.index.dense.ann import FLAT, IVF_PQ, AnnSettings
 from qbe.index.dense.compare import COMPARISONS
+from qbe.index.dense.faiss_segment import FaissSegment
+from qbe.index.dense.scoring import MATCHES, best_per_paper
 from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.reader import IndexReader
 from qbe.index.segments.commit import COMMIT
@@ -73,6 +75,27 @@ def test_candidates_of_a_query_do_not_depend_on_the_others(reader, monkeypatch):
     monkeypatch.setattr(faiss_candidates, "MOST_POSITIONS", 20 * len(reader.sentence_vectors))
     assert together == [rows.tolist() for rows in source.nearest(many, 5)]
     assert list(source.nearest([], 5)) == []
+
+
+@pytest.mark.parametrize("match", MATCHES.values(), ids=MATCHES)
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_the_best_are_among_the_candidates_for_a_match(reader, match, k):
+    """Whatever is left out, the best are those that they are among all candidates."""
+    source = reader.candidate_source()
+    many = queries(reader)
+    for query, every, few in zip(
+        many, source.nearest(many, k), source.nearest(many, k, None, match), strict=True
+    ):
+        assert {*few.tolist()} <= {*every.tolist()}
+        ranked = []
+        for rows in (every, few):
+            compared = reader.comparer.compare(query, rows)
+            scores = match(best_per_paper(compared.similarities, compared.starts))
+            ranked.append(rows[np.argsort(-scores, kind="stable")[:k]].tolist())
+        assert ranked[0] == ranked[1]
+    if k == 1 and isinstance(source.sentences, FaissSegment) and source.sentences.params.kind == FLAT:
+        (few,) = source.nearest(many[:1], k, None, match)
+        assert len(few) < len(reader)
 
 
 def test_at_least_so_many_sentences_are_looked_up(reader, monkeypatch):

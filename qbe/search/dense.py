@@ -68,7 +68,7 @@ class DenseStage:
     ) -> list[list[Hit]]:
         """See `qbe.search.contracts.FirstStage`: out of a pool, or of the papers of the nearest sentences."""
         without_pool = [_sentences(query) for query, pool in zip(queries, pools, strict=True) if pool is None]
-        nearest = self._source().nearest(without_pool, k, among) if without_pool else iter(())
+        nearest = self._source().nearest(without_pool, k, among, self._match) if without_pool else iter(())
         rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
 
         def best(number: int) -> list[Hit]:
@@ -83,7 +83,8 @@ class DenseStage:
         self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
     ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
-        nearest = list(self._source().nearest([_sentences(query) for query in queries], k, among))
+        vectors = [_sentences(query) for query in queries]
+        nearest = list(self._source().nearest(vectors, k, among, self._match))
 
         def best(number: int) -> Candidates:
             scores = self._scores(queries[number], nearest[number])
