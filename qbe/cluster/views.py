@@ -67,8 +67,8 @@ class ClusterSentences:
         self._shards, self.min_candidates, self._nprobe = shards, min_candidates, nprobe
         self._rows = [sentence_rows(held) for held in shards.held]
 
-    def compared(self, queries: Floats, count: int) -> None:
-        """See `qbe.index.dense.faiss_candidates.SentenceSearch.compared`: kinds may differ."""
+    def nearest_scored(self, queries: Floats, count: int) -> None:
+        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`: kinds may differ."""
 
     def nearest(
         self,

@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> None:
     from qbe.service.service import SearchService
 
     _log_plainly()
-    _end_at_signals(options.transport)
-    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+    _end_at_signals()
+    with contextlib.ExitStack() as stack:
         listening: socket.socket | None = None
         if options.transport == HTTP:
             port = PORT if options.port is None else options.port
@@ -67,19 +67,19 @@ def _check(options: argparse.Namespace) -> None:
                 raise UsageError(f"expected {option} with --transport http only, found it with stdio")
 
 
-def _end_at_signals(transport: str) -> None:
-    """End at SIGINT or SIGTERM without an error: for a server that is no failure.
+def _end_at_signals() -> None:
+    """End at SIGINT or SIGTERM, at once and without an error: for a server that is no failure, and nothing
+    could be left half written.
 
-    With stdio at once, since a thread that waits for standard input cannot be told to end; there is nothing
-    that could be left half written.
+    A KeyboardInterrupt would not do: a thread that waits for standard input cannot be told to end, and Python
+    drops one that is raised while a module is imported. Over HTTP uvicorn takes both signals, answers what is
+    under way, and then passes them on.
     """
     import os
     import signal
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if transport != HTTP:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: os._exit(0))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
 
 
 def _log_plainly() -> None:

@@ -23,7 +23,7 @@ as long as a search without a filter and the scoring of its candidates do, and i
 
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
 """Sentences looked up at first where their similarities tell which papers can be among the best: so many, and
-so many times the papers wanted. Of CSFCube's queries for 10, 20 and 100 papers 95 to 100 % need no more."""
+so many times the papers wanted. Of CSFCube's queries for 10 to 100 papers 97 to 99 % need no more."""
 
 BREADTH = 2
 """How many times the usual number of lists is read for selected papers: the nearest of them are farther, and
@@ -44,7 +44,7 @@ class SentenceSearch(Protocol):
         the lists are read that are usually.
         """
 
-    def compared(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
+    def nearest_scored(self, queries: Floats, count: int) -> tuple[Floats, Rows] | None:
         """The similarities of the nearest sentences, up to `qbe.index.dense.bounds.TOLERANCE`, best first,
         and their positions, each (queries, count); None where what is compared tells less.
         """
@@ -86,9 +86,10 @@ class FaissCandidates:
         """See `qbe.index.dense.contracts.CandidateSource.nearest`.
 
         For each query sentence at least ``max(min_candidates, 2 * k)`` nearest sentences are looked up, in
-        one call of FAISS for as many queries as MOST_POSITIONS allows. Of selected papers all are candidates
-        where they are few; else more lists are read, and more and more sentences looked up until there are
-        candidates enough.
+        one call of FAISS for as many queries as MOST_POSITIONS allows; with a ``match`` fewer, where their
+        similarities show that these name all that can be among the best. Of selected papers all are
+        candidates where they are few; else more lists are read, and more and more sentences looked up until
+        there are candidates enough.
         """
         count = max(self.sentences.min_candidates, 2 * k)
         if among is None:
@@ -107,45 +108,49 @@ class FaissCandidates:
         if match is None:
             yield from self._papers(queries, count, self.sentences.nearest)
             return
-        most = max(1, MOST_POSITIONS // min(count, int(self._starts[-1])))
-        for group in _groups(queries, most):
-            yield from self._best(group, k, count, match)
+        for group in self._groups(queries, count):
+            yield from self._may_be_best(group, k, count, match)
 
-    def _best(self, queries: Sequence[Floats], k: int, count: int, match: Match) -> Sequence[Rows]:
-        """For each query the candidates that can be among its best ``k``: first of few sentences, which
-        mostly show that no other paper can, for other queries of ``count``.
+    def _may_be_best(self, queries: Sequence[Floats], k: int, count: int, match: Match) -> Sequence[Rows]:
+        """For each query the candidates that can be among its best ``k``: those of few sentences, where these
+        show that no other paper can, else those of ``count``.
         """
         candidates: list[Rows] = [np.zeros(0, np.int64)] * len(queries)
-        waiting = list(range(len(queries)))
+        waiting: Sequence[int] = range(len(queries))
         for looked_up in sorted({min(count, max(FIRST_SENTENCES, FIRST_PER_PAPER * k)), count}):
             if not waiting:
                 break
-            compared = self.sentences.compared(
-                np.concatenate([queries[place] for place in waiting]), looked_up
-            )
-            if compared is None:
+            vectors = [queries[place] for place in waiting]
+            scored = self.sentences.nearest_scored(np.concatenate(vectors), looked_up)
+            if scored is None:
                 return list(self._papers(queries, count, self.sentences.nearest))
-            ends = np.cumsum([len(queries[place]) for place in waiting])[:-1]
-            results = zip(waiting, *(np.split(each, ends) for each in compared), strict=True)
-            waiting = []
-            for place, similarities, positions in results:
-                papers = np.searchsorted(self._starts, positions, side="right") - 1
-                best = may_be_best(similarities, papers, len(self._starts) - 1, k, match)
+            similarities, positions = scored
+            papers = np.searchsorted(self._starts, positions, side="right") - 1
+            ends = _ends(vectors)
+            unsettled = []
+            for place, near, of in zip(
+                waiting, np.split(similarities, ends), np.split(papers, ends), strict=True
+            ):
+                best = may_be_best(near, of, len(self._starts) - 1, k, match)
                 candidates[place] = best.rows
                 if not best.are_all:
-                    waiting.append(place)
+                    unsettled.append(place)
+            waiting = unsettled
         return candidates
 
     def _papers(
         self, queries: Sequence[Floats], count: int, search: Callable[[Floats, int], Rows]
     ) -> Iterator[Rows]:
         """For each query the papers of the sentences that a search finds."""
-        most = max(1, MOST_POSITIONS // min(count, int(self._starts[-1])))
-        for group in _groups(queries, most):
+        for group in self._groups(queries, count):
             positions = search(np.concatenate(group), count)
-            for query_positions in np.split(positions, np.cumsum([len(query) for query in group])[:-1]):
+            for query_positions in np.split(positions, _ends(group)):
                 unique = np.unique(query_positions[query_positions >= 0])
                 yield np.unique(np.searchsorted(self._starts, unique, side="right") - 1)
+
+    def _groups(self, queries: Sequence[Floats], count: int) -> Iterator[list[Floats]]:
+        """Queries that are looked up together: as many as MOST_POSITIONS allows."""
+        return _groups(queries, max(1, MOST_POSITIONS // min(count, int(self._starts[-1]))))
 
     def _more(self, query: Floats, k: int, count: int, among: Selection) -> Rows:
         """At least ``k`` candidates, where there are more selected papers and ``count`` sentences of each of
@@ -163,6 +168,11 @@ class FaissCandidates:
     def _select(self, selection: Selection) -> _Selected:
         mask = selection.sentences(self._starts)
         return _Selected(int(np.count_nonzero(mask)), self.sentences.findable(mask))
+
+
+def _ends(arrays: Sequence[Floats]) -> Rows:
+    """Where arrays that are concatenated end, all but the last."""
+    return np.cumsum([len(array) for array in arrays], dtype=np.int64)[:-1]
 
 
 def _groups(arrays: Sequence[Floats], most: int) -> Iterator[list[Floats]]:

@@ -107,10 +107,12 @@ class FaissSegment:
         closeness, positions = self.search(queries, count, among, breadth)
         return nearer(closeness, positions, count)
 
-    def compared(
+    def nearest_scored(
         self, queries: NDArray[np.float32], count: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """See `qbe.index.dense.faiss_candidates.SentenceSearch.compared`; of a flat index by similarity."""
+        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`; a flat index alone tells, by
+        similarity.
+        """
         if self.params.kind != FLAT or self._sign < 0 or not self._findable.size:
             return None
         return self.search(queries, count)

@@ -41,8 +41,8 @@ class FaissSegments:
         parts = np.split(mask, self._ends[:-1])
         return [segment.findable(part) for segment, part in zip(self._segments, parts, strict=True)]
 
-    def compared(self, queries: NDArray[np.float32], count: int) -> None:
-        """See `qbe.index.dense.faiss_candidates.SentenceSearch.compared`: kinds may differ."""
+    def nearest_scored(self, queries: NDArray[np.float32], count: int) -> None:
+        """See `qbe.index.dense.faiss_candidates.SentenceSearch.nearest_scored`: kinds may differ."""
 
     def nearest(
         self,
