@@ -180,6 +180,10 @@ def test_wrong_types_name_the_right_one(index, tiny_index):
         Pipeline.open(str(tiny_index))
     with pytest.raises(TypeError, match=r"expected a qbe.SearchConfig, found str"):
         Pipeline.open(index, "fused")
+    with pytest.raises(
+        TypeError, match=r"expected an open reranker as `reranker`, found 'mine' \(str\); give"
+    ):
+        Pipeline.open(index, None, "mine")
     pipeline = first_stage(index, "bm25")
     with pytest.raises(TypeError, match=r"expected a qbe.Query, found Paper; make one with qbe.Query"):
         pipeline.search(index.paper("s001"))

@@ -124,6 +124,29 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
+def test_runs_of_several_first_stages_go_on_with_the_unfinished_one(
+    search, sample, output, monkeypatch, searched
+):
+    """Blocks of the second of two runs are interrupted: the first run is left as it is."""
+    arguments = ["--topics", sample / "topics.tsv", "--rerank", "none", "--hits", 9]
+    stages = [*arguments, "--first-stage", "bm25", "dense"]
+    named = output.parent / "{first_stage}.trec"
+    whole = {stage: search(*arguments, "--first-stage", stage) for stage in ("bm25", "dense")}
+    interrupt(monkeypatch, 7, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        search(*stages, "--output", named)
+    finished = output.parent / "bm25.trec"
+    assert finished.read_text() == whole["bm25"]
+    written = finished.stat().st_mtime_ns
+    del searched[:]
+    search(*stages, "--output", named, "--resume")
+    assert searched == [5, 5, 4]
+    assert (output.read_text(), finished.stat().st_mtime_ns) == (whole["dense"], written)
+    del searched[:]
+    search(*stages, "--output", named, "--resume")  # nothing is unfinished
+    assert len(searched) == 2 * 5
+
+
 @pytest.mark.parametrize(
     ("changed", "found"),
     [

@@ -342,6 +342,17 @@ def test_first_stages_of_one_command_share_scores(search, index, sample, reranke
     assert len(together) < len(scored)
 
 
+def test_an_open_reranker_takes_the_place_of_the_one_that_is_named(index, query, first, tiny_cross_encoder):
+    config = SearchConfig(first_stage="dense", rerank_weight=1.0, rerank_depth=5)
+    with Pipeline.open(index, config, upside_down(first[:5])) as pipeline:
+        hits = pipeline.search(query, 5, ids(first[:5]))
+    assert ids(hits) == ids(first[4::-1])
+    with pytest.raises(
+        UsageError, match="`reranker` is not read with `rerank` none; drop it or choose by-facet"
+    ):
+        Pipeline.open(index, SearchConfig(rerank="none"), upside_down(first))
+
+
 def test_several_first_stages_want_a_file_each(search, index, tmp_path):
     options = ("--paper", "s024", "--first-stage", "bm25", "dense", "--rerank", "none")
     with pytest.raises(UsageError, match=r"an --output with \{first_stage\} in its name, .* found none; add"):

@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> None:
     form, width = form_of(options)
     check(options, form)
     outputs = outputs_of(options)
+    if options.resume:
+        outputs = _remaining(outputs)
     configs = [config_of(options, stage) for stage in outputs]
     if not options.topics and options.facet is None and facet_weights_of(options) is None:
         check_labels(options, has_facet=False)
@@ -55,8 +57,8 @@ def main(arguments: list[str]) -> None:
 
     from qbe.outputs import PLOT, SEARCH, check_output
 
-    for named in filter(None, outputs.values()):
-        check_output(named, SEARCH)
+    for file in filter(None, outputs.values()):
+        check_output(file, SEARCH)
     if options.plot:
         from qbe.plots import check_plot
 
@@ -81,6 +83,21 @@ def main(arguments: list[str]) -> None:
                 tag = options.run_tag or config.run_tag
                 run = _run_inputs(options, k, tag, form, width)
                 _write(options, index, config, reranker, source, pools, run, path)
+
+
+def _remaining(outputs: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """The outputs of an interrupted command that are left: from the unfinished one on, all where there is
+    none.
+    """
+    from pathlib import Path
+
+    from qbe.search.unfinished import is_unfinished
+
+    stages = list(outputs)
+    for place, path in enumerate(outputs.values()):
+        if path is not None and is_unfinished(Path(path)):
+            return {stage: outputs[stage] for stage in stages[place:]}
+    return outputs
 
 
 def _run_inputs(options: argparse.Namespace, k: int, tag: str, form: str, width: int) -> RunInputs:

@@ -7,6 +7,7 @@ from qbe import _cli
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
@@ -401,7 +402,7 @@ def form_of(options: argparse.Namespace) -> tuple[str, int]:
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
-def outputs_of(options: argparse.Namespace) -> dict[str, str | None]:
+def outputs_of(options: argparse.Namespace) -> Mapping[str, str | None]:
     """Where the results of each first stage go, by its name; None for standard output. Raises UsageError
     where those of several would go to one place.
 

@@ -14,7 +14,7 @@ from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Query, TopicAspect
 from qbe.rerank.reranker import Progress, Reranker
-from qbe.search.config import SearchConfig, check_filter
+from qbe.search.config import READING, SearchConfig, check_filter
 from qbe.search.contracts import FirstStage
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.exploring import ExploreRequest, ExploreStage
@@ -93,6 +93,7 @@ class Pipeline(Closing):
         check_index(index)
         if not isinstance(config, SearchConfig):
             raise TypeError(f"expected a qbe.SearchConfig, found {type(config).__name__}")
+        _check_reranker(reranker, config)
         pipeline = cls(index, config, None)
         try:
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
@@ -333,6 +334,21 @@ def check_index(index: object) -> None:
     if not isinstance(index, Index):
         raise TypeError(
             f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
+        )
+
+
+def _check_reranker(reranker: object, config: SearchConfig) -> None:
+    """Raise TypeError for what is no open reranker, UsageError where the configuration reads none."""
+    if reranker is None:
+        return
+    if not callable(getattr(reranker, "batch_score", None)):
+        raise TypeError(
+            f"expected an open reranker as `reranker`, found {reranker!r:.60} ({type(reranker).__name__}); "
+            "give a name in the configuration"
+        )
+    if config.rerank not in READING:
+        raise UsageError(
+            f"`reranker` is not read with `rerank` {config.rerank}; drop it or choose {' or '.join(READING)}"
         )
 
 

@@ -72,7 +72,7 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
     'block 0, block 1'
     """
     output = Path(os.path.realpath(output))
-    folder = output.parent / f".{output.name}.part"
+    folder = _folder(output)
     with lock(output.parent / f".{output.name}.lock") as is_only_writer:
         if not is_only_writer:
             raise RunError(f"{output} is being written by another process; wait until it ends")
@@ -80,6 +80,19 @@ def block_file(output: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -
         file = BlockFile(output, folder, inputs)
         with resumable_staging(folder, file.is_resumable):
             yield file
+
+
+def is_unfinished(output: Path) -> bool:
+    """Whether blocks of an unfinished file wait beside its place.
+
+    >>> is_unfinished(Path("no-such-run.trec"))
+    False
+    """
+    return _folder(Path(os.path.realpath(output))).exists()
+
+
+def _folder(output: Path) -> Path:
+    return output.parent / f".{output.name}.part"
 
 
 def _resume_or_discard(folder: Path, inputs: Inputs, *, overwrite: bool, resume: bool) -> None:
