@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import machine, median_p95, table
+from benchmarks.graded_queries import Queries, Rankings, facet_queries, measured
 from benchmarks.reranking_dev import Grades, read_grades
-from benchmarks.whole_pairs import Queries, Rankings, facet_queries, measured
 from qbe import Pipeline, SearchConfig, _cli, open_index
 
 DEPTHS = (1000, 700, 500, 300, 200, 100)

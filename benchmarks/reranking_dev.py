@@ -101,6 +101,11 @@ def gains_by_query(scores: Scores, grades: Grades) -> np.ndarray:
     return np.array([np.mean(each) for each in values if each])
 
 
+def standard_error(differences: np.ndarray) -> float:
+    """The standard error of the mean of paired differences (queries,)."""
+    return float(differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
 def one_standard_error(rows: Mapping[float, np.ndarray]) -> float:
     """The smallest weight whose mean lies within one standard error of the best one's, the error being that
     of the paired difference: the rule of Breiman et al. (1984), by which what learned less counts for more
@@ -109,7 +114,7 @@ def one_standard_error(rows: Mapping[float, np.ndarray]) -> float:
     best = rows[max(rows, key=lambda weight: float(rows[weight].mean()))]
     for weight in sorted(rows):
         lost = best - rows[weight]
-        if lost.mean() <= lost.std(ddof=1) / np.sqrt(len(lost)):
+        if lost.mean() <= standard_error(lost):
             return weight
     raise AssertionError("the best lies within any distance of itself")
 

@@ -8,24 +8,19 @@ queries; and the share of the papers of grade 2 or more that are among the best 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.common import machine, table
+from benchmarks.graded_queries import facet_queries, measured
 from benchmarks.projections import STAGES, UNGRADED
-from benchmarks.reranking_dev import Grades, read_grades
-from qbe import Facet, Pipeline, Query, _cli, open_index
-from qbe.evaluate.csfcube import ndcg_percent
-from qbe.index.index import Index
+from benchmarks.reranking_dev import read_grades, standard_error
+from qbe import Facet, Pipeline, _cli, open_index
 
-HITS, SHOWN, WANTED = 100, 20, 2.0
+HITS, SHOWN = 100, 20
 COMPARED = tuple(name for name in STAGES if name not in UNGRADED)
 DEFAULT = ("fused", "fused, projections", "fused, cascade of 8", "fused, cross-encoders")
-
-Queries = Mapping[tuple[str, Facet], Query]
-Rankings = Mapping[tuple[str, Facet], Sequence[str]]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,32 +36,6 @@ def parser() -> argparse.ArgumentParser:
         help=f"the first is what others are compared with (default: {'; '.join(DEFAULT)})",
     )
     return parser
-
-
-def facet_queries(index: Index, grades: Grades) -> Queries:
-    """The graded queries that the index holds, by each facet that they have sentences of."""
-    papers = {name: index.paper(name) for name in grades if name in index}
-    return {
-        (name, facet): Query(paper, facet)
-        for name, paper in papers.items()
-        for facet in Facet
-        if paper.facet_positions(facet)[0]
-    }
-
-
-def measured(hits: Rankings, grades: Grades, shown: int) -> dict[tuple[str, Facet], tuple[float, float]]:
-    """Of each query that wants a paper the NDCG%20 of its hits, and which share of the wanted papers are
-    among the first ``shown``.
-    """
-    figures = {}
-    for (name, facet), ids in hits.items():
-        graded = {paper_id: row[list(Facet).index(facet)] for paper_id, row in grades[name].items()}
-        wanted = {paper_id for paper_id, grade in graded.items() if grade >= WANTED}
-        if wanted:
-            ranked = [graded[each] for each in ids if each in graded]
-            gain = 100 * ndcg_percent(ranked, list(graded.values()))
-            figures[name, facet] = gain, len(wanted.intersection(ids[:shown])) / len(wanted)
-    return figures
 
 
 def main(argv: list[str]) -> None:
@@ -96,7 +65,7 @@ def main(argv: list[str]) -> None:
                         stage,
                         *(f"{np.mean(gains[facet]):.2f}" for facet in Facet),
                         f"{np.mean([gain for gain, _ in figures.values()]):.2f}",
-                        f"{gained.mean():+.2f} ({gained.std(ddof=1) / np.sqrt(len(gained)):.2f})",
+                        f"{gained.mean():+.2f} ({standard_error(gained):.2f})",
                         f"{np.mean([recall for _, recall in figures.values()]):.3f}",
                     ]
                 )
