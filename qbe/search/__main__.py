@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qbe.index.index import Index
-    from qbe.rerank.reranker import Reranker
-    from qbe.search.config import SearchConfig
     from qbe.search.fingerprint import RunInputs
     from qbe.search.output import Output
     from qbe.search.passing import Passing
@@ -67,6 +65,7 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.opening import open_index
     from qbe.parallel import Workers
+    from qbe.search.pipeline import Pipeline
     from qbe.search.stages import shared_reranker
     from qbe.topics import read_pools
 
@@ -82,7 +81,8 @@ def main(arguments: list[str]) -> None:
             for config, path in zip(configs, outputs.values(), strict=True):
                 tag = options.run_tag or config.run_tag
                 run = _run_inputs(options, k, tag, form, width)
-                _write(options, index, config, reranker, source, pools, run, path)
+                with Pipeline.open(index, config, reranker) as pipeline:
+                    _write(options, pipeline, source, pools, run, path)
 
 
 def _remaining(outputs: Mapping[str, str | None]) -> Mapping[str, str | None]:
@@ -116,36 +116,29 @@ def _run_inputs(options: argparse.Namespace, k: int, tag: str, form: str, width:
 
 def _write(
     options: argparse.Namespace,
-    index: Index,
-    config: SearchConfig,
-    reranker: Reranker | None,
+    pipeline: Pipeline,
     source: QuerySource,
     pools: Pools | None,
     run: RunInputs,
     path: str | None,
 ) -> None:
-    """Search by one configuration, with a ``reranker`` that others use too if there is one, and write the
-    results to the file at ``path``, or to standard output.
-    """
+    """Search by one configuration, and write the results to the file at ``path``, or to standard output."""
     from qbe.search.fingerprint import fingerprint
     from qbe.search.options import destination_of
     from qbe.search.output import open_output
-    from qbe.search.pipeline import Pipeline
     from qbe.search.writers import open_writer
 
     highlight = path is None and _shows_bold()
+    index = pipeline.index
     writer = open_writer(
         run.format, run.run_tag, index.paper, run.width, explain=run.explain, highlight=highlight
     )
     destination = destination_of(options, run.format, path)
-    with (
-        Pipeline.open(index, config, reranker) as pipeline,
-        open_output(destination, lambda: fingerprint(index, config, options.tagger, run)) as output,
-    ):
+    with open_output(destination, lambda: fingerprint(index, pipeline.config, options.tagger, run)) as output:
         if options.plot is not None:
             pipeline.require_grades()
         try:
-            _search(pipeline, source, pools, run.k, writer, output, explain=run.explain, plot=options.plot)
+            _search(pipeline, source, pools, run, writer, output, plot=options.plot)
         except KeyboardInterrupt:
             if output.is_resumable():
                 print("interrupted; --resume continues with what is finished", file=sys.stderr)
@@ -209,11 +202,10 @@ def _search(
     pipeline: Pipeline,
     source: QuerySource,
     pools: Pools | None,
-    k: int,
+    run: RunInputs,
     writer: ResultWriter,
     output: Output,
     *,
-    explain: bool,
     plot: str | None,
 ) -> None:
     """Search block by block, and write each block that the output does not have yet; first say on standard
@@ -226,7 +218,7 @@ def _search(
     firsts = range(0, len(source.ids), BLOCK)
     blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
     passing = _passing(pipeline, source, blocks)
-    if note := describe(passing, k if pools is None else None):
+    if note := describe(passing, run.k if pools is None else None):
         print(f"{PROGRAM}: {note}", file=sys.stderr)
     pairs = _rerank_pairs(pipeline, source, pools, blocks, passing)
     queries = sum(len(source.ids[block]) for block in blocks)
@@ -234,13 +226,13 @@ def _search(
     with _cli.counter(*bar) as advance:
         for block in blocks:
             ids = source.ids[block]
-            prepared = pipeline.prepare(source.load(block), explain=explain)
+            prepared = pipeline.prepare(source.load(block), explain=run.explain)
             hits = pipeline.batch_search(
                 prepared,
-                k,
+                run.k,
                 None if pools is None else [pools[pool] for pool in source.pools[block]],
                 matches=writer.needs_matches,
-                explain=explain,
+                explain=run.explain,
                 progress=advance if pairs else None,
             )
             results = [
