@@ -25,6 +25,7 @@ from scipy.stats import spearmanr
 from qbe.encode.aspect import EncodedAspect
 from qbe.evaluate.crossed import FACET_PAIRS, accuracies
 from qbe.evaluate.csfcube import ndcg_percent
+from qbe.graded_pairs import read_graded_pairs
 from qbe.index.building.build import build as build_index
 from qbe.index.index import Index
 from qbe.models.registry import DEFAULT_RERANKER
@@ -37,7 +38,6 @@ from qbe.search.config import FIRST_STAGES, RERANK_WEIGHT, SearchConfig
 from qbe.search.fusion import z_normalize
 from qbe.search.pipeline import Pipeline
 from qbe.search.separation import Separation
-from qbe.train.graded_pairs import read_graded_pairs
 from qbe.types import Facet
 
 Grades = Mapping[str, Mapping[str, Sequence[float]]]

@@ -101,7 +101,7 @@ def test_pairs_and_qrels_are_read_alike(tmp_path):
     assert grades == read_facet_grades(tmp_path / f"x.{facet}.qrels" for facet in Facet)
     assert grades == {"q": {"a": {B: 0.0, M: 2.0, R: 1.0}, "b": {B: 3.0, M: 1.0, R: 1.0}}}
     pairs.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\nq\ta\t0\thigh\t1\n")
-    with pytest.raises(FileFormatError, match="line 2: expected numbers as grades"):
+    with pytest.raises(FileFormatError, match="line 2: expected two ids and finite numbers as grades"):
         read_facet_grades([pairs])
     write_qrels(tmp_path / "whole.qrels", [Judgment("q", "a", 1)])
     with pytest.raises(FileFormatError, match="expected queries such as p1_method, found q"):

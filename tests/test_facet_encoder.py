@@ -12,11 +12,11 @@ from transformers import BertModel
 
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError, UsageError
+from qbe.graded_pairs import GradedPair
 from qbe.models.encoder_files import resolve_encoder
 from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import Figures, measure, significance
 from qbe.train.facet_encoder.training import Sources, make_facet_encoder
-from qbe.train.graded_pairs import GradedPair
 from qbe.train.weights import copied, save_interpolated, trainable
 from qbe.train.work_folder import Folders, RunOptions
 

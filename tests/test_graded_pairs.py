@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from support.tiny_reranker import graded_lists, write_lists
 
-from qbe.errors import CorpusError
+from qbe.errors import FileFormatError
+from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
 from qbe.train.graded_pairs import (
     PAIRS_FOLDER,
-    GradedPair,
     pair_files,
     papers_of,
-    read_graded_pairs,
     without,
 )
 
@@ -39,39 +38,52 @@ def test_what_is_written_is_read(tmp_path):
     assert read_graded_pairs(write_lists(tmp_path / "pairs.tsv", lists)) == lists
 
 
+COLUMNS = "line 1: expected the tab-separated columns query_id, paper_id, background, method, result, found "
+GRADES = "line 2: expected two ids and finite numbers as grades, found "
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n", r"found KeyError\('method'\)"),
-        (HEADER.replace("query_id", "query") + "q\tp\t1\t2\t3\n", r"found KeyError\('query_id'\)"),
-        (HEADER.replace("\t", ",") + "q,p,1,2,3\n", r"found KeyError\('background'\)"),
-        (HEADER + "q\tp\t1\tmuch\t3\n", "found ValueError.*much"),
-        (HEADER + "q\tp\t1\t\t3\n", "found ValueError"),
-        (HEADER + "q\tp\t1\t2\n", "found TypeError"),
-        (HEADER + "q\tp\t1\tnan\t3\n", r"found ValueError.*a grade of \(1\.0, nan, 3\.0\)"),
-        (HEADER + "q\tp\tinf\t2\t3\n", "found ValueError.*inf"),
+        (HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n", COLUMNS),
+        (HEADER.replace("query_id", "query") + "q\tp\t1\t2\t3\n", COLUMNS + r"'query\tpaper_id"),
+        (HEADER.replace("\t", ",") + "q,p,1,2,3\n", COLUMNS + "'query_id,paper_id"),
+        (HEADER + "q\tp\t1\tmuch\t3\n", GRADES + r"'q\tp\t1\tmuch\t3'"),
+        (HEADER + "q\tp\t1\t\t3\n", GRADES),
+        (HEADER + "q\tp\t1\t2\n", GRADES + r"'q\tp\t1\t2'"),
+        (HEADER + "q\n", GRADES + "'q'"),
+        (HEADER + "q\tp\t1\tnan\t3\n", GRADES),
+        (HEADER + "q\tp\tinf\t2\t3\n", GRADES),
     ],
 )
 def test_broken_files(tmp_path, text, reason):
     path = write(tmp_path / "pairs.tsv", text)
-    message = (
-        f"pairs.tsv: expected tab-separated columns query_id, paper_id, background, method, result, {reason}"
-    )
-    with pytest.raises(CorpusError, match=message) as caught:
+    with pytest.raises(FileFormatError) as caught:
         read_graded_pairs(path)
-    assert str(caught.value).endswith("; give a file of graded pairs")
-    assert "\n" not in str(caught.value)
+    message = str(caught.value)
+    assert message.startswith(f"{path}, {reason}")
+    assert message.endswith("; mend the file")
+    assert "\n" not in message
 
 
 def test_absent_empty_and_undecodable_files(tmp_path):
     for text in ("", HEADER):
-        with pytest.raises(CorpusError, match=r"pairs\.tsv: expected graded pairs, found none; give a file"):
+        with pytest.raises(
+            FileFormatError, match=r"pairs\.tsv: expected graded pairs, found none; give a file"
+        ):
             read_graded_pairs(write(tmp_path / "pairs.tsv", text))
-    with pytest.raises(CorpusError, match=r"absent\.tsv: expected .*, found FileNotFoundError"):
+    with pytest.raises(FileFormatError, match=r"cannot read .*absent\.tsv: No such file"):
         read_graded_pairs(tmp_path / "absent.tsv")
     (tmp_path / "latin.tsv").write_bytes(HEADER.encode() + b"\xe9\tp\t1\t2\t3\n")
-    with pytest.raises(CorpusError, match=r"latin\.tsv: expected .*, found UnicodeDecodeError"):
+    with pytest.raises(FileFormatError, match=r"latin\.tsv, line 2: expected UTF-8 text"):
         read_graded_pairs(tmp_path / "latin.tsv")
+
+
+def test_files_of_pairs_are_told_by_their_first_line(tmp_path):
+    assert has_graded_pairs(write(tmp_path / "pairs.tsv", HEADER))
+    assert has_graded_pairs(write(tmp_path / "more.tsv", "note\t" + HEADER))
+    assert not has_graded_pairs(write(tmp_path / "run.qrels", "q_method 0 p 3\n"))
+    assert not has_graded_pairs(write(tmp_path / "empty.tsv", ""))
 
 
 def test_leaving_papers_out():

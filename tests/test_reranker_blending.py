@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from qbe.errors import UsageError
 from qbe.evaluate.crossed import FACET_PAIRS, crossed_pairs
-from qbe.train.graded_pairs import GradedPair, count_crossed, most_crossed
+from qbe.graded_pairs import GradedPair
+from qbe.train.graded_pairs import count_crossed, most_crossed
 from qbe.train.reranker.blending import SIMILAR, blend, with_blends
 from qbe.train.reranker.recipe import Recipe, Schedule
 from qbe.types import Facet, Paper, Sentence

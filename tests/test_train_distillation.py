@@ -12,6 +12,7 @@ import torch
 from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, tokenized, write_lists
 
 from qbe.errors import CorpusError, ModelError, UsageError
+from qbe.graded_pairs import GradedPair
 from qbe.index.reader import IndexReader
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import read_reranker_card, resolve_reranker, write_reranker_card
@@ -25,7 +26,6 @@ from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Teacher
 from qbe.train.distillation.training import Sources, distil
 from qbe.train.fitting import Checkpoints
-from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.exported import exported_weights, off_grid
 from qbe.train.reranker.fit import CandidateScorer
 from qbe.train.reranker.network import Network

@@ -15,6 +15,7 @@ from qbe.files import sha256
 from qbe.grade.features import NAMES, RERANKED, VECTORS, of_reranker
 from qbe.grade.head import mean_head
 from qbe.grade.model import CARD, WEIGHTS, read_model
+from qbe.graded_pairs import GradedPair, read_graded_pairs
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
@@ -24,7 +25,6 @@ from qbe.query import Aspect
 from qbe.rerank.open import describe_reranker
 from qbe.search.grading import GradeFeatures, GradeRequest
 from qbe.train.__main__ import main
-from qbe.train.graded_pairs import GradedPair, read_graded_pairs
 from qbe.train.grades import data
 from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
 from qbe.train.grades.figures import UNLIKE_WEIGHTS, grade_figures

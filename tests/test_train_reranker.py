@@ -24,6 +24,7 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError, MissingDependencyError, ModelError, UsageError
 from qbe.files import sha256
+from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import RERANKER_CARD, TRUNK, read_reranker_card, resolve_reranker
@@ -34,7 +35,7 @@ from qbe.tag.tagger import Tagger
 from qbe.train import options as train_options
 from qbe.train.__main__ import main
 from qbe.train.fitting import Checkpoints, lr_factor
-from qbe.train.graded_pairs import GradedPair, papers_of
+from qbe.train.graded_pairs import papers_of
 from qbe.train.options import parser
 from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.exported import off_grid

@@ -15,7 +15,7 @@ from qbe.datasets.corpora import CORPUS, raw_line, unsplit
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
-from qbe.lines import bad_line, read_fields
+from qbe.graded_pairs import read_graded_pairs
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.types import Facet
@@ -23,8 +23,6 @@ from qbe.types import Facet
 TOPICS, POOLS = "topics.tsv", "pools.tsv"
 ARXIV = "arxiv-cs/arxiv-cs.jsonl.xz"
 """Where the papers of qbe's own pairs are, below QBE_DATA."""
-
-_COLUMNS = ("query_id", "paper_id", *(facet.value for facet in Facet))
 
 
 def write(source: Path | None, corpus: str | None, output: Path) -> list[str]:
@@ -37,7 +35,7 @@ def write(source: Path | None, corpus: str | None, output: Path) -> list[str]:
     """
     if source is None:
         raise DatasetError("expected a file of graded pairs as `source`, found none; give one")
-    pools = _read(source)
+    pools = {query: [pair.paper_id for pair in pairs] for query, pairs in read_graded_pairs(source).items()}
     wanted = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
     output.mkdir(parents=True, exist_ok=True)
     missing = set(wanted)
@@ -55,19 +53,6 @@ def write(source: Path | None, corpus: str | None, output: Path) -> list[str]:
     write_topics(output / TOPICS, topics)
     write_pools(output / POOLS, {topic.query_id: pools[topic.paper_id] for topic in topics})
     return [f"{GRADED_PAIRS}: {len(wanted):,} papers, {len(pools)} queries by 3 facets in {output}"]
-
-
-def _read(path: Path) -> dict[str, list[str]]:
-    """Candidates by query, in the order of the file."""
-    rows = read_fields(path, "\t")
-    number, header = next(rows, (1, []))
-    if not set(_COLUMNS) <= set(header):
-        raise bad_line(path, number, f"the columns {', '.join(_COLUMNS)}", "\t".join(header))
-    query, candidate = header.index("query_id"), header.index("paper_id")
-    pools: dict[str, list[str]] = {}
-    for _, fields in rows:
-        pools.setdefault(fields[query], []).append(fields[candidate])
-    return pools
 
 
 def _corpus(corpus: str | None) -> str:

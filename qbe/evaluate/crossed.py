@@ -17,7 +17,7 @@ from qbe.errors import FileFormatError
 from qbe.evaluate.evaluation import scores_of
 from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.files import StrPath
-from qbe.lines import bad_line, read_fields
+from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
 from qbe.trec import read_qrels
 from qbe.types import Facet, Run
 
@@ -192,16 +192,11 @@ def read_facet_grades(paths: Iterable[StrPath]) -> dict[str, dict[str, dict[Face
 
 
 def _graded(path: Path) -> Iterator[tuple[str, str, Facet, float]]:
-    rows = read_fields(path, "\t")
-    _, header = next(rows, (1, []))
-    if {"query_id", "paper_id", *map(str, Facet)} <= set(header):
-        for number, fields in rows:
-            row = dict(zip(header, fields, strict=False))
-            for facet in Facet:
-                try:
-                    yield row["query_id"], row["paper_id"], facet, float(row[facet.value])
-                except (KeyError, ValueError) as error:
-                    raise bad_line(path, number, "numbers as grades", "\t".join(fields)) from error
+    if has_graded_pairs(path):
+        for query, pairs in read_graded_pairs(path).items():
+            for pair in pairs:
+                for facet, grade in zip(Facet, pair.grades, strict=True):
+                    yield query, pair.paper_id, facet, grade
         return
     for query_id, by_paper in read_qrels(path).items():
         query, facet_of_query = split_query_id(query_id)

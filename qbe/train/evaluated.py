@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from qbe.corpus.titles import TitleIndex
+from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.reader import IndexReader
-from qbe.train.graded_pairs import GradedLists, GradedPair, papers_of, without
+from qbe.train.graded_pairs import papers_of, without
 
 
 def without_evaluated(

@@ -1,33 +1,19 @@
-"""Graded pairs of papers: how similar a candidate is to its query paper in background, method and result."""
+"""Lists of graded pairs to train on: which files, and which pairs of them."""
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from qbe.errors import CorpusError, UsageError
+from qbe.errors import UsageError
 from qbe.evaluate.crossed import GAP
-from qbe.types import Facet
+from qbe.graded_pairs import GradedLists, GradedPair
 
 PAIRS_FOLDER = Path(__file__).parents[2] / "data" / "graded-pairs"
 """In a checkout of the repository, pairs that extend ``facet-judgments``; the README there describes them."""
-
-
-class GradedPair(NamedTuple):
-    """A candidate and its grades, from 0 (unrelated) to 3 (nearly identical), by facet in their order."""
-
-    paper_id: str
-    grades: tuple[float, ...]
-
-
-GradedLists = Mapping[str, Sequence[GradedPair]]
-"""Candidates by query paper, in the order of the file."""
 
 
 def default_pairs() -> Path:
@@ -57,34 +43,6 @@ def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
         if not inside:
             raise UsageError(f"{path}: expected train*.tsv in the folder, found none; check `pairs`")
     return tuple(files)
-
-
-def read_graded_pairs(path: Path) -> dict[str, list[GradedPair]]:
-    r"""Read a tab-separated file with the columns query_id, paper_id, background, method, result.
-
-    Other columns are ignored. Raises CorpusError for a file that is absent or has another format.
-
-    >>> rows = ("query_id paper_id background method result", "q a 3 1 0")
-    >>> _ = Path("pairs.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
-    >>> read_graded_pairs(Path("pairs.tsv"))
-    {'q': [GradedPair(paper_id='a', grades=(3.0, 1.0, 0.0))]}
-    """
-    lists: dict[str, list[GradedPair]] = {}
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            for row in csv.DictReader(stream, delimiter="\t"):
-                grades = tuple(float(row[facet.value]) for facet in Facet)
-                if not all(map(math.isfinite, grades)):
-                    raise ValueError(f"a grade of {grades}")
-                lists.setdefault(row["query_id"], []).append(GradedPair(row["paper_id"], grades))
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise CorpusError(
-            f"{path}: expected tab-separated columns query_id, paper_id, {', '.join(map(str, Facet))}, "
-            f"found {error!r}; give a file of graded pairs"
-        ) from error
-    if not lists:
-        raise CorpusError(f"{path}: expected graded pairs, found none; give a file of graded pairs")
-    return lists
 
 
 def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[GradedPair]]:

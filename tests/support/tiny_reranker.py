@@ -14,12 +14,12 @@ from qbe.datasets.embedded import grade, pool, read_layout
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.files import sha256
+from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, ENCODERS
 from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, write_reranker_card
 from qbe.models.sources import packaged_weights
 from qbe.topics import read_topics
-from qbe.train.graded_pairs import GradedPair
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
 from qbe.train.weights import trainable

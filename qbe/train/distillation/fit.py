@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
+from qbe.graded_pairs import GradedLists
 from qbe.train import fitting
 from qbe.train.distillation.interaction import Layout, layout_of, token_terms, vector_terms
 from qbe.train.distillation.loss import relational, soft_logistic
 from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Scored, Teacher
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
-from qbe.train.graded_pairs import GradedLists
 from qbe.train.reranker.fit import CandidateScorer, adamw, mean_spearman, score_lists
 from qbe.train.weights import Progress
 

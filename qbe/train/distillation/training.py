@@ -15,6 +15,7 @@ from qbe.corpus.titles import TitleIndex
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
 from qbe.files import sha256
+from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
@@ -27,7 +28,7 @@ from qbe.train.distillation.fit import Papers, fit
 from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Teacher
 from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import GradedLists, papers_of, read_graded_pairs
+from qbe.train.graded_pairs import papers_of
 from qbe.train.reranker.exported import exported_provenance, exported_weights, off_grid
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits
 from qbe.train.reranker.network import Network

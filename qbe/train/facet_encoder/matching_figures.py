@@ -10,9 +10,9 @@ from scipy.stats import permutation_test
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
+from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_format import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.train.graded_pairs import GradedLists
 from qbe.train.reranker.correlation import rank_correlations
 from qbe.types import Paper
 

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from qbe.encode.encoder import Encoder
 from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
+from qbe.graded_pairs import read_graded_pairs
 from qbe.models.encoder_files import CARD, EncoderMetadata, read_card, write_card
 from qbe.models.exports import model_file
 from qbe.models.kinds import TOKENIZER
@@ -29,7 +30,7 @@ from qbe.tag.tagger import Tagger
 from qbe.train.facet_encoder.card import describe
 from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, encode_sentences, measure, significance
-from qbe.train.graded_pairs import papers_of, read_graded_pairs
+from qbe.train.graded_pairs import papers_of
 from qbe.train.reranker.papers import collect_papers
 from qbe.train.weights import INTERPOLATED, Weights, best_weights, check_share, mean
 from qbe.train.work_folder import Folders, RunOptions, file_digests, read_provenance
@@ -69,9 +70,9 @@ def make_facet_encoder(
     work folder of their training, which is only read. The output has an int8 ONNX model, the tokenizer and
     the cards; it appears complete or not at all. Nothing is selected: what the rerankers' training published
     is (the mean of the seeds, or weights between it and those at the start), and each seed is measured beside
-    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises CorpusError for data that
-    cannot be read, ModelError where there are no such rerankers or a check fails, OutputError where nothing
-    can be written, UsageError for another share.
+    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises FileFormatError
+    for pairs and CorpusError for papers that cannot be read, ModelError where there are no such rerankers or
+    a check fails, OutputError where nothing can be written, UsageError for another share.
     """
     check_share(share)
     base = load_file(weights / "model.safetensors")

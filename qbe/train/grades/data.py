@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import CorpusError
 from qbe.grade.features import RERANKED, columns
+from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect
 from qbe.search.grading import GradeFeatures, GradeRequest
-from qbe.train.graded_pairs import GradedLists, GradedPair
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)

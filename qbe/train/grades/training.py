@@ -13,13 +13,13 @@ from qbe.export.staging import staged_folder
 from qbe.grade.features import NAMES, RERANKED
 from qbe.grade.head import Head, mean_head
 from qbe.grade.model import GradeModel, write_model
+from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.parallel import Workers
 from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
 from qbe.train.evaluated import without_evaluated
-from qbe.train.graded_pairs import GradedLists, read_graded_pairs
 from qbe.train.grades.card import describe
 from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
 from qbe.train.grades.figures import GradeFigures, grade_figures
@@ -52,8 +52,8 @@ def train_grades(
 
     Papers with a title like that of one in ``leave_out`` are not trained on. What was measured of pairs is
     kept in the work folder, from which the same call continues. Returns the figures by the name of the file,
-    of all that is known. Raises CorpusError for pairs that cannot be read, IndexFormatError for an index
-    without vectors, OutputError where nothing can be written.
+    of all that is known. Raises FileFormatError for pairs that cannot be read, IndexFormatError for an
+    index without vectors, OutputError where nothing can be written.
     """
     torch.set_num_threads(run.threads)
     with (

@@ -23,6 +23,7 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.export.encoder import export_encoder
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
+from qbe.graded_pairs import read_graded_pairs
 from qbe.models.difference import quantized, write_weights
 from qbe.models.encoder_files import EncoderMetadata, read_card
 from qbe.models.kinds import DIFFERENCE
@@ -34,7 +35,7 @@ from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import encode_sentences, measure, significance
 from qbe.train.facet_encoder.training import SHARE
 from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import papers_of, read_graded_pairs
+from qbe.train.graded_pairs import papers_of
 from qbe.train.large_encoder.card import describe
 from qbe.train.reranker.fit import CandidateScorer, fit
 from qbe.train.reranker.network import Network
@@ -57,8 +58,9 @@ def train_large_encoder(
     """Train the encoder, measure it on dev, and publish its difference from the base with a card.
 
     Finished parts are kept in the work folder, from which the same call continues. The mean of the seeds is
-    published; nothing is selected. Raises CorpusError for data that cannot be read, ModelError where the base
-    cannot be downloaded or a check fails, OutputError where nothing can be written.
+    published; nothing is selected. Raises FileFormatError for pairs and CorpusError for papers that cannot be
+    read, ModelError where the base cannot be downloaded or a check fails, OutputError where nothing can be
+    written.
     """
     base = model_folder(MPNET)
     provenance = {

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from qbe.errors import CorpusError
+from qbe.graded_pairs import GradedLists
 from qbe.index.dense.scoring import kept_or_all
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
-from qbe.train.graded_pairs import GradedLists, papers_of
+from qbe.train.graded_pairs import papers_of
 from qbe.train.projections.network import FACETS, GradedList
 from qbe.train.stored_vectors import StoredVectors
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 
 from qbe.export.staging import staged_folder
+from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.rerank.projection_model import ProjectionModel, write_model
 from qbe.train.evaluated import without_evaluated
-from qbe.train.graded_pairs import GradedLists, GradedPair, papers_of, read_graded_pairs, without
+from qbe.train.graded_pairs import papers_of, without
 from qbe.train.projections.card import describe
 from qbe.train.projections.data import read_lists
 from qbe.train.projections.fit import Correlations, correlations, fit, mean_projections, network_of

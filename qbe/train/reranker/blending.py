@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from qbe.train.graded_pairs import GradedLists, GradedPair
+from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.types import Facet, Paper
 
 SIMILAR = 2.0

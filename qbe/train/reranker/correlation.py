@@ -8,9 +8,9 @@ from scipy.stats import spearmanr
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.hooks import Floats
+from qbe.graded_pairs import GradedLists
 from qbe.query import Aspect
 from qbe.rerank.reranker import Reranker, RerankRequest
-from qbe.train.graded_pairs import GradedLists
 from qbe.types import Facet, Paper
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from qbe.evaluate.crossed import CrossedAccuracy, accuracies
+from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.rerank.late_interaction import Floats
 from qbe.train import fitting
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
-from qbe.train.graded_pairs import GradedLists, GradedPair
 from qbe.train.reranker.correlation import spearman
 from qbe.train.reranker.loss import LOSSES, crossed_emphasis
 from qbe.train.reranker.network import FACETS, Network

@@ -15,6 +15,7 @@ from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import UsageError
+from qbe.graded_pairs import read_graded_pairs
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import (
     FacetRerankersMetadata,
@@ -23,7 +24,7 @@ from qbe.models.reranker_files import (
 )
 from qbe.tag.tagger import Tagger
 from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import most_crossed, papers_of, read_graded_pairs, without
+from qbe.train.graded_pairs import most_crossed, papers_of, without
 from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
 from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported, off_grid
@@ -114,9 +115,9 @@ def train_rerankers(
     """Train facet rerankers on the grades of ``facets``, and publish them.
 
     Finished parts are kept in the work folder, from which the same call continues. Of the seeds and their
-    mean (a "soup"; Wortsman et al., 2022) the best on dev is published. Raises CorpusError for data that
-    cannot be read, ModelError where a check fails, OutputError where nothing can be written, UsageError for a
-    GPU that does not exist.
+    mean (a "soup"; Wortsman et al., 2022) the best on dev is published. Raises
+    FileFormatError for pairs and CorpusError for papers that cannot be read, ModelError where a check fails,
+    OutputError where nothing can be written, UsageError for a GPU that does not exist.
     """
     provenance = {
         "recipe": as_record(recipe),
@@ -188,7 +189,8 @@ def read_data(
     sources: Sources, encoder: Encoder, tokenizer: PaperTokenizer, recipe: Recipe, work: Path
 ) -> Data:
     """Graded lists and their papers, tokenized by ``tokenizer``; their facets, predicted in the states of
-    ``encoder``, are cached in the folder ``work``. Raises CorpusError for data that cannot be read.
+    ``encoder``, are cached in the folder ``work``. Raises FileFormatError for pairs and
+    CorpusError for papers that cannot be read.
     """
     dev = read_graded_pairs(sources.dev)
     train: dict[str, Any] = {}
