@@ -30,6 +30,7 @@ def has_graded_pairs(path: StrPath) -> bool:
 
     Raises FileFormatError for a file that cannot be read.
 
+    >>> from pathlib import Path
     >>> _ = Path("run.qrels").write_text("q_method 0 a 3\n")
     >>> has_graded_pairs("run.qrels")
     False
@@ -45,6 +46,7 @@ def read_graded_pairs(path: StrPath) -> dict[str, list[GradedPair]]:
     Other columns are ignored. Raises FileFormatError, with the number of the line, for a file that is absent,
     empty, or has another format.
 
+    >>> from pathlib import Path
     >>> rows = ("query_id paper_id background method result", "q a 3 1 0")
     >>> _ = Path("pairs.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
     >>> read_graded_pairs("pairs.tsv")
