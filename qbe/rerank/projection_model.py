@@ -68,7 +68,7 @@ def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
         raise UsageError(
             f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
             f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
-            "facet-projections) and search with `rerank` projections and their folder as `reranker`"
+            "facet-projections); qbe search takes their folder as `reranker`"
         )
     read = read_model(found).encoder
     if read["weights_sha256"] != encoder["weights_sha256"]:
