@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from qbe.errors import UsageError
+from qbe.errors import CorpusError, UsageError
 from qbe.evaluate.crossed import GAP
 from qbe.graded_pairs import GradedLists, GradedPair
 
@@ -58,6 +58,28 @@ def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[Grad
         if query not in excluded
     }
     return {query: pairs for query, pairs in kept.items() if pairs}
+
+
+def within(lists: GradedLists, held: Container[str]) -> dict[str, list[GradedPair]]:
+    """The lists whose query an index has ``held``, of the candidates that it holds too; lists of fewer than
+    two are dropped, since they have no order to learn. Raises CorpusError where nothing is left.
+
+    >>> a, b = GradedPair("a", (3, 1, 0)), GradedPair("b", (0, 0, 0))
+    >>> within({"q": [a, b], "r": [a, b]}, {"q", "a", "b"})
+    {'q': [GradedPair(paper_id='a', grades=(3, 1, 0)), GradedPair(paper_id='b', grades=(0, 0, 0))]}
+    """
+    kept = {
+        query: [pair for pair in pairs if pair.paper_id in held]
+        for query, pairs in lists.items()
+        if query in held
+    }
+    kept = {query: pairs for query, pairs in kept.items() if len(pairs) > 1}
+    if not kept:
+        raise CorpusError(
+            f"expected graded pairs of papers of the index, found none of {len(papers_of(lists)):,}; give an "
+            "index that holds them"
+        )
+    return kept
 
 
 def count_crossed(pairs: Sequence[GradedPair]) -> int:

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.errors import CorpusError
 from qbe.files import sha256
-from qbe.graded_pairs import GradedLists, read_graded_pairs
+from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
@@ -28,7 +27,7 @@ from qbe.train.distillation.fit import Papers, fit
 from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Teacher
 from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import papers_of
+from qbe.train.graded_pairs import within
 from qbe.train.reranker.exported import exported_provenance, exported_weights, off_grid
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits
 from qbe.train.reranker.network import Network
@@ -118,7 +117,7 @@ def distil(
         vectors = _vectors(reader, ids)
     lists = [read_graded_pairs(file) for file in sources.dev]
     queries = {query for each in lists for query in each}
-    dev = _held(lists[0], papers)
+    dev = within(lists[0], papers)
     tokenizer = PaperTokenizer(start.folder / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     teacher = Teacher(vectors, read_model(projections).projections)
@@ -157,22 +156,6 @@ def distil(
 def _vectors(reader: IndexReader, ids: list[str]) -> StoredVectors:
     rows = rows_of(reader.papers, ids)
     return StoredVectors.of_block(reader.vector_store.gather(rows), reader.vector_store.whole(rows))
-
-
-def _held(lists: GradedLists, papers: Mapping[str, Paper]) -> GradedLists:
-    """The lists and their candidates that are among the ``papers``."""
-    held = {
-        query: [pair for pair in pairs if pair.paper_id in papers]
-        for query, pairs in lists.items()
-        if query in papers
-    }
-    held = {query: pairs for query, pairs in held.items() if len(pairs) > 1}
-    if not held:
-        raise CorpusError(
-            f"expected papers of dev in the index, found none of {len(papers_of(lists)):,}; give an index "
-            "that holds them"
-        )
-    return held
 
 
 def _usable(papers: Mapping[str, Paper], queries: Container[str], evaluated: TitleIndex) -> Tensor:

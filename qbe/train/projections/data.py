@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from qbe.errors import CorpusError
-from qbe.graded_pairs import GradedLists
+from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.dense.scoring import kept_or_all
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
-from qbe.train.graded_pairs import papers_of
+from qbe.train.graded_pairs import papers_of, within
 from qbe.train.projections.network import FACETS, GradedList
 from qbe.train.stored_vectors import StoredVectors
 
@@ -41,18 +40,11 @@ def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
     block = reader.vector_store.gather(rows)
     marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
     vectors = StoredVectors.of_block(block, reader.vector_store.whole(rows))
-    by_place = [list(_by_place(lists, place)) for lists in sets]
-    if not all(by_place):
-        raise CorpusError("expected graded pairs of papers of the index, found none; give the index of these")
+    by_place = [[_by_place(*each, place) for each in within(lists, place).items()] for lists in sets]
     return StoredLists(vectors, torch.tensor(marked), by_place)
 
 
-def _by_place(lists: GradedLists, place: dict[str, int]) -> list[GradedList]:
-    found = []
-    for query, pairs in lists.items():
-        pairs = [pair for pair in pairs if pair.paper_id in place]
-        if query in place and len(pairs) > 1:
-            candidates = torch.tensor([place[pair.paper_id] for pair in pairs])
-            grades = torch.tensor([pair.grades for pair in pairs], dtype=torch.float32)
-            found.append(GradedList(torch.tensor(place[query]), candidates, grades))
-    return found
+def _by_place(query: str, pairs: Sequence[GradedPair], place: Mapping[str, int]) -> GradedList:
+    candidates = torch.tensor([place[pair.paper_id] for pair in pairs])
+    grades = torch.tensor([pair.grades for pair in pairs], dtype=torch.float32)
+    return GradedList(torch.tensor(place[query]), candidates, grades)
