@@ -50,7 +50,7 @@ def test_a_paper_that_the_corpus_lacks_is_named_and_nothing_is_left(pairs, corpu
 
 def test_another_table_is_refused(corpus, tmp_path):
     (tmp_path / "other.tsv").write_text("query_id\tpaper_id\nq\ta\n")
-    with pytest.raises(FileFormatError, match=r"other.tsv, line 1: expected the tab-separated columns"):
+    with pytest.raises(FileFormatError, match=r"other.tsv, line 1: expected the .* columns query_id"):
         write_dataset("graded-pairs", tmp_path / "out", source=tmp_path / "other.tsv", corpus=str(corpus))
 
 

@@ -161,8 +161,9 @@ def test_weights_that_lack_a_head(folder):
     np.savez(folder / WEIGHTS, **arrays)
     card = json.loads((folder / CARD).read_text())
     (folder / CARD).write_text(json.dumps(card | {"files": {WEIGHTS: sha256(folder / WEIGHTS)}}))
-    with pytest.raises(ModelError, match=r"found: 'reranked\.method\.out'; give its folder"):
+    with pytest.raises(ModelError, match=r"found: 'reranked\.method\.out'; give its folder") as raised:
         read_model(folder)
+    assert "\n" not in str(raised.value)
 
 
 # The model that ships

@@ -7,12 +7,7 @@ from support.tiny_reranker import graded_lists, write_lists
 
 from qbe.errors import FileFormatError
 from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
-from qbe.train.graded_pairs import (
-    PAIRS_FOLDER,
-    pair_files,
-    papers_of,
-    without,
-)
+from qbe.train.graded_pairs import PAIRS_FOLDER, pair_files, papers_of, without
 
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
 
@@ -45,15 +40,18 @@ GRADES = "line 2: expected two ids and finite numbers as grades, found "
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n", COLUMNS),
+        (
+            HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n",
+            COLUMNS + r"'query_id\tpaper_id\tbackground\tresult'",
+        ),
         (HEADER.replace("query_id", "query") + "q\tp\t1\t2\t3\n", COLUMNS + r"'query\tpaper_id"),
         (HEADER.replace("\t", ",") + "q,p,1,2,3\n", COLUMNS + "'query_id,paper_id"),
         (HEADER + "q\tp\t1\tmuch\t3\n", GRADES + r"'q\tp\t1\tmuch\t3'"),
-        (HEADER + "q\tp\t1\t\t3\n", GRADES),
+        (HEADER + "q\tp\t1\t\t3\n", GRADES + r"'q\tp\t1\t\t3'"),
         (HEADER + "q\tp\t1\t2\n", GRADES + r"'q\tp\t1\t2'"),
         (HEADER + "q\n", GRADES + "'q'"),
-        (HEADER + "q\tp\t1\tnan\t3\n", GRADES),
-        (HEADER + "q\tp\tinf\t2\t3\n", GRADES),
+        (HEADER + "q\tp\t1\tnan\t3\n", GRADES + r"'q\tp\t1\tnan\t3'"),
+        (HEADER + "q\tp\tinf\t2\t3\n", GRADES + r"'q\tp\tinf\t2\t3'"),
     ],
 )
 def test_broken_files(tmp_path, text, reason):

@@ -115,9 +115,9 @@ def train_rerankers(
     """Train facet rerankers on the grades of ``facets``, and publish them.
 
     Finished parts are kept in the work folder, from which the same call continues. Of the seeds and their
-    mean (a "soup"; Wortsman et al., 2022) the best on dev is published. Raises
-    FileFormatError for pairs and CorpusError for papers that cannot be read, ModelError where a check fails,
-    OutputError where nothing can be written, UsageError for a GPU that does not exist.
+    mean (a "soup"; Wortsman et al., 2022) the best on dev is published. Raises FileFormatError
+    for pairs and CorpusError for papers that cannot be read, ModelError where a check fails, OutputError
+    where nothing can be written, UsageError for a GPU that does not exist.
     """
     provenance = {
         "recipe": as_record(recipe),
@@ -189,8 +189,8 @@ def read_data(
     sources: Sources, encoder: Encoder, tokenizer: PaperTokenizer, recipe: Recipe, work: Path
 ) -> Data:
     """Graded lists and their papers, tokenized by ``tokenizer``; their facets, predicted in the states of
-    ``encoder``, are cached in the folder ``work``. Raises FileFormatError for pairs and
-    CorpusError for papers that cannot be read.
+    ``encoder``, are cached in the folder ``work``. Raises FileFormatError for pairs and CorpusError
+    for papers that cannot be read.
     """
     dev = read_graded_pairs(sources.dev)
     train: dict[str, Any] = {}
