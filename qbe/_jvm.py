@@ -6,6 +6,7 @@ the machine with jnius and the jar that pyserini ships, then goes through ``pyse
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qbe.errors import JavaError, MissingDependencyError, check_package
+from qbe.files import cache_folder
 from qbe.parallel import Workers
 
 JAVA_VERSION = 21
@@ -34,6 +36,8 @@ R = TypeVar("R")
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _start = threading.Lock()
+_recorded: Path | None = None
+"""Where the machine is to list the classes that it loads (see `record_classes`)."""
 
 
 @cache
@@ -48,14 +52,16 @@ def java_class(name: str) -> Any:
     from pyserini.pyclass import autoclass
 
     if started:
-        silence()
+        autoclass("java.util.logging.LogManager").getLogManager().reset()  # by which Lucene logs
         autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_CLAUSES)
     return autoclass(name)
 
 
-def silence() -> None:
-    """Turn Java's logs off; Anserini's indexer turns them on again whenever one is made."""
-    java_class("java.util.logging.LogManager").getLogManager().reset()
+def silence_log4j() -> None:
+    """Turn off the logs of Anserini's indexer, which turns them on again whenever one is made.
+
+    Searching uses no class that loads log4j, which takes a third of a second.
+    """
     off = java_class("org.apache.logging.log4j.Level").OFF
     java_class("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
@@ -116,8 +122,9 @@ def _start_machine() -> bool:
     library = home / "lib" / "server" / "libjvm.so"
     if library.is_file():
         os.environ["JVM_PATH"] = str(library)
-    jnius_config.set_classpath(str(anserini_jar()))
-    jnius_config.set_options(*_options(home))
+    jar = anserini_jar()
+    jnius_config.set_classpath(str(jar))
+    jnius_config.set_options(*_options(home, jar))
     try:
         import jnius  # noqa: F401  (importing it starts the machine)
     except Exception as error:
@@ -128,7 +135,40 @@ def _start_machine() -> bool:
     return True
 
 
-def _options(home: Path) -> Iterator[str]:
+def record_classes(path: Path) -> None:
+    """Have the machine, once it starts, write the names of the classes that it loads to a file.
+
+    The file is complete when the process has ended.
+    """
+    global _recorded
+    _recorded = path
+
+
+def class_archive(home: Path, jar: Path) -> Path:
+    """Where the archive of classes of this Java and jar is, or would be: another one for each version.
+
+    The machine maps the classes out of the archive, checked and linked, where it would read them out of the
+    jar (class data sharing, JEP 310). See `qbe.class_archive`, which makes it.
+
+    >>> class_archive(find_java(), anserini_jar()).suffix
+    '.jsa'
+    """
+    status = jar.stat()
+    environment = hashlib.sha256(f"{home}\n{jar}".encode()).hexdigest()[:8]
+    version = hashlib.sha256(f"{_release(home)}\n{status.st_size}\n{status.st_mtime_ns}".encode())
+    return cache_folder() / "java" / f"{environment}-{version.hexdigest()[:8]}.jsa"
+
+
+def _options(home: Path, jar: Path) -> Iterator[str]:
+    # Where the machine warns, of an archive that it cannot use for instance, it writes to standard output.
+    yield "-Xlog:disable"
+    yield "-Xlog:all=error:stderr"
+    archive = class_archive(home, jar)
+    if _recorded is not None:
+        yield f"-XX:DumpLoadedClassList={_recorded}"
+    elif archive.is_file() and os.pathsep not in str(archive):  # which Java takes for two archives
+        yield f"-XX:SharedArchiveFile={archive}"
+        yield "-XX:+VerifySharedSpaces"  # by checksums: Java would crash in a damaged one
     yield "-Xrs"  # leave signals, Ctrl-C among them, to Python
     # Java puts guard pages into the main thread's stack, where it thinks that this ends: by default after
     # 1 MiB, so that Python, whose own limits reckon with 8 MiB, would die in what it recurses into.

@@ -35,8 +35,8 @@ FLOORS = {
 }
 MAP_FLOOR = 43.3
 
-PREDICTED_COST = 1.0
-"""The largest loss of fused, aggregated NDCG%20 with predicted facets, from raw text, in points."""
+PREDICTED_COST = 1.5
+"""The largest loss of fused NDCG%20 by method with predicted facets, from raw text, in points."""
 
 
 class Collection(NamedTuple):
@@ -45,9 +45,9 @@ class Collection(NamedTuple):
     queries: dict[str, Query]
 
 
-def opened(folder: Path) -> Iterator[Collection]:
-    """Index the query papers and pools of the fold out of a converted CSFCube."""
-    fold = load_folds(folder / "folds.json").scopes["aggregated"][FOLD]
+def opened(folder: Path, scope: str) -> Iterator[Collection]:
+    """Index the query papers and pools of a scope's fold out of a converted CSFCube."""
+    fold = load_folds(folder / "folds.json").scopes[scope][FOLD]
     pools = read_pools(folder / "pools.tsv")
     kept = {split_query_id(query_id)[0] for query_id in fold}.union(*(pools[query_id] for query_id in fold))
     corpus = folder / "corpus.jsonl"
@@ -64,15 +64,15 @@ def opened(folder: Path) -> Iterator[Collection]:
 def collection(qbe_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("csfcube")
     convert(qbe_data / "csfcube", folder)
-    yield from opened(folder)
+    yield from opened(folder, "aggregated")
 
 
 @pytest.fixture(scope="module")
 def raw_collection(qbe_data, tmp_path_factory):
-    """The same papers as raw text."""
+    """The papers of queries by method as raw text: of all facets theirs depend most on the labels."""
     folder = tmp_path_factory.mktemp("raw")
     convert(qbe_data / "csfcube", folder, raw=True)
-    yield from opened(folder)
+    yield from opened(folder, "method")
 
 
 def evaluated(collection: Collection, stage: str, run_file: Path) -> ProtocolResult:
@@ -104,7 +104,7 @@ def test_predicted_facets_cost_little(collection, raw_collection, tmp_path):
     """Predicted sentences and facets of queries and candidates, against those of the release."""
     assert all(query.aspects[0].paper.predicted for query in raw_collection.queries.values())
     given, predicted = (
-        evaluated(labelled, "fused", tmp_path / f"{name}.trec").fold_figures["NDCG%20"]["aggregated"][FOLD]
+        evaluated(labelled, "fused", tmp_path / f"{name}.trec").fold_figures["NDCG%20"]["method"][FOLD]
         for name, labelled in (("given", collection), ("predicted", raw_collection))
     )
     assert 100 * predicted >= 100 * given - PREDICTED_COST

@@ -132,7 +132,9 @@ def test_an_editable_install_works_beside_the_clone(clone, tmp_path):
     the folder to a package that only an import hook knows, as editable installs of other layouts have.
     """
     program = "from setuptools.build_meta import build_editable; import sys; build_editable(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", program, tmp_path], cwd=clone, capture_output=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    build = [sys.executable, "-c", program, tmp_path]
+    subprocess.run(build, cwd=clone, env=environment, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
@@ -141,7 +143,6 @@ def test_an_editable_install_works_beside_the_clone(clone, tmp_path):
     script.write_text(
         "import qbe\nfrom qbe import Facet\nprint(qbe.__file__, qbe.__version__, Facet.METHOD)\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     for command in ([python, script], [tmp_path / "venv" / "bin" / "qbe", "--version"]):
         done = subprocess.run(
             command, cwd=clone.parent, env=environment, capture_output=True, text=True, check=False

@@ -95,8 +95,20 @@ def main(arguments: list[str], build: Build | None = None) -> None:
     print(
         f"{output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
         f"{counts['predicted']:,} predicted), {counts['sentences']:,} sentences, {size / 1e6:,.1f} MB, "
-        f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}"
+        f"{time.monotonic() - started:.1f} s, digest {built.digest[:12]}",
+        flush=True,
     )
+    if _has_postings(built):
+        from qbe.class_archive import make_class_archive
+
+        make_class_archive(output)
+
+
+def _has_postings(built: Manifest | PartMetadata) -> bool:
+    """Whether an index for BM25 was built, not a part or vectors alone."""
+    from qbe.index.manifest import Manifest
+
+    return isinstance(built, Manifest) and built.lucene is not None
 
 
 def _say_left_out(output: Path, counts: Mapping[str, Any]) -> None:

@@ -90,6 +90,7 @@ def write_lucene_index(
     settings and term statistics. Raises IndexBuildError when Lucene fails or drops a paper.
     """
     shutil.rmtree(folder / LUCENE, ignore_errors=True)
+    _jvm.silence_log4j()
     arguments = _jvm.java_class("io.anserini.index.IndexCollection$Args")()
     arguments.collectionClass = "JsonCollection"
     arguments.generatorClass = "DefaultLuceneDocumentGenerator"
@@ -102,7 +103,7 @@ def write_lucene_index(
     arguments.quiet = True
     try:
         indexer = _jvm.java_class("io.anserini.index.IndexCollection")(arguments)
-        _jvm.silence()
+        _jvm.silence_log4j()
         with _watched(indexer.getCounters().indexed, advance):
             indexer.run()
         statistics = _finish(folder)

@@ -61,7 +61,7 @@ class LuceneSearch:
         self._searcher = java("org.apache.lucene.search.IndexSearcher")(postings.reader.getContext())
         similarity = java("org.apache.lucene.search.similarities.BM25Similarity")
         self._searcher.setSimilarity(similarity(postings.k1, postings.b))
-        self._analyzer = java("io.anserini.index.IndexCollection").DEFAULT_ANALYZER
+        self._analyzer = java("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         self._generator = java("io.anserini.search.query.BagOfWordsQueryGenerator")()
         mapper = java("com.fasterxml.jackson.databind.ObjectMapper")()
         self._writer = mapper.writer()

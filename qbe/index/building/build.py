@@ -159,7 +159,7 @@ def _run(
         if settings.dense:
             check_package("faiss")
         if settings.bm25:
-            _jvm.java_class("io.anserini.index.IndexCollection")  # a missing Java is reported before the work
+            _jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
         state = _write_papers(place, source, settings, models, inputs, adjust, execution)
     if settings.bm25:
         if "lucene" not in state:
