@@ -78,9 +78,9 @@ def test_a_reranking_that_cannot_be_had(index, tiny_index):
 
 
 def test_a_shape_gives_what_the_pipeline_gives(index, service):
-    explore = {"explore": "same-problem-other-method", "year_from": 2019}  # fewer to rerank
+    explore = {"explore": "same-problem-other-method", "year_from": 2024}  # few to rerank
     record = service.search(SearchRequest(paper_ids=["s036"], k=5, **explore))
-    weights, only = {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0}, PaperFilter(years=(2019, None))
+    weights, only = {Facet.BACKGROUND: 1.0, Facet.METHOD: -1.0}, PaperFilter(years=(2024, None))
     with Pipeline.open(index, SearchConfig(filter=only)) as pipeline:
         expected = pipeline.search(Query.by_facets(index.paper("s036"), weights), 6)[:5]
     assert ids(record) == [hit.paper_id for hit in expected]
