@@ -277,7 +277,7 @@ def try_exclusive_lock(path: StrPath) -> Iterator[bool]:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what is kept between commands, models for instance: ``$QBE_CACHE``, else ``~/.cache/qbe``.
+    """Return the folder of what is kept between commands: ``$QBE_CACHE``, else ``~/.cache/qbe``.
 
     ``$XDG_CACHE_HOME`` takes the place of ``~/.cache`` where it is set.
     """
