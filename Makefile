@@ -7,8 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install reproduce reproduce-large exploration whole benchmarks test lint types tests cluster-tests other-tests peers \
-	clean
+.PHONY: help install reproduce reproduce-large exploration whole benchmarks test lint types tests peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
@@ -54,13 +53,7 @@ types: install
 
 tests: install
 	$(BIN)/pytest --doctest-modules qbe
-	$(MAKE) --jobs=2 cluster-tests other-tests
-
-# Its processes wait most of the time, so that it runs beside the others.
-cluster-tests: install
 	$(BIN)/pytest tests/test_cluster.py
-
-other-tests: install
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 peers: $(VENV)-peers/installed

@@ -173,14 +173,13 @@ def tiny_index(tmp_path_factory, sample, tiny_encoder) -> Path:
 
 
 @pytest.fixture(scope="session")
-def graded_index(tmp_path_factory, sample) -> Path:
+def graded_index(shared, sample) -> Path:
     """The sample, indexed with the default encoder, whose vectors the grade model reads."""
     from qbe.index.building.build import build
     from qbe.index.building.settings import BuildSettings
 
-    folder = tmp_path_factory.mktemp("indexes") / "graded"
-    build(folder, [str(sample / "corpus.jsonl")], BuildSettings())
-    return folder
+    corpus = str(sample / "corpus.jsonl")
+    return shared("graded-index", lambda folder: build(folder, [corpus], BuildSettings()))
 
 
 @pytest.fixture

@@ -25,18 +25,19 @@ from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels, read_run, write_run
 from qbe.types import Run
 
-FOLD = 1
-"""The test fold on which all is measured: its pools hold less than half of the papers."""
+SCOPE, FOLD = "method", 1
+"""All is measured on one fold of the queries by method, of all facets the one for which the labels of sentences
+matter most: their pools hold less than a quarter of the papers. `make reproduce` measures the rest.
+"""
 
-FLOORS = {
-    "bm25": {"aggregated": 54.5},
-    "dense": {"background": 70.5, "method": 49.8, "result": 67.0, "aggregated": 62.5},
-    "fused": {"background": 71.5, "method": 46.4, "result": 66.4, "aggregated": 61.5},
-}
-MAP_FLOOR = 43.3
+FLOORS = {"bm25": 41.0, "dense": 50.0, "fused": 47.5}
+"""NDCG%20 by first stage."""
+
+MAP_FLOOR = 27.5
+"""MAP of the fused stage."""
 
 PREDICTED_COST = 1.5
-"""The largest loss of fused NDCG%20 by method with predicted facets, from raw text, in points."""
+"""The largest loss of fused NDCG%20 with predicted facets, from raw text, in points."""
 
 
 class Collection(NamedTuple):
@@ -45,9 +46,9 @@ class Collection(NamedTuple):
     queries: dict[str, Query]
 
 
-def opened(folder: Path, scope: str) -> Iterator[Collection]:
-    """Index the query papers and pools of a scope's fold out of a converted CSFCube."""
-    fold = load_folds(folder / "folds.json").scopes[scope][FOLD]
+def opened(folder: Path) -> Iterator[Collection]:
+    """Index the query papers and pools of the fold out of a converted CSFCube."""
+    fold = load_folds(folder / "folds.json").scopes[SCOPE][FOLD]
     pools = read_pools(folder / "pools.tsv")
     kept = {split_query_id(query_id)[0] for query_id in fold}.union(*(pools[query_id] for query_id in fold))
     corpus = folder / "corpus.jsonl"
@@ -64,15 +65,15 @@ def opened(folder: Path, scope: str) -> Iterator[Collection]:
 def collection(qbe_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("csfcube")
     convert(qbe_data / "csfcube", folder)
-    yield from opened(folder, "aggregated")
+    yield from opened(folder)
 
 
 @pytest.fixture(scope="module")
 def raw_collection(qbe_data, tmp_path_factory):
-    """The papers of queries by method as raw text: of all facets theirs depend most on the labels."""
+    """The same papers as raw text."""
     folder = tmp_path_factory.mktemp("raw")
     convert(qbe_data / "csfcube", folder, raw=True)
-    yield from opened(folder, "method")
+    yield from opened(folder)
 
 
 def evaluated(collection: Collection, stage: str, run_file: Path) -> ProtocolResult:
@@ -94,17 +95,16 @@ def evaluated(collection: Collection, stage: str, run_file: Path) -> ProtocolRes
 @pytest.mark.parametrize("stage", FLOORS)
 def test_figures(collection, stage, tmp_path):
     measured = evaluated(collection, stage, tmp_path / "run.trec").fold_figures
-    for scope, floor in FLOORS[stage].items():
-        assert 100 * measured["NDCG%20"][scope][FOLD] >= floor
+    assert 100 * measured["NDCG%20"][SCOPE][FOLD] >= FLOORS[stage]
     if stage == "fused":
-        assert 100 * measured["MAP"]["aggregated"][FOLD] >= MAP_FLOOR
+        assert 100 * measured["MAP"][SCOPE][FOLD] >= MAP_FLOOR
 
 
 def test_predicted_facets_cost_little(collection, raw_collection, tmp_path):
     """Predicted sentences and facets of queries and candidates, against those of the release."""
     assert all(query.aspects[0].paper.predicted for query in raw_collection.queries.values())
     given, predicted = (
-        evaluated(labelled, "fused", tmp_path / f"{name}.trec").fold_figures["NDCG%20"]["method"][FOLD]
+        evaluated(labelled, "fused", tmp_path / f"{name}.trec").fold_figures["NDCG%20"][SCOPE][FOLD]
         for name, labelled in (("given", collection), ("predicted", raw_collection))
     )
     assert 100 * predicted >= 100 * given - PREDICTED_COST

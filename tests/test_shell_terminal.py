@@ -17,7 +17,6 @@ ROOT = Path(__file__).parent.parent
 TAB, UP, CTRL_C, CTRL_D, CTRL_U = "\t", "\x1b[A", "\x03", "\x04", "\x15"
 PROMPT, PASTE_PROMPT = r"qbe> ", r"\.\.\. "
 SECONDS = 60
-AGAIN = 5
 
 readline = pytest.importorskip("readline")
 if "libedit" in (readline.__doc__ or ""):
@@ -31,6 +30,7 @@ class Terminal:
         self.pid, self._end = pty.fork()
         if not self.pid:
             try:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a process in the background ignores
                 os.execve(sys.executable, [sys.executable, *arguments], environment)
             finally:
                 os._exit(127)
@@ -40,26 +40,16 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._end, text.encode())
 
-    def interrupt(self) -> str:
-        """Press Ctrl-C; gives what is written until the next prompt.
-
-        Python sees one that comes just before it waits for keys at the next key: it is pressed again where
-        nothing comes.
-        """
+    def interrupt(self) -> None:
+        """Press Ctrl-C, once Python waits for keys: one that comes just before is seen at the next key."""
         time.sleep(0.3)
         self.type(CTRL_C)
-        return self.until(PROMPT, again=CTRL_C)
 
-    def until(self, pattern: str, again: str = "") -> str:
-        """What is written until a pattern matches, which is what comes after this; types ``again`` after
-        every few seconds in which it does not.
-        """
-        started = repeated = time.monotonic()
+    def until(self, pattern: str) -> str:
+        """What is written until a pattern matches, which is what comes after this."""
+        deadline = time.monotonic() + SECONDS
         while not (match := re.search(pattern, self._text)):
-            if (now := time.monotonic()) > repeated + AGAIN:
-                self.type(again)
-                repeated = now
-            assert now < started + SECONDS, f"expected {pattern!r}, found {self._text!r}"
+            assert time.monotonic() < deadline, f"expected {pattern!r}, found {self._text!r}"
             assert self._read(), f"expected {pattern!r}, found the end of {self._text!r}"
         before, self._text = self._text[: match.end()], self._text[match.end() :]
         return before
@@ -184,11 +174,13 @@ def test_ctrl_c_cancels_a_line_and_a_text(start):
     terminal.type("paper nosu")
     terminal.until("paper nosu")
     terminal.interrupt()
+    terminal.until(PROMPT)
     terminal.type("text\r")
     terminal.until(PASTE_PROMPT)
     terminal.type("Fish swim in rivers.\r")
     terminal.until(PASTE_PROMPT)
     terminal.interrupt()
+    terminal.until(PROMPT)
     assert "expected something to show" in terminal.command("show")
     terminal.type("quit\r")
     assert terminal.end() == 0
@@ -201,6 +193,7 @@ def test_ctrl_c_cancels_what_is_under_way(start):
     terminal.type("rerank on\r")
     terminal.until(r"reranking \.\.\.\n")
     terminal.interrupt()
+    terminal.until(PROMPT)
     assert "background: " in terminal.command("show 1")
     terminal.type("quit\r")
     assert terminal.end() == 0
