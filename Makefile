@@ -11,9 +11,9 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
-	@echo "make reproduce-large  the same with the large encoder (half an hour, 1 GB of models)"
+	@echo "make reproduce-large  the same with the large encoder (half an hour, 1.5 GB of models)"
 	@echo "make exploration  one facet liked, another disliked, on graded pairs of arXiv papers (a quarter of an hour)"
-	@echo "make whole      the same queries over all of arXiv's computer science, without pools (an hour)"
+	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # CSFCube with the large encoder: dense, fused, and fused reranked by its projections, by the small cross-encoders
-# and by both. The base is downloaded and the encoder exported when it is first used (1 GB in the cache).
+# and by both. The base is downloaded and the encoder exported when it is first used (1.5 GB in the cache).
 set -euo pipefail
 
 qbe datasets csfcube --output qrels

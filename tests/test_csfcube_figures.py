@@ -26,8 +26,8 @@ from qbe.trec import read_qrels, read_run, write_run
 from qbe.types import Run
 
 SCOPE, FOLD = "method", 1
-"""All is measured on one fold of the queries by method, of all facets the one for which the labels of sentences
-matter most: their pools hold less than a quarter of the papers. `make reproduce` measures the rest.
+"""All is measured on one fold of the queries by method, the facet for which labels of sentences matter most:
+their pools hold less than a quarter of the papers. `make reproduce` measures the rest.
 """
 
 FLOORS = {"bm25": 41.0, "dense": 50.0, "fused": 47.5}
