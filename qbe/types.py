@@ -6,6 +6,7 @@ Standard library only, so that every other module may import it at no cost.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -125,9 +126,8 @@ class Paper:
 
     @property
     def year(self) -> str:
-        """The year of publication as the corpus gives it (``year``, else the start of ``date``), or ''."""
-        year = self.metadata.get("year") or str(self.metadata.get("date") or "")[:4]
-        return str(year)
+        """The year of publication (see `year_given`), or ''."""
+        return year_given(self.metadata)
 
     def __post_init__(self) -> None:
         for name, value in (("paper_id", self.paper_id), ("title", self.title)):
@@ -183,6 +183,22 @@ class Paper:
         likely = [-1.0 if s.probabilities is None else s.probabilities.of(facet) for s in self.sentences]
         return (likely.index(max(likely)),), True
 
+
+def year_given(metadata: Mapping[str, Any]) -> str:
+    """The year of publication as metadata give it: ``year`` as it is, else the four digits with which
+    ``date`` begins (``2019-05``, ``20190501``); '' where there is neither, as where a day comes first.
+
+    >>> year_given({"date": "2019-05"}), year_given({"date": "12/05/2019"}), year_given({"year": 2019})
+    ('2019', '', '2019')
+    """
+    if year := metadata.get("year"):
+        return str(year)
+    match = _DATED.match(str(metadata.get("date") or ""))
+    return "" if match is None else match[1]
+
+
+_DATED = re.compile(r"\s*(\d{4})(?:(?!\d)|(?=(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?!\d)))", re.ASCII)
+"""A year, and behind it no digit, or month and day of two digits each."""
 
 Pools = Sequence[Sequence[str] | None]
 """For each of several queries the ids of the papers to rank, or None: the whole index."""

@@ -8,7 +8,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.rerank.vector_matching import VectorMatching
-from qbe.search.budget import BudgetedStage
+from qbe.search.budget import PATIENCE, BudgetedStage
 from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.search.reranking import RerankStage
@@ -19,17 +19,17 @@ POOL = [f"s{number:03d}" for number in range(1, 21)]
 
 
 class Slow:
-    """A matching of vectors that takes PAIR seconds a candidate by a clock of its own."""
+    """A matching of vectors that takes so many seconds a candidate, by a clock of its own."""
 
     name, needs_vectors = "slow", True
 
     def __init__(self, index):
-        self.now = 0.0
+        self.now, self.pair = 0.0, PAIR
         vectors = lambda paper: index.vectors(paper).sentences  # noqa: E731
         self._matching = VectorMatching("mean-max", vectors, similarity=index.similarity)
 
     def batch_score(self, requests, progress=None):
-        self.now += PAIR * sum(len(request.papers) for request in requests)
+        self.now += self.pair * sum(len(request.papers) for request in requests)
         return self._matching.batch_score(requests, progress)
 
 
@@ -39,18 +39,21 @@ def index(tiny_index):
         yield index
 
 
+CONFIG = SearchConfig(first_stage="dense", rerank="mean-max", rerank_depth=20, rerank_weight=0.5)
+
+
+def stages(slow):
+    return lambda depth: RerankStage(slow, CONFIG.rerank_settings._replace(depth=depth))
+
+
 def reranked(hits):
     return [hit for hit in hits if "reranker" in hit.component_scores]
 
 
 def test_what_a_pair_takes_is_learned_and_says_how_many_are_reranked(index, caplog):
-    config = SearchConfig(first_stage="dense", rerank="mean-max", rerank_depth=20, rerank_weight=0.5)
-    slow, settings = Slow(index), config.rerank_settings
-
-    def stage(depth):
-        return RerankStage(slow, settings._replace(depth=depth))
-
-    budgeted = BudgetedStage(stage, 20, 0.5, clock=lambda: slow.now)
+    slow = Slow(index)
+    stage = stages(slow)
+    config, budgeted = CONFIG, BudgetedStage(stage, 20, 0.5, clock=lambda: slow.now)
     queries = [Query(index.paper(name), Facet.METHOD) for name in ("s036", "s040")]
     with Pipeline(index, config, budgeted) as pipeline, caplog.at_level(logging.INFO, "qbe"):
         found = pipeline.batch_search(queries, 20, [POOL, POOL], explain=True)
@@ -60,6 +63,50 @@ def test_what_a_pair_takes_is_learned_and_says_how_many_are_reranked(index, capl
     for query, depth, hits in zip(queries, (4, 8), found, strict=True):
         with Pipeline(index, config, stage(depth)) as pipeline:
             assert pipeline.search(query, 20, POOL, explain=True) == hits
+
+
+@pytest.mark.parametrize("few", [0, 1])
+def test_nothing_is_learned_from_a_query_without_two_hits(index, few):
+    slow = Slow(index)
+    budgeted = BudgetedStage(stages(slow), 20, 0.5, clock=lambda: slow.now)
+    query = Query(index.paper("s036"), Facet.METHOD)
+    with Pipeline(index, CONFIG, budgeted) as pipeline:
+        assert len(pipeline.search(query, 20, POOL[:few])) == few
+        assert slow.now == 0
+        # As for a first query: half the time is that of two trials.
+        assert len(reranked(pipeline.search(query, 20, POOL, explain=True))) == 4
+
+
+def test_after_a_while_without_reranking_it_is_measured_anew(index, caplog):
+    slow = Slow(index)
+    slow.pair = 0.5  # as on a machine that is busy: the trials alone take longer than there is
+    budgeted = BudgetedStage(stages(slow), 20, 0.5, clock=lambda: slow.now)
+    query = Query(index.paper("s036"), Facet.METHOD)
+    with Pipeline(index, CONFIG, budgeted) as pipeline, caplog.at_level(logging.INFO, "qbe"):
+        assert not reranked(pipeline.search(query, 20, POOL, explain=True))
+        slow.pair = PAIR
+        found = pipeline.batch_search([query] * (PATIENCE + 1), 20, [POOL] * (PATIENCE + 1), explain=True)
+    assert [len(reranked(hits)) for hits in found] == [0] * (PATIENCE - 1) + [4, 8]
+    assert [record.getMessage().split(" scored ")[1] for record in caplog.records[:2]] == [
+        "0 candidates a query",
+        "0 to 8 candidates a query",
+    ]
+
+
+def test_of_two_trials_the_faster_one_counts(index):
+    class SecondIsSlow(Slow):
+        def batch_score(self, requests, progress=None):
+            scored = super().batch_score(requests, progress)
+            self.pair = PAIR * 3 if self.pair == PAIR / 2 else PAIR
+            return scored
+
+    slow = SecondIsSlow(index)
+    slow.pair = PAIR / 2
+    budgeted = BudgetedStage(stages(slow), 20, 1.0, clock=lambda: slow.now)
+    with Pipeline(index, CONFIG, budgeted) as pipeline:
+        found = pipeline.search(Query(index.paper("s036"), Facet.METHOD), 20, POOL, explain=True)
+    # One sixteenth of a second and six sixteenths are gone; the rest is for pairs of half a sixteenth.
+    assert len(reranked(found)) == 18
 
 
 def test_a_short_time_leaves_the_order_of_the_stage_before(index):

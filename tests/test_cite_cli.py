@@ -333,6 +333,17 @@ def interrupted(monkeypatch, folder, model, topics, tmp_path, capsys):
     return interrupt
 
 
+def test_a_run_of_tables_goes_on_in_its_width_alone(interrupted, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "90")
+    line = interrupted("--format", "table")
+    monkeypatch.setenv("COLUMNS", "70")
+    with pytest.raises(RunError, match="found other options"):
+        main([*line, "--resume"])
+    monkeypatch.setenv("COLUMNS", "90")
+    main([*line, "--resume"])
+    assert (tmp_path / "run").exists()
+
+
 def test_an_interrupted_run_goes_on(interrupted, cite, topics, tmp_path, capsys, monkeypatch):
     line = interrupted()
     assert capsys.readouterr().err == "interrupted; --resume continues with what is finished\n"

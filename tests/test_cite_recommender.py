@@ -375,6 +375,40 @@ def test_filters_by_the_year_of_each_query(opened, index):
     assert [len(hits) for hits in batch] == [18, 30, 18]
 
 
+@pytest.mark.parametrize(
+    "stages", [{}, {"first_stage": "bm25"}, {"first_stage": "dense", "rerank": "none"}], ids=str
+)
+def test_a_filter_of_a_call_gives_what_that_of_a_configuration_gives(opened, index, stages):
+    paper = index.paper(QUERY)
+    plain, filtered = opened(**stages), opened(**stages, filter=NOT_YOUNGER)
+    expected = filtered.recommend(paper, 50)
+    assert plain.recommend(paper, 50, filter=NOT_YOUNGER) == expected != plain.recommend(paper, 50)
+    assert plain.passing(paper, NOT_YOUNGER)[1:] == filtered.passing(paper)[1:] != plain.passing(paper)[1:]
+    with pytest.raises(TypeError, match="filter"):
+        plain.recommend(paper, filter="2015-")
+
+
+def test_recommendations_are_carried_out_as_searches_of_the_index_are(folder, model):
+    class LosesAPart(Index):
+        """As one on a cluster, carries out a search again where the first time fails."""
+
+        lost = 0
+
+        def attempt(self, search):
+            self.lost += 1
+            try:
+                return search()
+            except PaperNotFoundError:
+                return ["again"]
+
+    with LosesAPart(folder) as index, Recommender.open(index, CiteConfig(model=str(model))) as recommender:
+        paper = index.paper(QUERY)
+        assert len(recommender.recommend(paper, 3)) == 3
+        assert recommender.batch_recommend([CiteRequest(paper, cited=["nosuch"])], 3) == ["again"]
+        recommender.passing(paper)
+        assert index.lost == 3
+
+
 def test_recommendations_do_not_depend_on_threads(opened, index, folder, model):
     alone = opened().batch_recommend(requests_of(index), 9)
     with Index(folder, threads=1) as other, Recommender.open(other, CiteConfig(model=str(model))) as one:

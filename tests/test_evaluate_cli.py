@@ -197,6 +197,15 @@ def test_qrels_files_must_not_share_judgements(collection):
             "r: expected a run for the judged",
         ),
         ({}, [*qrels(), "--run", *runs("good"), "--measures", "foo"], 2, "found 'foo'"),
+        (
+            {},
+            [
+                *("--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--baseline", *runs("bad")),
+                *("--plot", "./out.json"),
+            ],
+            2,
+            "expected two files for --plot and --output, found ./out.json twice; rename one",
+        ),
         ({}, [*qrels(), "--run", *runs("good"), "--published"], 2, "add --protocol csfcube"),
         (
             {},
@@ -253,6 +262,8 @@ def test_the_public_names_are_all_there():
 
     assert sorted(qbe.evaluate.__all__) == sorted(qbe.evaluate._MODULES)
     assert dir(qbe.evaluate) == sorted(qbe.evaluate.__all__)
+    protocols = {f"{name}_protocol" for name in ("csfcube", "pool", "citations", "crossed", "exploration")}
+    assert protocols | {"read_facet_grades", "ExplorationResult"} <= set(qbe.evaluate.__all__)
     for name in qbe.evaluate.__all__:
         assert getattr(qbe.evaluate, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'facing'"):

@@ -238,3 +238,14 @@ def test_a_pair_cross_encoder_is_refused(tiny_cross_encoder):
 def test_another_precision_is_refused(tiny_facet_rerankers):
     with pytest.raises(UsageError, match=r"expected precision int8, the only one of .*, found fp16"):
         open_reranker(str(tiny_facet_rerankers), precision="fp16")
+
+
+@pytest.mark.parametrize("name", ["query_tokens", "candidate_tokens"])
+def test_a_budget_without_room_for_a_token_is_refused(tiny_facet_rerankers, papers, name):
+    for tokens in (0, 1, 2):
+        message = rf"expected `{name}` of at least 3 \(\[CLS\], a token, \[SEP\]\), found {tokens}"
+        with pytest.raises(UsageError, match=message):
+            open_reranker(str(tiny_facet_rerankers), **{name: tokens})
+    least = open_reranker(str(tiny_facet_rerankers), **{name: 3})
+    assert len(least._tokenizer.first_window(papers[0], 3).ids) == 3
+    assert len(scores(least, Query(papers[0], Facet.METHOD), papers[1:3])) == 2

@@ -366,7 +366,7 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
         "search_papers",
         {"paper_id": "s036", "like": ["problem"]},
         "expected facets such as background or method:0.5, each once and with a weight above 0, found "
-        "'problem'; check like and unlike",
+        "'problem'; check `like` and `unlike`",
     ),
     "only what is not liked": (
         "search_papers",

@@ -30,6 +30,16 @@ def scores(pipeline: Pipeline, query: Query, pool: list[str]) -> np.ndarray:
     return np.array([by_id[paper_id] for paper_id in pool])
 
 
+def test_over_pools_nothing_is_opened_that_finds_candidates(index, tiny_index, tmp_path):
+    pool = ["s031", "s051", "s024"]
+    with first_stage(index) as pipeline:
+        expected = pipeline.search(Query(index.paper("s036"), Facet.METHOD), 3, pool)
+    shutil.copytree(tiny_index, tmp_path / "index")
+    with open_index(tmp_path / "index") as opened, first_stage(opened) as pipeline:
+        (tmp_path / "index" / "faiss.index").unlink()
+        assert pipeline.search(Query(opened.paper("s036"), Facet.METHOD), 3, pool) == expected
+
+
 # Several aspects.
 
 

@@ -495,8 +495,8 @@ def test_z_scores_are_an_option(explore, index):
     ("arguments", "message"),
     [
         ("--like problem", "background or method:0.5, each once and with a weight above 0, found 'problem'"),
-        ("--like method method:2", "found 'method:2'; check --like and --unlike"),
-        ("--like method --unlike method", "found method among both; check --like and --unlike"),
+        ("--like method method:2", "found 'method:2'; check `like` and `unlike`"),
+        ("--like method --unlike method", "found method among both; check `like` and `unlike`"),
         ("--like method:0", "found 'method:0'"),
         ("--like method:-1", "found 'method:-1'"),
         ("--like method:nan", "found 'method:nan'"),

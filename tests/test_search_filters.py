@@ -136,6 +136,14 @@ def test_years_are_inclusive_and_both_conditions_hold(years, before, expected):
         ({"year": 2019.0}, 2019),
         ({"date": "2018-03-01"}, 2018),
         ({"date": "20180301"}, 2018),
+        ({"date": "12/05/2019"}, None),
+        ({"date": "5 May 2019"}, None),
+        ({"date": "12052019"}, None),
+        ({"date": "20190"}, None),
+        ({"date": " 2018/03"}, 2018),
+        ({"year": "12/05/2019"}, None),
+        ({"year": "2019 (in print)"}, 2019),
+        ({"year": 987}, 987),
         ({"year": 2019, "date": "2018"}, 2019),
         ({"year": None, "date": "1999"}, 1999),
         ({"year": "in print"}, None),
@@ -147,6 +155,8 @@ def test_years_are_inclusive_and_both_conditions_hold(years, before, expected):
 )
 def test_the_year_of_a_paper(metadata, year):
     assert year_of(metadata) == year
+    if "year" not in metadata:  # which a paper shows as it is
+        assert Paper("p", "On stone", (), metadata=metadata).year == ("" if year is None else str(year))
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,8 @@ def test_where_no_paper_can_be_graded_that_is_said_before_the_search(search, gra
     assert not list(tmp_path.iterdir())
 
 
-def test_a_plot_is_not_written_over_the_results(search, graded_index, tmp_path):
+@pytest.mark.parametrize("output", ["a.svg", "../{}/a.svg"])
+def test_a_plot_is_not_written_over_the_results(search, graded_index, tmp_path, output):
     with pytest.raises(UsageError, match=r"expected two files for --plot and --output, found .* twice"):
         search(
             "--paper",
@@ -211,6 +212,6 @@ def test_a_plot_is_not_written_over_the_results(search, graded_index, tmp_path):
             "--plot",
             tmp_path / "a.svg",
             "--output",
-            tmp_path / "a.svg",
+            f"{tmp_path}/{output.format(tmp_path.name)}",
             folder=graded_index,
         )

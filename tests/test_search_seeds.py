@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from qbe import _cli
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, format_weight
@@ -13,6 +14,8 @@ from qbe.search.__main__ import main
 from qbe.search.config import SearchConfig
 from qbe.search.filters import PaperFilter
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
+from qbe.search.options import OPTIONS
+from qbe.search.parsing import parse_positions
 from qbe.search.pipeline import Pipeline
 from qbe.search.queries import UNLIKE_WEIGHT, query_by
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES
@@ -132,8 +135,13 @@ def test_a_paper_is_wanted_or_not():
     with pytest.raises(UsageError) as raised:
         query_by([seed("a"), seed("b")], [seed("x"), seed("b")], None)
     assert (
-        str(raised.value) == "expected papers that are wanted or not, found b among both; check --not-paper"
+        str(raised.value)
+        == "expected papers that are wanted or not, found b among both; check `not_paper_ids`"
     )
+    assert _cli.with_options(str(raised.value), OPTIONS).endswith("check --not-paper")
+    with pytest.raises(UsageError) as raised:
+        parse_positions("0,x")
+    assert str(raised.value) == ("expected sentence positions such as 0,3, found '0,x'; check `sentences`")
 
 
 # Searches
@@ -287,7 +295,11 @@ def test_entries_that_the_index_lacks_are_told(tiny_index, tmp_path, capsys):
     [
         (("--paper", "s036", "nosuch"), PaperNotFoundError, "nosuch"),
         (("--paper", "s036", "--not-paper", "nosuch"), PaperNotFoundError, "nosuch"),
-        (("--paper", "s036", "--not-paper", "s036"), UsageError, "found s036 among both; check --not-paper"),
+        (
+            ("--paper", "s036", "--not-paper", "s036"),
+            UsageError,
+            "found s036 among both; check `not_paper_ids`",
+        ),
         (("--cited", "none.txt"), UsageError, "expected papers of the index, found none of its 1 entries"),
         (("--paper", "s036", "s051", "--sentences", "0"), UsageError, "--sentences picks from one paper"),
         (("--cited", "one.txt", "--sentences", "0"), UsageError, "--sentences picks from one paper"),

@@ -3,15 +3,20 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
 from qbe import Facet, PaperFilter, Query, SearchConfig
+from qbe.cite.config import CiteConfig
+from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
-from qbe.index.opening import open_index
+from qbe.index.building.settings import BuildSettings
+from qbe.index.opening import build_index, open_index
 from qbe.search.pipeline import Pipeline
-from qbe.service.lanes import Lane, OverloadedError
+from qbe.service import lanes
+from qbe.service.lanes import Lane, OverloadedError, WaitingLine
 from qbe.service.requests import (
     Comparison,
     Export,
@@ -186,6 +191,44 @@ def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service
     assert again["notes"] == ["1 paper is not in the index and left out"]
 
 
+def test_recommendations_with_a_filter_are_those_of_the_library_by_one_recommender(index, service):
+    requests = [
+        RecommendationRequest(paper_ids=["s036"], k=5, **years)
+        for years in ({}, {"year_to": 2012}, {"year_from": 2013})
+    ]
+    found = [ids(service.recommend(request)) for request in requests]
+    lane = service._citations
+    for request, hits in zip(requests, found, strict=True):
+        with Recommender.open(index, CiteConfig(filter=request.paper_filter)) as recommender:
+            expected = recommender.recommend(index.paper("s036"), 5)
+        assert hits == [hit.paper_id for hit in expected]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda request: ids(service.recommend(request)), requests)) == found
+    assert service._citations is lane
+    assert service.about()["citations"]
+
+
+def test_recommendations_that_would_wait_too_long_are_refused(index):
+    request = RecommendationRequest(paper_ids=["s036"], k=1)
+    with SearchService(index, Limits(reranked=5.0)) as service:
+        service.recommend(request)
+        lane = service._citations
+        lane._seconds, lane._under_way = 7.0, 1  # as if one were under way
+        with pytest.raises(OverloadedError, match="try again in 7 s"):
+            service.recommend(request)
+
+
+def test_an_index_that_cannot_recommend_says_so(tiny_index, tmp_path, sample, tiny_encoder):
+    vectors_alone = BuildSettings(bm25=False, encoder=str(tiny_encoder))
+    build_index(tmp_path / "index", sample / "corpus.jsonl", vectors_alone).close()
+    for folder, lacking in ((tmp_path / "index", "postings"), (tiny_index, "vectors of facet-encoder")):
+        with open_index(folder) as index, SearchService(index) as service:
+            assert service.about()["citations"] is False
+            message = f"expected an index with {lacking} to recommend citations, found one without"
+            with pytest.raises(UsageError, match=f"^{message}$"):
+                service.recommend(RecommendationRequest(paper_ids=["s036"]))
+
+
 def test_labels_of_a_pasted_abstract(service):
     sentences = service.label(PastedText(text=ABSTRACT))["sentences"]
     assert [sentence["facet"] for sentence in sentences] == ["background", "method", "result"]
@@ -345,6 +388,51 @@ def test_searches_that_would_wait_too_long_are_refused(index, held):
         lane.submit(Query(index.paper("s001")), 3)
 
 
+def test_a_lane_closes_though_a_search_that_waits_was_cancelled(index, held):
+    lane = Lane(held, patience=60)
+    under_way = lane.submit(Query(index.paper("s001")), 3)
+    while not held.batches:
+        pass
+    given_up, refused = (lane.submit(Query(index.paper("s002")), 3) for _ in range(2))
+    assert given_up.cancel()
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(lane.close)
+        with pytest.raises(OverloadedError):
+            refused.result(30)
+        held.may_go_on.set()
+        closing.result(30)
+    assert len(under_way.result()) == 3
+    assert not lane._thread.is_alive()
+
+
+def test_searches_that_were_cancelled_neither_count_nor_take_time(monkeypatch):
+    now, may_go_on, made = [0.0], threading.Semaphore(0), []
+
+    def search(asked, k, passing):
+        assert may_go_on.acquire(timeout=30)
+        made.append(asked)
+        now[0] += 1.0 * len(asked)
+        return [[] for _ in asked]
+
+    monkeypatch.setattr(lanes, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    with WaitingLine(search, patience=2.5) as line:
+        may_go_on.release()
+        line.submit("a", 3).result(30)
+        under_way = line.submit("b", 3)
+        while line._waiting:
+            pass
+        assert line._seconds == 1.0
+        assert all(line.submit(None, k).cancel() for k in (3, 3, 3, 4))  # four times, since none waits on
+        assert line.waiting == 1
+        last = line.submit("c", 3)
+        with pytest.raises(OverloadedError, match="try again in 2 s"):
+            line.submit("d", 3)
+        may_go_on.release(2)
+        under_way.result(30), last.result(30)
+    assert made == [["a"], ["b"], ["c"]]
+    assert line._seconds == 1.0
+
+
 def test_a_search_that_takes_too_long_is_given_up(index, held):
     with SearchService(index, Limits(search=0.05)) as service:
         service._lanes["fused", False] = Lane(held, patience=60)
@@ -354,9 +442,6 @@ def test_a_search_that_takes_too_long_is_given_up(index, held):
 
 
 def test_a_new_commit_is_followed(tmp_path, sample, tiny_encoder):
-    from qbe.index.building.settings import BuildSettings
-    from qbe.index.opening import build_index
-
     settings = BuildSettings(encoder=str(tiny_encoder))
     request = SearchRequest(paper_ids=["s036"], k=1, rerank=False)
     with (

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +33,7 @@ from qbe.index.sharding.copied import IndexShards
 from qbe.index.sharding.joined import PartShards, ShardVectors
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
-from qbe.search.lucene import LuceneSearch
+from qbe.search.lucene import BUILDER_LOCK, LuceneSearch
 from qbe.search.shard_lucene import (
     FEWEST_FILLERS,
     CorpusStatistics,
@@ -263,9 +265,20 @@ def test_bm25_of_shards_is_that_of_one_index_to_the_last_bit(whole, split, paper
                 found |= {store.ids[row]: score for row, score in zip(rows, scores, strict=True)}
             ids = [reader.papers.ids[row] for row in expected.rows]
             assert found == dict(zip(ids, expected.scores, strict=True))
+    one_by_one(searches[0], frequencies, counted[0])
     for opened in postings:
         opened.close()
     snapshot.close()
+
+
+def one_by_one(search, frequencies, terms):
+    """A shard makes no query while any other search of the process makes one."""
+    with ThreadPoolExecutor(1) as pool:
+        with BUILDER_LOCK:
+            answer = pool.submit(search.best_of_terms, terms, frequencies, 3)
+            with pytest.raises(FutureTimeoutError):
+                answer.result(0.25)
+        assert len(answer.result(30).rows) == 3
 
 
 @given(st.integers(1, 10**7), st.integers(1, 400), st.integers(1, 10**8), st.integers(1, 400))

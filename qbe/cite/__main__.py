@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
         topics = Path(options.topics) if options.topics else None
         with (
             Recommender.open(index, config) as recommender,
-            open_output(destination, lambda: _inputs(index, config, topics, k, tag, form)) as output,
+            open_output(destination, lambda: _inputs(index, config, topics, k, tag, form, width)) as output,
         ):
 
             def requests(block: slice) -> list[CiteRequest]:
@@ -146,8 +146,10 @@ def _recommend(
     output.publish(len(firsts))
 
 
-def _inputs(index: Index, config: CiteConfig, topics: object, k: int, tag: str, form: str) -> Inputs:
-    """All that a run depends on, as JSON holds it."""
+def _inputs(
+    index: Index, config: CiteConfig, topics: object, k: int, tag: str, form: str, width: int
+) -> Inputs:
+    """All that a run depends on, as JSON holds it; ``width`` is that of tables, in columns."""
     from importlib.metadata import version
     from pathlib import Path
 
@@ -162,7 +164,13 @@ def _inputs(index: Index, config: CiteConfig, topics: object, k: int, tag: str, 
     return {
         "index": index.manifest.digest,
         "topics": sha256(topics),
-        "options": {**config.record(), "hits": k, "run_tag": tag, "format": form},
+        "options": {
+            **config.record(),
+            "hits": k,
+            "run_tag": tag,
+            "format": form,
+            "width": width if form == "table" else None,
+        },
         "model": sha256(model / WEIGHTS) if reads_model else None,
         "version": [version("qbe"), BLOCK],
     }

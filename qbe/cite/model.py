@@ -35,6 +35,10 @@ class CitationModel:
         """The head for what is known."""
         return self.heads[known.key]
 
+    def reads(self, encoder: Mapping[str, Any]) -> bool:
+        """Whether it reads the vectors of an encoder, as a manifest identifies it."""
+        return bool(encoder["weights_sha256"] == self.encoder["weights_sha256"])
+
 
 def default_model() -> Path:
     """The folder of the model that ships.

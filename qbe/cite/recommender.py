@@ -31,8 +31,8 @@ from qbe.index.reader import IndexReader
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
-from qbe.search.config import SearchConfig
-from qbe.search.filters import year_of
+from qbe.search.config import SearchConfig, check_filter
+from qbe.search.filters import PaperFilter, year_of
 from qbe.search.fusion import best_hits
 from qbe.search.matches import add_matches
 from qbe.search.passing import Passing, PassingPapers
@@ -121,39 +121,60 @@ class Recommender(Closing):
         *,
         cited: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        filter: PaperFilter | None = None,
         matches: bool = True,
     ) -> list[Hit]:
         """The ``k`` papers that the paper should most likely cite, best first, ties by id; neither itself nor
         what it ``cited`` already nor what to ``exclude`` (ids of the index) is among them.
 
-        ``matches`` adds the pairs of closest sentences. Raises PaperNotFoundError for ids that the index
-        lacks, UsageError for ``k`` below 1, and for a filter by the paper's year where it has none.
+        Only papers that pass the ``filter`` are (None: that of the configuration). ``matches`` adds the pairs
+        of closest sentences. Raises PaperNotFoundError for ids that the index lacks, UsageError for ``k``
+        below 1, and for a filter by the paper's year where it has none.
         """
-        return self.batch_recommend([CiteRequest(paper, cited, exclude)], k, matches=matches)[0]
+        request = CiteRequest(paper, cited, exclude)
+        return self.batch_recommend([request], k, filter=filter, matches=matches)[0]
 
     def batch_recommend(
-        self, requests: Sequence[CiteRequest], k: int = 20, *, matches: bool = True
+        self,
+        requests: Sequence[CiteRequest],
+        k: int = 20,
+        *,
+        filter: PaperFilter | None = None,
+        matches: bool = True,
     ) -> list[list[Hit]]:
         """For each request exactly what `recommend` gives, in less time."""
         check_k(k)
         _check(requests)
+        check_filter(filter)
+        return self.index.attempt(lambda: self._recommended(requests, k, filter, matches=matches))
+
+    def _recommended(
+        self, requests: Sequence[CiteRequest], k: int, filter: PaperFilter | None, *, matches: bool
+    ) -> list[list[Hit]]:
         with self.index.reading() as reader:
             _, judge, passing = self._over(reader)
-            among = [self._passing(passing, request.paper).selection for request in requests]
+            among = [self._passing(passing, request.paper, filter).selection for request in requests]
             queries = [self._query(reader, request) for request in requests]
             if judge is None:
-                hits = self._candidates(requests, queries, k)
+                hits = self._candidates(requests, queries, k, filter)
             else:
-                hits = self._judged(reader, judge, requests, queries, among)
+                hits = self._judged(reader, judge, requests, queries, among, filter)
             hits = [query_hits[:k] for query_hits in hits]
             if not matches or reader.manifest.dense is None or self.config.query_form == TITLE:
                 return hits  # a title is no sentence of an abstract, whose positions matches have
             return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
 
-    def passing(self, paper: Paper) -> Passing:
-        """How many papers of the index pass the filter for a paper, and how many have no year."""
-        with self.index.reading() as reader:
-            return self._passing(self._over(reader).passing, paper)
+    def passing(self, paper: Paper, filter: PaperFilter | None = None) -> Passing:
+        """How many papers of the index pass the filter for a paper (None: that of the configuration), and how
+        many have no year.
+        """
+        check_filter(filter)
+
+        def passing() -> Passing:
+            with self.index.reading() as reader:
+                return self._passing(self._over(reader).passing, paper, filter)
+
+        return self.index.attempt(passing)
 
     def _judged(
         self,
@@ -162,12 +183,13 @@ class Recommender(Closing):
         requests: Sequence[CiteRequest],
         queries: Sequence[CiteQuery],
         among: Sequence[Selection | None],
+        filter: PaperFilter | None,
     ) -> list[list[Hit]]:
         """All candidates in the order of the citation model, or as they are where nothing is reranked."""
         if self._pipeline is None:
             candidates = judge.first_stage(queries, among)
         else:
-            ranked = self._candidates(requests, queries, self.config.depth)
+            ranked = self._candidates(requests, queries, self.config.depth, filter)
             candidates = [
                 judge.scored(query, [hit.paper_id for hit in hits])
                 for query, hits in zip(queries, ranked, strict=True)
@@ -189,7 +211,11 @@ class Recommender(Closing):
         return list(self._workers.map(hits, range(len(queries))))
 
     def _candidates(
-        self, requests: Sequence[CiteRequest], queries: Sequence[CiteQuery], k: int
+        self,
+        requests: Sequence[CiteRequest],
+        queries: Sequence[CiteQuery],
+        k: int,
+        filter: PaperFilter | None,
     ) -> list[list[Hit]]:
         """The first stage of `qbe.search`, without what a request leaves out."""
         assert self._pipeline is not None
@@ -198,9 +224,8 @@ class Recommender(Closing):
         for count in dict.fromkeys(map(len, left_out)):
             places = [place for place, ids in enumerate(left_out) if len(ids) == count]
             asked = [Query(queries[place].encoded.aspect.paper) for place in places]
-            for place, hits in zip(
-                places, self._pipeline.batch_search(asked, k + count, matches=False), strict=True
-            ):
+            found = self._pipeline.batch_search(asked, k + count, filter=filter, matches=False)
+            for place, hits in zip(places, found, strict=True):
                 candidates[place] = [hit for hit in hits if hit.paper_id not in left_out[place]][:k]
         return candidates
 
@@ -217,8 +242,8 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _passing(self, passing: PassingPapers, paper: Paper) -> Passing:
-        return passing.for_query(self.config.filter, Query(paper))
+    def _passing(self, passing: PassingPapers, paper: Paper, filter: PaperFilter | None) -> Passing:
+        return passing.for_query(self.config.filter if filter is None else filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
         """What reads a commit of the index; opened anew when the index has moved on."""
@@ -278,7 +303,7 @@ def _check_encoder(index: Index, model: CitationModel) -> None:
     if dense is None:
         return  # what is missing is said when the stages open
     found, expected = dense["encoder"], model.encoder
-    if found["weights_sha256"] != expected["weights_sha256"]:
+    if not model.reads(found):
         raise ModelError(
             f"expected vectors of {expected['name']}, which the citation model reads, found those of "
             f"{found['name']}; train one for them with qbe train citation and give it as `model`, or choose "

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from qbe.models.encoder_format import SENTENCES, TITLE_ABSTRACT, TITLE_SEP_ABSTRACT
 
+LEAST_TOKENS = 3
+"""Tokens of a window that has room for one of a sentence: [CLS], this one, and [SEP]."""
+
 
 class Window(NamedTuple):
     """One pass through the encoder.
@@ -42,7 +45,8 @@ def title_room(max_tokens: int) -> int:
 
 
 def sentence_room(title: Sequence[int], max_tokens: int, layout: str = TITLE_ABSTRACT) -> int:
-    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout.
+    """The largest number of tokens of one sentence, beside [CLS], [SEP] and the title of the layout: at least
+    1 where ``max_tokens`` is at least LEAST_TOKENS, or with a second [SEP] one more.
 
     >>> sentence_room(title=[7, 8], max_tokens=20), sentence_room([7, 8], 20, "sentences")
     (16, 18)

@@ -1,6 +1,7 @@
 """Evaluation: measures, the protocols of test collections, significance, published figures, reports.
 
-- `evaluate`, `csfcube_protocol`, `pool_protocol` and `citations_protocol` score a run against qrels.
+- `evaluate`, `csfcube_protocol`, `pool_protocol` and `citations_protocol` score a run against qrels;
+  `crossed_protocol` and `exploration_protocol` against grades by facet, which `read_facet_grades` reads.
 - `compare` tests systems against baselines; `randomization_test`, `t_test` and `holm` are its parts.
 - `published_rows` gives figures of the literature.
 - `build_report` does all of this from files. `compare_runs` picks a run and its baseline out of a report,
@@ -14,7 +15,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from qbe.evaluate.citations import citations_protocol
+    from qbe.evaluate.crossed import crossed_protocol, read_facet_grades
     from qbe.evaluate.evaluation import evaluate
+    from qbe.evaluate.exploration import exploration_protocol
     from qbe.evaluate.folds import Folds, load_folds
     from qbe.evaluate.measures import parse_measures
     from qbe.evaluate.plot import write_plot
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from qbe.evaluate.published import PublishedRow, published_rows
     from qbe.evaluate.queries import Outcome, RunComparison, compare_runs, outcomes
     from qbe.evaluate.report import Report, Scoring, build_report
-    from qbe.evaluate.results import CitationResult, Evaluation, ProtocolResult
+    from qbe.evaluate.results import CitationResult, Evaluation, ExplorationResult, ProtocolResult
     from qbe.evaluate.significance import Comparison, compare, holm, randomization_test, t_test
 
 _MODULES = {
@@ -31,6 +34,7 @@ _MODULES = {
     "CitationResult": "results",
     "Comparison": "significance",
     "Evaluation": "results",
+    "ExplorationResult": "results",
     "Folds": "folds",
     "Outcome": "queries",
     "ProtocolResult": "results",
@@ -42,8 +46,10 @@ _MODULES = {
     "citations_protocol": "citations",
     "compare": "significance",
     "compare_runs": "queries",
+    "crossed_protocol": "crossed",
     "csfcube_protocol": "protocol",
     "evaluate": "evaluation",
+    "exploration_protocol": "exploration",
     "holm": "significance",
     "load_folds": "folds",
     "outcomes": "queries",
@@ -51,6 +57,7 @@ _MODULES = {
     "pool_protocol": "pools",
     "published_rows": "published",
     "randomization_test": "significance",
+    "read_facet_grades": "crossed",
     "t_test": "significance",
     "write_plot": "plot",
 }
@@ -60,6 +67,7 @@ __all__ = [
     "CitationResult",
     "Comparison",
     "Evaluation",
+    "ExplorationResult",
     "Folds",
     "Outcome",
     "ProtocolResult",
@@ -71,8 +79,10 @@ __all__ = [
     "citations_protocol",
     "compare",
     "compare_runs",
+    "crossed_protocol",
     "csfcube_protocol",
     "evaluate",
+    "exploration_protocol",
     "holm",
     "load_folds",
     "outcomes",
@@ -80,6 +90,7 @@ __all__ = [
     "pool_protocol",
     "published_rows",
     "randomization_test",
+    "read_facet_grades",
     "t_test",
     "write_plot",
 ]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import Window
-from qbe.errors import ModelError
+from qbe.encode.windows import LEAST_TOKENS, Window
+from qbe.errors import ModelError, UsageError
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersMetadata, RerankerFiles
 from qbe.models.session import open_session
 from qbe.parallel import Memo, Workers
@@ -59,9 +59,15 @@ class FacetCrossEncoder:
     ) -> None:
         """Load the tokenizer; models are loaded when their facet is first needed.
 
-        Of each side at most so many tokens are read, [CLS] and [SEP] included: the title and as many
-        sentences as fit. Raises ModelError when a file is missing or damaged.
+        Of each side at most so many tokens are read, [CLS] and [SEP] included, and never more than the models
+        read: the title and as many sentences as fit. Raises UsageError for budgets below LEAST_TOKENS,
+        ModelError when a file is missing or damaged.
         """
+        for name, tokens in (("query_tokens", query_tokens), ("candidate_tokens", candidate_tokens)):
+            if tokens < LEAST_TOKENS:
+                raise UsageError(
+                    f"expected `{name}` of at least {LEAST_TOKENS} ([CLS], a token, [SEP]), found {tokens}"
+                )
         if not isinstance(files.metadata, FacetRerankersMetadata):
             raise ModelError(f"{files.folder}: expected facet rerankers, found a pair cross-encoder")
         self._files, self._metadata, self._workers = files, files.metadata, workers or Workers()

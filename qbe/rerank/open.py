@@ -25,8 +25,9 @@ def open_reranker(
 
     ``workers`` score as many candidates at a time as they have threads (by default one). The token budgets
     count special tokens; by default they are 256 for either side of a pair cross-encoder, and as many as the
-    model reads for facet rerankers. Raises UsageError for a precision that the reranker does not
-    have or budgets that exceed what it reads, ModelError when it cannot be found, verified or loaded.
+    models read for facet rerankers, whose budgets are never more than that. Raises UsageError for a precision
+    that the reranker does not have, for a budget without room for a token of text, and for budgets of a pair
+    cross-encoder that exceed together what it reads; ModelError when it cannot be found, verified or loaded.
     """
     files = resolve_reranker(name, precision)
     return _OPENERS[files.metadata.kind](files, workers, query_tokens, candidate_tokens)
@@ -48,7 +49,9 @@ def _pair(
     from qbe.rerank.cross_encoder import CrossEncoder
     from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
 
-    return CrossEncoder(files, workers, query_tokens or QUERY_TOKENS, candidate_tokens or CANDIDATE_TOKENS)
+    return CrossEncoder(
+        files, workers, _given(query_tokens, QUERY_TOKENS), _given(candidate_tokens, CANDIDATE_TOKENS)
+    )
 
 
 def _facet(
@@ -57,7 +60,11 @@ def _facet(
     from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 
     limit = files.metadata.max_tokens
-    return FacetCrossEncoder(files, workers, query_tokens or limit, candidate_tokens or limit)
+    return FacetCrossEncoder(files, workers, _given(query_tokens, limit), _given(candidate_tokens, limit))
+
+
+def _given(tokens: int | None, default: int) -> int:
+    return default if tokens is None else tokens
 
 
 _OPENERS: Mapping[str, Callable[[RerankerFiles, Workers | None, int | None, int | None], Reranker]] = {

@@ -21,6 +21,9 @@ TRIAL = 2
 MEMORY = 0.7
 """The share of what was known in a new estimate of the time that a pair takes."""
 
+PATIENCE = 20
+"""Queries in a row without time for reranking, after which it is measured anew what a pair takes."""
+
 Clock = Callable[[], float]
 
 
@@ -29,8 +32,9 @@ class BudgetedStage:
     ``most``, after the stage ``before`` it, whose time counts too.
 
     How long a pair takes is learned from the queries before, so that a query takes about the time that it is
-    given, not at most. The results depend on the processor and on what else it does. Says in the log how many
-    candidates were reranked. Several threads may use it.
+    given, not at most; where PATIENCE of them had no time for two candidates, it is measured anew. The
+    results depend on the processor and on what else it does. Says in the log how many candidates were
+    reranked. Several threads may use it.
     """
 
     def __init__(
@@ -41,10 +45,14 @@ class BudgetedStage:
         before: SecondStage | None = None,
         clock: Clock = time.perf_counter,
     ) -> None:
-        """``last`` gives the last stage for so many papers."""
+        """``last`` gives the last stage for so many papers; ``most`` is how many candidates of a query it
+        reranks at the most; ``seconds`` is the wall-clock time for a query, that of ``before`` included;
+        ``clock`` gives the time in seconds from any moment.
+        """
         self._last, self._most, self._seconds, self._before = last, most, seconds, before
         self._clock, self._lock = clock, threading.Lock()
         self._pair_seconds: float | None = None
+        self._left_alone = 0
 
     @property
     def needs_vectors(self) -> bool:
@@ -74,15 +82,21 @@ class BudgetedStage:
                 hits = self._before.rerank(reader, [request], hits, explain=explain, progress=progress)
             facets = [aspect.facet for aspect in request.query.aspects]
             pairs = self._last(1).pair_count(facets, 1)
-            depth = 0
-            if pairs:
-                if self._pair_seconds is None:
-                    self._learn(reader, request, hits, pairs)
-                depth = self._affordable(self._seconds - (self._clock() - begin), pairs, len(hits[0]))
-            if depth > 1:
-                started = self._clock()
-                hits = self._last(depth).rerank(reader, [request], hits, explain=explain, progress=progress)
-                self._learned((self._clock() - started) / (pairs * depth))
+            depth, candidates = 0, min(self._most, len(hits[0]))
+            if pairs and candidates > 1:  # of fewer there is no other order, and no time to learn from
+                known = self._pair_seconds
+                pair = self._learn(reader, request, hits, pairs) if known is None else known
+                remaining = self._seconds - (self._clock() - begin)
+                depth = min(int(remaining / max(pair * pairs, 1e-9)), candidates)
+                if depth > 1:
+                    started = self._clock()
+                    hits = self._last(depth).rerank(
+                        reader, [request], hits, explain=explain, progress=progress
+                    )
+                    self._learned((self._clock() - started) / (pairs * depth))
+                else:
+                    depth = 0
+                    self._had_no_time()
             final.append(hits[0])
             depths.append(depth)
         if depths:
@@ -98,22 +112,29 @@ class BudgetedStage:
 
     def _learn(
         self, reader: IndexReader, request: RankingRequest, hits: Sequence[Sequence[Hit]], pairs: int
-    ) -> None:
-        """Score a few candidates twice: what is slow once, such as threads that start, is not to count."""
-        trial = self._last(TRIAL)
+    ) -> float:
+        """The seconds that a pair takes, out of two trials with TRIAL candidates each, of which there are as
+        many: what is slow once, such as threads that start, is not to count.
+        """
+        trial, taken = self._last(TRIAL), []
         for _ in range(2):
             begin = self._clock()
             trial.rerank(reader, [request], hits, explain=False, progress=None)
-            seconds = self._clock() - begin
+            taken.append(self._clock() - begin)
+        seconds = min(taken) / (pairs * TRIAL)
         with self._lock:
-            self._pair_seconds = seconds / (pairs * min(TRIAL, len(hits[0]) or 1))
+            self._pair_seconds = seconds
+        return seconds
 
     def _learned(self, seconds: float) -> None:
         with self._lock:
             known = seconds if self._pair_seconds is None else self._pair_seconds
             self._pair_seconds = MEMORY * known + (1 - MEMORY) * seconds
+            self._left_alone = 0
 
-    def _affordable(self, seconds: float, pairs: int, papers: int) -> int:
-        assert self._pair_seconds is not None
-        each = max(self._pair_seconds * pairs, 1e-9)
-        return max(0, min(int(seconds / each), self._most, papers))
+    def _had_no_time(self) -> None:
+        """Count a query that was not reranked; after PATIENCE of them what is known is forgotten."""
+        with self._lock:
+            self._left_alone += 1
+            if self._left_alone >= PATIENCE:
+                self._pair_seconds, self._left_alone = None, 0

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from qbe.corpus.dedupe import normalized_title
 from qbe.corpus.read import entries
 from qbe.corpus.reading import Reading
-from qbe.errors import InputError, RecordError, UsageError, file_error
+from qbe.errors import RecordError, UsageError
 from qbe.index.reader import IndexReader
+from qbe.lines import read_ids
 
 PLAIN = (".txt", ".ids", "")
 """How names of files end that have an id a line."""
@@ -84,15 +85,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     """The entries of a file; of a list of ids each as an entry of nothing else."""
     if path.suffix.lower() in PLAIN:
-        try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
-        except OSError as error:
-            raise file_error(error) from error
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}: expected UTF-8 text with an id a line, found {error.reason}"
-            ) from error
-        yield from ({"paper_id": line.strip()} for line in lines if line.strip())
+        yield from ({"paper_id": paper_id} for paper_id in read_ids(path))
         return
     for _, record in entries(str(path), Reading(on_error="skip", keep_without_abstract=True)):
         if not isinstance(record, RecordError):

@@ -47,13 +47,13 @@ CASCADE_DEPTH = 20
 RERANK_WEIGHT = 0.5
 """The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
 
+MATCHING_WEIGHT = 1.0
+"""The share of the score that a matching of sentence vectors has: it ranks by itself, as in ASPIRE."""
+
 SEPARATE = 0.35
 """How much what a candidate shares with the query's background counts against it, where a cross-encoder
 reranks fused; chosen on graded pairs.
 """
-
-MATCHING_WEIGHT = 1.0
-"""The same for matchings of sentence vectors: they rank by themselves, as in ASPIRE."""
 
 READ_BY: Mapping[str, tuple[str, ...]] = {
     "bm25_query": ("bm25", "fused"),
@@ -107,7 +107,12 @@ class FirstStageSettings(NamedTuple):
 
 
 class RerankSettings(NamedTuple):
-    """A second stage and its parameters, defaults filled in; None: the default of the reranker itself."""
+    """A second stage and its parameters, defaults filled in; None: the default of the reranker itself.
+
+    ``depth`` and ``cascade_depth`` are papers a query; ``weight`` and ``separate`` shares from 0 to 1;
+    ``query_tokens`` and ``candidate_tokens`` tokens, special ones counted; ``budget`` seconds a query (None:
+    as long as it takes).
+    """
 
     name: str
     depth: int

@@ -14,6 +14,7 @@ from qbe.corpus.dedupe import normalized_title
 from qbe.corpus.reading import Reading
 from qbe.errors import UsageError
 from qbe.query import Query
+from qbe.types import year_given
 
 OF_QUERY: Literal["query"] = "query"
 """In place of a year: that of the query's paper."""
@@ -23,7 +24,9 @@ LAST_YEAR = 9999
 Years = tuple[int | None, int | None]
 """The first and the last year; None: whatever is before or after."""
 
-_YEAR = re.compile(r"\s*(\d{1,4})(?!\d)")
+_YEAR = re.compile(r"\s*(\d{4}(?!\d)|\d{1,3}(?=\s*$))", re.ASCII)
+"""A year of four digits, whatever comes behind it, or a number alone: ``12/05/2019`` begins with none."""
+
 _YEARS = re.compile(r"(?P<first>\d{1,4})?(?:(?P<range>-)(?P<last>\d{1,4})?)?")
 _NAMES = re.compile(r",|\band\b")
 _NAME_PARTS = ("name", "given", "first", "middle", "family", "last")
@@ -146,12 +149,13 @@ class PaperFilter:
 
 
 def year_of(metadata: Mapping[str, Any]) -> int | None:
-    """The year of a paper: ``year``, else the start of ``date``; None where neither begins with one.
+    """The year of a paper (see `qbe.types.year_given`) as a number; None where none is given, or a text that
+    neither begins with four digits nor is a number of fewer.
 
-    >>> year_of({"date": "2019-05"}), year_of({"year": "in print"})
-    (2019, None)
+    >>> year_of({"date": "2019-05"}), year_of({"date": "5 May 2019"}), year_of({"year": "in print"})
+    (2019, None, None)
     """
-    return _first_year(str(metadata.get("year") or str(metadata.get("date") or "")[:4]))
+    return _first_year(year_given(metadata))
 
 
 @lru_cache(1024)

@@ -12,6 +12,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
+from qbe.search.config import FUSED_DEPTH
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource
 from qbe.search.fusion import FUSIONS, best_hits
 from qbe.search.separation import Separation
@@ -45,7 +46,7 @@ class FusedStage:
         weights: Mapping[str, float],
         *,
         fusion: str = "weighted",
-        depth: int = 1000,
+        depth: int = FUSED_DEPTH,
         separate: float = 0.0,
     ) -> None:
         """``weights`` names scores of the ``sources``; ``fusion`` is one of `qbe.search.config.FUSIONS`;
@@ -102,9 +103,10 @@ class FusedStage:
         def propose(source: ScoreSource) -> list[Candidates]:
             return source.batch_candidates(without_pool, depth, among)
 
-        # A source spreads several queries over all threads by itself.
+        # A source spreads several queries over all threads by itself. Where all have pools none is asked: it
+        # would open what it finds candidates by.
         side_by_side = map if len(without_pool) > 1 else self._workers.map
-        by_source = list(side_by_side(propose, self._sources))
+        by_source = list(side_by_side(propose, self._sources)) if without_pool else []
         proposed = zip(*by_source, strict=True)
         chosen: list[tuple[Rows, Sequence[Candidates | None]]] = []
         for pool in pools:

@@ -67,9 +67,11 @@ def reciprocal_rank(components: Mapping[str, Floats], weights: Mapping[str, floa
 
 
 def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
-    """One score (n,) for candidates scored by several aspects: the sum of the aspects' z-normalized scores
-    (n,) times their weights (see `sum_of_papers`), over the sum of the weights' absolute values. Negative
-    weights lower the score of papers that are like the aspect.
+    """One score (n,) for candidates scored by several aspects, (n,) by each: `sum_of_papers` of z-normalized
+    scores, over the sum of the weights' absolute values. With at most two liked papers that is
+    ``sum(weight * z(scores)) / sum(abs(weight))`` over the aspects: CombSUM (Fox and Shaw, 1994) of
+    normalized scores with weights. Negative weights lower the score of papers that are like the aspect, as in
+    Rocchio's feedback (1971).
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("1", "On stone", (Sentence("Stone is hard."), Sentence("We cut it.")))
@@ -84,9 +86,11 @@ def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floa
 def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
     """The sum of the aspects' scores (n,) times their weights, paper by paper of the query.
 
-    Where three or more papers are liked (one of their aspects has a positive weight), only the two that speak
-    most for a candidate count, each as much as half of them: what is related to a part of several papers is
-    wanted, not only what is in the middle of all.
+    A paper's score is the sum over its aspects; it is liked where one of them has a positive weight. With at
+    most two liked papers (BEST_PAPERS) the scores of all papers are summed up. With n >= 3 of them a
+    candidate gets ``n / 2 * (largest + second largest score of a liked paper)`` plus the scores of the papers
+    that are not liked: what is related to a part of several papers is wanted, not only what is in the middle
+    of all.
 
     >>> from qbe.types import Paper, Sentence
     >>> papers = [Paper(str(number), "", (Sentence("We cut stone."),)) for number in range(3)]

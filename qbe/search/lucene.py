@@ -18,9 +18,10 @@ from qbe.search.contracts import Ranked
 _NEAR = np.float32(1.5e-4)
 """More than the difference up to which scores count as equal, which is a ten-thousandth."""
 
-_BUILDING = threading.Lock()
+BUILDER_LOCK = threading.Lock()
 """pyjnius binds a method to the object on which it was last looked up, in whatever thread. So methods of a
-thread's own objects are called by one thread at a time; those of objects that all threads share by several.
+thread's own objects are called by one thread at a time, of all that are in the process; those of objects that
+all threads share by several.
 """
 
 _WARM_UP = 2
@@ -100,7 +101,7 @@ class LuceneSearch:
         """A query of the words with the highest tf-idf, by Lucene's MoreLikeThis: none that only one document
         has.
         """
-        with _BUILDING:
+        with BUILDER_LOCK:
             java = _jvm.java_class
             chooser = java("org.apache.lucene.queries.mlt.MoreLikeThis")(self._searcher.getIndexReader())
             chooser.setAnalyzer(self._analyzer)
@@ -168,7 +169,7 @@ def _within(query: Any, among: Any, *, all_of_them: bool) -> Any:
     """
     java = _jvm.java_class
     occur = java("org.apache.lucene.search.BooleanClause$Occur")
-    with _BUILDING:
+    with BUILDER_LOCK:
         builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
         builder.add(query, occur.SHOULD if all_of_them else occur.MUST)
         builder.add(among, occur.FILTER)

@@ -22,6 +22,7 @@ OPTIONS = {
     "years": "--year",
     "categories": "--category",
     "authors": "--author",
+    "not_paper_ids": "--not-paper",
 }
 """Parameters of the library whose options have other names."""
 
@@ -281,7 +282,7 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--weights",
         metavar="bm25=1,...",
-        help="fused: of bm25, sentences, facet, whole (default: all 1)",
+        help="fused: of bm25, sentences, facet, whole; those left out get 0 (default: all 1)",
     )
     group.add_argument(
         "--depth",
@@ -299,8 +300,8 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         type=float,
         metavar="SHARE",
         help="fused: for queries by method and by result, how much a paper's likeness to the query's "
-        "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.35, "
-        "and 0 without a cross-encoder)",
+        "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.35 "
+        "where cross-encoders or projections rerank, else 0)",
     )
     group.add_argument(
         "--combine",
@@ -448,6 +449,8 @@ def check(options: argparse.Namespace, form: str) -> None:
 
     ``form`` is the format of the output, one of FORMATS.
     """
+    import os
+
     from qbe.errors import UsageError
 
     check_results(options, form)
@@ -460,10 +463,12 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
     if options.plot is not None and len(set(options.first_stage)) > 1:
         raise UsageError("--plot draws the hits of one search; give one --first-stage with it")
-    if options.plot is not None and options.plot == options.output:
-        raise UsageError(
-            f"expected two files for --plot and --output, found {options.plot} twice; rename one"
-        )
+    if options.plot is not None:
+        places = [os.path.realpath(place) for place in outputs_of(options).values() if place]
+        if os.path.realpath(options.plot) in places:
+            raise UsageError(
+                f"expected two files for --plot and --output, found {options.plot} twice; rename one"
+            )
     if options.not_paper and options.topics:
         raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in EXPLAINED_FORMATS:

@@ -47,7 +47,7 @@ def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, f
     if twice:
         raise UsageError(
             f"expected facets to like and others not to, found {min(map(str, twice))} among both; check "
-            "--like and --unlike"
+            "`like` and `unlike`"
         )
     return weights | {facet: -weight for facet, weight in against.items()}
 
@@ -63,7 +63,7 @@ def _parse(parts: Sequence[str], default: float) -> dict[Facet, float]:
         except ValueError:
             raise UsageError(
                 "expected facets such as background or method:0.5, each once and with a weight above 0, "
-                f"found {part!r}; check --like and --unlike"
+                f"found {part!r}; check `like` and `unlike`"
             ) from None
         weights[facet] = weight
     return weights
@@ -79,5 +79,5 @@ def parse_positions(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise UsageError(
-            f"expected sentence positions such as 0,3, found {text!r}; check --sentences"
+            f"expected sentence positions such as 0,3, found {text!r}; check `sentences`"
         ) from None

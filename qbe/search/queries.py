@@ -102,7 +102,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: Counted) ->
     both = {paper.paper_id for paper in unlike} & {paper.paper_id for paper in papers}
     if both:
         raise UsageError(
-            f"expected papers that are wanted or not, found {min(both)} among both; check --not-paper"
+            f"expected papers that are wanted or not, found {min(both)} among both; check `not_paper_ids`"
         )
     share = UNLIKE_WEIGHT * len(papers) / max(len(unlike), 1)
     weighted = [*((paper, 1.0) for paper in papers), *((paper, -share) for paper in unlike)]

@@ -34,8 +34,11 @@ class Separation:
 
     Papers that are alike in method or result are mostly alike in their problem too, and so are sentence
     vectors in the context of their abstracts: scores for a method or a result follow the problem where the
-    two disagree. A score becomes ``z(score) - strength * z(background)``, where ``background`` is the
-    mean-max match of the query's background sentences with all sentences of the paper, by stored vectors.
+    two disagree. A score becomes ``z(score) - strength * z(background)``, both z-normalized over the papers
+    that are scored, where ``background`` is the mean-max match of the query's background sentences with all
+    sentences of the paper, by stored vectors. ``strength`` is ``share`` for a method, and ``share ** 3`` for
+    a result (EXPONENTS). What is not wanted is subtracted as in Rocchio's feedback (1971), scores in place of
+    vectors.
 
     >>> from qbe.query import Aspect
     >>> paper = index.paper("s036")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from qbe import _jvm
 from qbe.index.segments.lucene import Postings
 from qbe.search.contracts import Ranked
-from qbe.search.lucene import LuceneSearch
+from qbe.search.lucene import BUILDER_LOCK, LuceneSearch
 
 FIELD = "contents"
 FILLER = "\ue000"
@@ -134,7 +133,6 @@ class ShardSearch(LuceneSearch):
         super().__init__(Postings(self._filled, postings.k1, postings.b, postings.rows, postings.alive), ids)
         self._corpus = corpus
         self._documents = statistics_of(postings).documents + filler.documents
-        self._building = threading.Lock()
         self._query_of = lru_cache(_TERMS_KEPT)(self._query_of_term)
 
     def terms(self, text: str) -> list[QueryTerm]:
@@ -160,7 +158,7 @@ class ShardSearch(LuceneSearch):
         """
         java = _jvm.java_class
         should = java("org.apache.lucene.search.BooleanClause$Occur").SHOULD
-        with self._building:
+        with BUILDER_LOCK:
             builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
             for term in terms:
                 query = self._query_of(term.text, term.times, frequencies[term.text])

@@ -5,24 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from qbe.cite.config import CiteConfig
-from qbe.cite.recommender import Recommender
+from qbe.cite.model import default_model, read_model
+from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.closing import Closing
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Query, TopicAspect
 from qbe.search.config import BY_FACET, CASCADE, NO_RERANKING, PROJECTIONS, SEPARATE, SearchConfig
-from qbe.search.filters import PaperFilter
 from qbe.search.passing import describe
 from qbe.search.pipeline import Pipeline, check_index
 from qbe.search.present import heading, to_record
 from qbe.search.queries import Counted, pasted_paper, query_by
 from qbe.search.vectors import PreparedQuery
 from qbe.service.exporting import exported
-from qbe.service.lanes import Lane
+from qbe.service.lanes import CitationLane, Lane
 from qbe.service.records import paper_record, sentence_records
 from qbe.service.requests import (
     DEEPEST,
@@ -88,8 +89,7 @@ class SearchService(Closing):
         self._titles = TitleSearch(index)
         self._lock = threading.Lock()
         self._lanes: dict[tuple[str, bool], Lane] = {}
-        self._recommender: Recommender | None = None
-        self._recommending = threading.Lock()
+        self._citations: CitationLane | None = None
         if rerank != BY_FACET:
             self._lane(self.first_stages[-1], reranked=True)  # fails here, not at the first search
 
@@ -97,12 +97,13 @@ class SearchService(Closing):
         """End all threads; searches that wait are refused."""
         with self._lock:
             lanes, self._lanes = list(self._lanes.values()), {}
-            recommender, self._recommender = self._recommender, None
+            citations, self._citations = self._citations, None
         for lane in lanes:
             lane.close()
             lane.pipeline.close()
-        if recommender is not None:
-            recommender.close()
+        if citations is not None:
+            citations.close()
+            citations.recommender.close()
 
     def warm(self) -> None:
         """Open what the first searches need, with one search of a paper of the index."""
@@ -140,7 +141,7 @@ class SearchService(Closing):
 
     def about(self) -> Record:
         """The index: its number of ``papers``, ``generation``, ``encoder``, ``first_stages``, and whether it
-        can grade (``grades``).
+        can grade (``grades``) and recommend citations (``citations``).
         """
         with self.index.reading() as reader:
             dense = reader.manifest.dense
@@ -150,6 +151,7 @@ class SearchService(Closing):
                 "encoder": None if dense is None else dense["encoder"]["name"],
                 "first_stages": list(self.first_stages),
                 "grades": self._can_grade(),
+                "citations": not self._lacking_for_citations,
             }
 
     def search(self, request: SearchRequest) -> Record:
@@ -173,7 +175,7 @@ class SearchService(Closing):
         (prepared,) = lane.pipeline.prepare([query], explain=True)
         missing = self.index.missing
         end, left_out = request.start + request.k, set(request.exclude)
-        hits = self._hits(lane, prepared, end + len(left_out) + 1, request.paper_filter)
+        hits = self._result(lane.submit(prepared, end + len(left_out) + 1, request.paper_filter))
         hits = [hit for hit in hits if hit.paper_id not in left_out]
         page = self._graded(prepared, hits[request.start : end])
         passing = lane.pipeline.passing(query, request.paper_filter)
@@ -202,24 +204,22 @@ class SearchService(Closing):
         """Papers of the index that a paper should cite, best first, in the form of `search`.
 
         Ids of ``cited`` and ``exclude`` that the index lacks are left out, and a note says how many. Raises
-        PaperNotFoundError for a paper that the index lacks, CorpusError for a text that is no abstract.
+        UsageError for an index without postings or with vectors that the citation model does not read,
+        PaperNotFoundError for a paper that the index lacks, CorpusError for a text that is no abstract,
+        OverloadedError where too many requests wait, TooSlowError.
         """
         return self._consistent(lambda: self._recommend(request))
 
     def _recommend(self, request: RecommendationRequest) -> Record:
         begin = time.perf_counter()
+        lane = self._citation_lane()
         (paper,) = self._papers(request)
         left_out = [*request.exclude, *request.cited]
         end = request.start + request.k
         found = [paper_id for paper_id in left_out if paper_id in self.index]
         cited = [paper_id for paper_id in request.cited if paper_id in self.index]
-        with self._recommending:
-            recommender = self._open_recommender(request.paper_filter)
-            try:
-                hits = recommender.recommend(paper, end + 1, cited=cited, exclude=found)
-            finally:
-                if recommender is not self._recommender:
-                    recommender.close()
+        asked = CiteRequest(paper, cited, found)
+        hits = self._result(lane.submit(asked, end + 1, request.paper_filter))
         missing = len(left_out) - len(found)
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
         query = Query(paper)
@@ -287,10 +287,8 @@ class SearchService(Closing):
                     if reader.manifest.digest == digest:
                         raise
 
-    def _hits(
-        self, lane: Lane, query: PreparedQuery, k: int, paper_filter: PaperFilter | None
-    ) -> Sequence[Hit]:
-        answer = lane.submit(query, k, paper_filter)
+    def _result(self, answer: Future[list[Hit]]) -> list[Hit]:
+        """The hits of a search once it is done; raises TooSlowError for one that is given up."""
         try:
             return answer.result(self._limits.search)
         except FutureTimeoutError:
@@ -323,13 +321,28 @@ class SearchService(Closing):
                 self._lanes[first_stage, reranked] = lane
             return lane
 
-    def _open_recommender(self, paper_filter: PaperFilter | None) -> Recommender:
-        """The recommender that is kept open, or one of its own for a filter."""
-        if paper_filter is not None:
-            return Recommender.open(self.index, CiteConfig(filter=paper_filter))
-        if self._recommender is None:
-            self._recommender = Recommender.open(self.index, CiteConfig())
-        return self._recommender
+    def _citation_lane(self) -> CitationLane:
+        """Where requests for citations wait, opened when it is first needed; raises UsageError for an index
+        whose papers cannot be recommended.
+        """
+        if lacking := self._lacking_for_citations:
+            raise UsageError(f"expected an index with {lacking} to recommend citations, found one without")
+        with self._lock:
+            if self._citations is None:
+                recommender = Recommender.open(self.index)
+                self._citations = CitationLane(recommender, self._limits.reranked)
+            return self._citations
+
+    @cached_property
+    def _lacking_for_citations(self) -> str:
+        """What the index would need for recommendations, '' where it has it; no commit changes that."""
+        if not self._has_postings:
+            return "postings"
+        model = read_model(default_model())
+        with self.index.reading() as reader:
+            dense = reader.manifest.dense
+        assert dense is not None  # an index without vectors is refused at the beginning
+        return "" if model.reads(dense["encoder"]) else f"vectors of {model.encoder['name']}"
 
     def _can_grade(self) -> bool:
         try:
