@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from qbe.errors import FileFormatError
+from qbe.errors import FileFormatError, InputError, file_error
 from qbe.files import StrPath, atomic_file
 
 
@@ -31,6 +31,25 @@ def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, lis
                     yield number, text.split(separator)
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
+
+
+def read_ids(path: StrPath) -> list[str]:
+    r"""The ids of a text file (UTF-8) with an id a line, without the spaces around them; blank lines are
+    passed over.
+
+    Raises InputError for a file that cannot be read or is not UTF-8.
+
+    >>> _ = Path("some.ids").write_text("s001 \n\n s002")
+    >>> read_ids("some.ids")
+    ['s001', 's002']
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise file_error(error) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected UTF-8 text with an id a line, found {error.reason}") from error
+    return [paper_id for line in lines if (paper_id := line.strip())]
 
 
 def bad_line(path: StrPath, number: int, expected: str, found: str) -> FileFormatError:

@@ -295,6 +295,17 @@ def test_an_anchor_holds_matrices_near_the_identity(toy):
     assert distances[1] < distances[0] / 2
 
 
+def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
+    """No step would be done, and the identity taken for what was learned."""
+    years = np.full(TOY, 2001.0)
+    with pytest.raises(
+        CorpusError, match="expected papers that cite others to train on, found none; give mo"
+    ):
+        fit_projection(
+            ProjectionNetwork(toy[0]), {20: np.zeros(0, np.int64)}, {20: np.array([1])}, years, FAST, 0
+        )
+
+
 @pytest.mark.parametrize(
     ("year", "is_rival"), [(1999.0, True), (2001.0, True), (2002.0, False), (math.nan, True)]
 )
@@ -490,6 +501,22 @@ def test_an_interrupted_training_goes_on(trained, folder, collection, tmp_path, 
     train_citation(sources(folder, collection), again, RunOptions(seeds=(0, 1)), recipe=RECIPE)
     assert len(fitted) == 2
     assert (again.output / WEIGHTS).read_bytes() == (folders.output / WEIGHTS).read_bytes()
+
+
+def test_a_damaged_projection_is_noticed(trained, folder, collection, tmp_path):
+    folders, _ = trained
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "made-from.json").write_bytes((folders.work / "made-from.json").read_bytes())
+    (work / "seed-0.npz").write_bytes((folders.work / "seed-0.npz").read_bytes()[:1000])
+    message = r"seed-0\.npz: expected a projection of this training, found: .+; delete it"
+    with pytest.raises(ModelError, match=message):
+        train_citation(
+            sources(folder, collection),
+            Folders(tmp_path / "output", work),
+            RunOptions(seeds=(0, 1)),
+            recipe=RECIPE,
+        )
 
 
 def test_parts_of_another_recipe_are_not_taken(trained, folder, collection, tmp_path):

@@ -172,6 +172,16 @@ def test_every_paper_becomes_an_anchor_before_one_does_again(teacher, reader):
     assert len({drawn[0] for drawn in steps}) == 63  # of 126 that are usable, two a step
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_too_few_papers_to_learn_from(teacher, reader, count):
+    """A step needs a paper and two others, of which one is scored higher."""
+    usable = torch.zeros(len(reader), dtype=torch.bool)
+    usable[:count] = True
+    message = f"expected at least 3 papers of the index to learn from, found {count}; give an index of more"
+    with pytest.raises(CorpusError, match=message):
+        Papers([paper.paper_id for paper in reader], usable, teacher, TINY)
+
+
 def test_scores_of_the_teacher_are_learned_and_a_fit_resumes(scorer, reader, teacher, tmp_path):
     recipe = Recipe(steps=60, others=5, neighbours=8, learning_rate=3e-3, head_rate=1e-2, ema_decay=0.8)
     usable = torch.ones(len(reader), dtype=torch.bool)
@@ -255,6 +265,10 @@ def test_what_is_wrong_with_the_sources_is_said(sources, tmp_path):
     dev = write_lists(tmp_path / "none.tsv", {"x": [GradedPair("y", (1.0, 2.0, 3.0))] * 2})
     with pytest.raises(CorpusError, match="found none of 2"):
         distil(replace(sources, dev=(dev,)), folders, run, recipe=TINY)
+    equal = {"s036": [GradedPair("s051", (1.0, 0.0, 3.0)), GradedPair("s059", (1.0, 2.0, 0.0))]}
+    dev = write_lists(tmp_path / "equal.tsv", equal)
+    with pytest.raises(CorpusError, match=r"equal\.tsv: expected a query .* found none for background; give"):
+        distil(replace(sources, dev=(dev,)), Folders(tmp_path / "out", tmp_path / "other"), run, recipe=TINY)
     assert not (tmp_path / "out").exists()
     with pytest.raises(UsageError, match="expected `share` above 0, up to 1, found 0"):
         distil(sources, folders, run, recipe=TINY, share=0)

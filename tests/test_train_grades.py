@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from qbe.encode.aspect import EncodedAspect
-from qbe.errors import CorpusError, IndexFormatError, ModelError, OutputError
+from qbe.errors import CorpusError, IndexFormatError, ModelError, OutputError, UsageError
 from qbe.files import sha256
 from qbe.grade.features import NAMES, RERANKED, VECTORS, of_reranker
 from qbe.grade.head import mean_head
@@ -235,6 +235,11 @@ def sources(index: Path, pairs: Path) -> Sources:
     return Sources(index, (pairs / "train.tsv",), (pairs / "dev.tsv",), pairs / "evaluated.jsonl")
 
 
+def kept_name(pairs: Path, split: str) -> str:
+    """The file of what was measured of a split's pairs."""
+    return f"{split}-{split}-{sha256(pairs / f'{split}.tsv')[:12]}.npz"
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, graded_index, pairs):
     """A tiny training by two seeds: its folders and figures."""
@@ -262,14 +267,14 @@ def test_a_model_is_published(trained, graded_index, pairs):
     with Index(graded_index) as index:
         assert model.training["index"] == index.manifest.digest
         assert model.encoder == index.manifest.dense["encoder"]
-    kept = [f"{pairs.name}-{split}.npz" for split in ("dev", "train")]
-    assert sorted(path.name for path in folders.work.iterdir()) == ["made-from.json", *kept]
+    kept = [kept_name(pairs, split) for split in ("dev", "train")]
+    assert {path.name for path in folders.work.iterdir()} == {"made-from.json", *kept}
     assert sorted(path.name for path in folders.output.iterdir()) == ["README.md", CARD, WEIGHTS]
 
 
 def test_the_mean_of_the_seeds_heads_is_published(trained, pairs):
     folders, _ = trained
-    with np.load(folders.work / f"{pairs.name}-train.npz") as kept:
+    with np.load(folders.work / kept_name(pairs, "train")) as kept:
         features, grades = kept["features"], kept["grades"]
     assert len(grades) == 8
     reranked = features[:, [NAMES[RERANKED].index(of_reranker(facet)) for facet in Facet]]
@@ -318,6 +323,45 @@ def test_parts_of_another_recipe_are_not_taken(trained, graded_index, pairs, tmp
             recipe=replace(RECIPE, sampled=2),
         )
     assert not (tmp_path / "output").exists()
+
+
+def test_a_file_to_measure_on_and_to_train_on_is_kept_twice(graded_index, pairs, reader, tmp_path):
+    """Of pairs to train on those of evaluated papers are left out, and a sample is used."""
+    evaluated = {"paper_id": "e", "title": reader.paper("s036").title, "abstract": ["Other words."]}
+    (tmp_path / "evaluated.jsonl").write_text(json.dumps(evaluated) + "\n")
+    file, work = pairs / "train.tsv", tmp_path / "work"
+    both = Sources(graded_index, (file,), (file,), tmp_path / "evaluated.jsonl")
+    train_grades(both, Folders(tmp_path / "output", work), RunOptions(seeds=(0,)), recipe=RECIPE)
+    counts = {}
+    for part in ("dev", "train"):
+        with np.load(work / f"{part}-train-{sha256(file)[:12]}.npz") as kept:
+            counts[part] = len(kept["grades"])
+    assert counts == {"dev": 8, "train": 5}  # not those of s036
+    assert read_model(tmp_path / "output").training["pairs"] == 5
+
+
+def test_files_of_one_folder_and_name_are_refused(graded_index, pairs, tmp_path):
+    """Their digests in the note would have the same name."""
+    other = tmp_path / pairs.name
+    shutil.copytree(pairs, other)
+    (other / "train.tsv").write_text((pairs / "dev.tsv").read_text())
+    two = replace(sources(graded_index, pairs), train=(pairs / "train.tsv", other / "train.tsv"))
+    with pytest.raises(
+        UsageError, match=f"different folder and name, found {pairs.name}/train.tsv twice; re"
+    ):
+        train_grades(two, Folders(tmp_path / "output", tmp_path / "work"), RunOptions(seeds=(0,)))
+    assert not (tmp_path / "work").exists()
+
+
+def test_damaged_features_are_noticed(trained, graded_index, pairs, tmp_path):
+    folders, _ = trained
+    shutil.copytree(folders.work, tmp_path / "work")
+    kept = tmp_path / "work" / kept_name(pairs, "train")
+    kept.write_bytes(kept.read_bytes()[:-100])
+    again = Folders(tmp_path / "output", tmp_path / "work")
+    message = rf"{kept.name}: expected the features of graded pairs of this training, found: .+; delete it"
+    with pytest.raises(ModelError, match=message):
+        train_grades(sources(graded_index, pairs), again, RunOptions(seeds=(0, 1)), recipe=RECIPE)
 
 
 def test_what_is_not_a_model_is_not_replaced(trained, graded_index, pairs, tmp_path):

@@ -124,6 +124,33 @@ def test_the_command_publishes_and_resumes(graded_index, pairs, tmp_path, capsys
     assert read_model(tmp_path / "first").encoder["name"] == "facet-encoder"
     main([*command, "--output", str(tmp_path / "second")])
     assert sha256(tmp_path / "second" / WEIGHTS) == sha256(tmp_path / "first" / WEIGHTS)
+    seed = tmp_path / "work" / "seed-1.npz"
+    seed.write_bytes(seed.read_bytes()[:-200])
+    with pytest.raises(ModelError, match=r"seed-1\.npz: expected the projections of this training, found: "):
+        main([*command, "--output", str(tmp_path / "damaged")])
+    seed.unlink()
+    main([*command, "--output", str(tmp_path / "repeated")])
+    assert sha256(tmp_path / "repeated" / WEIGHTS) == sha256(tmp_path / "first" / WEIGHTS)
     (pairs / "train.tsv").write_text((pairs / "train.tsv").read_text().replace("3.0", "2.0"))
     with pytest.raises(ModelError, match="give another `work`"):
         main([*command, "--output", str(tmp_path / "third")])
+
+
+def test_grades_of_dev_that_are_all_equal(graded_index, pairs, tmp_path):
+    """They have no correlation, which was told as 0."""
+    dev = tmp_path / "equal.tsv"
+    rows = [f"s060\t{paper_id}\t{place}\t1\t{place}\n" for place, paper_id in enumerate(POOL[:3])]
+    dev.write_text("query_id\tpaper_id\tbackground\tmethod\tresult\n" + "".join(rows))
+    command = ["facet-projections", "--index", str(graded_index), "--seeds", "0", "--threads", "1"]
+    command += ["--pairs", str(pairs), "--dev", str(pairs / "dev.tsv"), str(dev)]
+    (tmp_path / "evaluated.jsonl").write_text(
+        '{"paper_id": "e", "title": "Beside", "abstract": ["Words."]}\n'
+    )
+    command += ["--leave-out", str(tmp_path / "evaluated.jsonl"), "--work", str(tmp_path / "work")]
+    with pytest.raises(CorpusError) as caught:
+        main([*command, "--output", str(tmp_path / "output")])
+    assert str(caught.value) == (
+        f"{dev}: expected a query with two different grades for each facet, found none for method; give more "
+        "pairs as `dev`"
+    )
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["made-from.json"]

@@ -26,7 +26,7 @@ from qbe.errors import CorpusError, MissingDependencyError, ModelError, UsageErr
 from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER
+from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.models.reranker_files import RERANKER_CARD, TRUNK, read_reranker_card, resolve_reranker
 from qbe.query import Query
 from qbe.rerank import late_interaction
@@ -34,6 +34,7 @@ from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
 from qbe.train import options as train_options
 from qbe.train.__main__ import main
+from qbe.train.facet_encoder import training as facet_encoder
 from qbe.train.fitting import Checkpoints, lr_factor
 from qbe.train.graded_pairs import papers_of
 from qbe.train.options import parser
@@ -434,7 +435,7 @@ def test_a_killed_fit_ends_in_the_same_weights(tiny_reranker_weights, uninterrup
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert torch.load(checkpoint, weights_only=True)["step"] == EVERY
-    assert checkpoint.with_suffix(".partial").exists()
+    assert len([*tmp_path.glob(".checkpoint.pt.*.partial")]) == 1
     again, actual = small_fit(tiny_reranker_weights, checkpoint)
     assert actual == progress
     assert same(again, model)
@@ -649,14 +650,68 @@ def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights
     _, _, work = trained
     slower = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e-3))
     fewer = replace(sources, train=sources.train[:1])
+    others = replace(sources, leave_out=sources.corpus)
     for data, options in (
         (sources, {"recipe": slower}),
         (fewer, {}),
+        (others, {}),
         (sources, {"facets": [Facet.METHOD]}),
     ):
         with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
             train(data, tiny_reranker_weights, tmp_path / "out", work, **options)
+    other = Start(tiny_reranker_weights, encoder=DEFAULT_ENCODER)  # facets would be other ones
+    with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
+        train_rerankers(sources, other, Folders(tmp_path / "out", work), RunOptions((0, 1), 1), recipe=TINY)
     assert not any(tmp_path.iterdir())
+
+
+def test_the_note_says_what_facets_were_predicted_by_and_what_was_left_out(trained, sources):
+    _, card, work = trained
+    note = json.loads((work / "made-from.json").read_text())
+    left_out = sources.leave_out
+    assert note["leave_out"] == {f"{left_out.parent.name}/{left_out.name}": sha256(left_out)}
+    assert note["encoder"] == Encoder.open(BASE_ENCODER).files.identity
+    assert note["tagger"] == Tagger.open().identity
+    assert {key: json.loads(json.dumps(card.training[key])) for key in note} == note
+
+
+def test_fewer_lists_than_a_step_has(sources, tiny_reranker_weights, tmp_path):
+    """No step would be done, and untrained weights published."""
+    two = replace(TINY, lists=1, schedule=replace(TINY.schedule, queries=2))
+    with pytest.raises(CorpusError) as caught:
+        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", recipe=two)
+    assert str(caught.value) == (
+        "expected at least 2 lists of two or more candidates to train on, found 1; give more pairs"
+    )
+    assert not (tmp_path / "out").exists()
+    assert names(tmp_path / "work") == {"facets.npz", "made-from.json"}
+
+
+def test_grades_of_dev_that_are_all_equal(sources, tiny_reranker_weights, tmp_path):
+    """No correlation could choose an epoch, nor measure what is published: said before anything is read."""
+    lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 3.0))]}
+    dev = write_lists(tmp_path / "dev.tsv", lists)
+    data = replace(sources, dev=dev)
+    with pytest.raises(CorpusError) as caught:
+        train(data, tiny_reranker_weights, tmp_path / "out", tmp_path / "work")
+    assert str(caught.value) == (
+        f"{dev}: expected a query with two different grades for each facet, found none for background, "
+        "result; give more pairs as `dev`"
+    )
+    assert names(tmp_path) == {"dev.tsv", "work"}
+    assert names(tmp_path / "work") == {"made-from.json"}
+
+
+def test_a_facet_encoder_is_not_measured_on_grades_that_are_all_equal(
+    trained, sources, tiny_reranker_weights, tmp_path
+):
+    lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 0.0))]}
+    dev = write_lists(tmp_path / "dev.tsv", lists)
+    folders, run = Folders(tmp_path / "out", trained[2]), RunOptions((0, 1), 1)
+    data = facet_encoder.Sources(dev, sources.corpus)
+    with pytest.raises(CorpusError, match=r"dev\.tsv: expected a query .* found none for background; give"):
+        facet_encoder.make_facet_encoder(data, tiny_reranker_weights, folders, run)
+    assert names(tmp_path) == {"dev.tsv"}
 
 
 def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights, tmp_path):

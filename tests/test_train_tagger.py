@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -563,7 +564,7 @@ def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
         student.write_bytes(b"no model")
     else:
         torch.save(small_head().state_dict(), student)
-    message = "student-0.pt: expected a model of this recipe, found .*; give another `work`"
+    message = "student-0.pt: expected a model of this recipe, found: .+; delete it, or give another `work`"
     with pytest.raises(ModelError, match=message) as caught:
         train_students(data, tiny_model, TINY, (0,), work)
     assert "\n" not in str(caught.value)
@@ -573,6 +574,32 @@ def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
     np.save(tmp_path / "soft-20.npy", np.load(trained[2] / "soft-20.npy")[:-1])
     with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another `w"):
         train_students(data, tiny_model, TINY, (0,), tmp_path)
+
+
+def test_soft_labels_that_cannot_be_read(data, tmp_path, tiny_model):
+    (tmp_path / "soft-20.npy").write_bytes(b"none")
+    with pytest.raises(ModelError, match=r"soft-20\.npy: expected the soft labels of this training, found: "):
+        train_students(data, tiny_model, TINY, (0,), tmp_path)
+
+
+def test_what_was_left_out_is_in_the_note(trained, sources, tmp_path, tiny_encoder, tiny_model):
+    """Teachers and students in the work folder have read papers that another call leaves out."""
+    *_, work = trained
+    note = json.loads((work / "made-from.json").read_text())
+    assert list(note["leave_out"].values()) == [sha256(sources.leave_out)]
+    other = write(
+        tmp_path / "other.jsonl", {"paper_id": "e", "title": "Another", "abstract": ["A sentence."]}
+    )
+    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
+        train_tagger(
+            replace(sources, leave_out=other),
+            Folders(tmp_path / "tagger", work),
+            RunOptions((0, 1), 1),
+            recipe=TINY,
+            encoder=str(tiny_encoder),
+            weights=tiny_model,
+        )
+    assert not (tmp_path / "tagger").exists()
 
 
 # Export.

@@ -192,7 +192,7 @@ def fit(learner: Learner, settings: LoopSettings, seed: int, checkpoints: Checkp
         if average is not None and settings.ema_decay is not None:
             # At first the average follows closely: the weights that it started from are soon out of date.
             decay = min(settings.ema_decay, (1 + progress.step) / (10 + progress.step))
-            _update_average(average, network, decay)
+            update_average(average, network, decay)
         epoch_ends = progress.step % per_epoch == 0
         if epoch_ends:
             score = learner.score() if average is None else with_weights(network, average, learner.score)
@@ -220,6 +220,16 @@ def _check_finite(losses: Sequence[float], seed: int, step: int) -> None:
 
 
 @torch.no_grad()
-def _update_average(average: Mapping[str, Tensor], network: nn.Module, decay: float) -> None:
+def update_average(average: Mapping[str, Tensor], network: nn.Module, decay: float) -> None:
+    """Bring an exponential moving average of a network's trainable parameters, by name, up to their state.
+
+    Each part of ``average`` becomes ``decay`` of itself and ``1 - decay`` of the parameter, in place.
+
+    >>> layer, average = nn.Linear(1, 1, bias=False), {"weight": torch.tensor([[2.0]])}
+    >>> layer.weight.data[:] = 4.0
+    >>> update_average(average, layer, 0.75)
+    >>> average
+    {'weight': tensor([[2.5000]])}
+    """
     for name, part in trainable(network).items():
         average[name].mul_(decay).add_(part, alpha=1 - decay)

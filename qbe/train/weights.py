@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from qbe.errors import ModelError, UsageError
+from qbe.errors import UsageError
+from qbe.train.kept import checked, save_state
 
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
@@ -109,7 +110,7 @@ def save_checkpoint(
 ) -> None:
     """Write the state of a fit, and ``copies`` of weights (such as the best) by their names, to a file.
 
-    The file is replaced in one step: after an interruption it is the old one or the new one.
+    After an interruption the file is the old one or the new one (`qbe.train.kept.save_state`).
 
     >>> layer = nn.Linear(1, 1)
     >>> optimizer = torch.optim.AdamW(layer.parameters())
@@ -124,7 +125,7 @@ def save_checkpoint(
         "step": progress.step,
         "dev": list(progress.dev),
     }
-    _save(path, state)
+    save_state(path, state)
 
 
 def load_checkpoint(
@@ -169,7 +170,7 @@ def save_interpolated(work: Path, weights: Weights | None) -> None:
     if weights is None:
         path.unlink(missing_ok=True)
     else:
-        _save(path, {"best": dict(weights)})
+        save_state(path, {"best": dict(weights)})
 
 
 def best_weights(checkpoint: Path) -> dict[str, Tensor]:
@@ -184,19 +185,5 @@ def best_weights(checkpoint: Path) -> dict[str, Tensor]:
         return best
 
 
-def _save(path: Path, state: Mapping[str, object]) -> None:
-    partial = path.with_suffix(".partial")
-    torch.save(dict(state), partial)
-    partial.replace(path)
-
-
-@contextlib.contextmanager
-def _checked(checkpoint: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]  # an empty file's error is empty
-        raise ModelError(
-            f"{checkpoint}: expected a checkpoint of this training, found: {reason}; delete it, or give "
-            "another `work`"
-        ) from error
+def _checked(checkpoint: Path) -> AbstractContextManager[None]:
+    return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import ModelError
+from qbe.errors import ModelError, UsageError
 from qbe.files import sha256, write_text
 
 _NOTE = "made-from.json"
@@ -89,11 +89,17 @@ def as_record(value: Any) -> Any:
 
 
 def file_digests(*paths: Path) -> dict[str, str]:
-    """SHA-256 of files, by the name of each and of its folder.
+    """SHA-256 of files, by the name of each and of its folder. Raises UsageError where two files that differ
+    have the same.
 
     >>> Path("data").mkdir()
     >>> Path("data/empty.tsv").touch()
     >>> {name: digest[:8] for name, digest in file_digests(Path("data/empty.tsv")).items()}
     {'data/empty.tsv': 'e3b0c442'}
     """
-    return {f"{path.parent.name}/{path.name}": sha256(path) for path in paths}
+    digests: dict[str, str] = {}
+    for path in paths:
+        key, digest = f"{path.parent.name}/{path.name}", sha256(path)
+        if digests.setdefault(key, digest) != digest:
+            raise UsageError(f"expected files with different folder and name, found {key} twice; rename one")
+    return digests

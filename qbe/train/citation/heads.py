@@ -13,6 +13,7 @@ from torch import nn
 
 from qbe.grade.head import Head
 from qbe.train.citation.recipe import HeadSchedule
+from qbe.train.standardization import Standardization
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def fit_head(
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     together = np.concatenate([each.features for each in lists])
-    mean, scale = np.nanmean(together, axis=0), np.maximum(np.nanstd(together, axis=0), 1e-6)
+    standard = Standardization.of(together)
     width = together.shape[1]
     hidden = nn.Parameter(torch.randn(width, schedule.hidden) / width**0.5)
     bias, direct = nn.Parameter(torch.zeros(schedule.hidden)), nn.Parameter(torch.zeros(width))
@@ -51,11 +52,9 @@ def fit_head(
 
     def head() -> Head:
         weights = (part.detach().double().numpy().copy() for part in (hidden, bias, direct, out))
-        return Head(mean, scale, *weights)
+        return Head(*standard, *weights)
 
-    inputs = [
-        torch.tensor(np.nan_to_num((each.features - mean) / scale), dtype=torch.float32) for each in lists
-    ]
+    inputs = [standard.inputs(each.features) for each in lists]
     usable = [place for place, each in enumerate(lists) if each.cited.any()]
     best, best_figure, best_epoch = head(), -1.0, 0
     for epoch in range(1, schedule.epochs + 1):

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qbe.cite.late_interaction import TERMS, Projection
+from qbe.errors import CorpusError
 from qbe.train.citation.recipe import ProjectionSchedule
-from qbe.train.stored_vectors import StoredVectors
+from qbe.train.stored_vectors import StoredVectors, best_within
 
 log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
@@ -42,8 +43,7 @@ class ProjectionNetwork(nn.Module):
         query_sentences = F.normalize(self.vectors.sentences[query_rows] @ self.matrices[0].T, dim=-1)
         query_whole = F.normalize(self.vectors.whole[queries] @ self.matrices[1].T, dim=-1)
         cosines = query_sentences @ sentences.T
-        best = cosines.new_full((len(query_sentences), len(candidates)), -2.0)
-        best = best.scatter_reduce(1, places.expand(len(query_sentences), -1), cosines, "amax")
+        best = best_within(cosines, places, len(candidates))
         counts = torch.bincount(query_places, minlength=len(queries)).float()
         forward = best.new_zeros(len(queries), len(candidates)).index_add(0, query_places, best)
         nearest = cosines.new_full((len(queries), len(rows)), -2.0)
@@ -86,7 +86,8 @@ def fit_projection(
     """Fit the network to queries, by row, with what they cite and the ``nearest`` papers of the first stage.
 
     ``figure`` measures a projection on dev: with it the best epoch is returned, and the fitting ends after
-    ``patience`` worse ones; without it the last. Returns the projection and the number of its epoch.
+    ``patience`` worse ones; without it the last. Returns the projection and the number of its epoch. Raises
+    CorpusError where no query cites a paper.
     """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -97,6 +98,8 @@ def fit_projection(
     optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
     identity = torch.eye(network.matrices.shape[1])
     queries = sorted(query for query in cited if len(cited[query]))
+    if not queries:
+        raise CorpusError("expected papers that cite others to train on, found none; give more citations")
     best: tuple[float, Projection, int] | None = None
     for epoch in range(1, schedule.epochs + 1):
         losses = []

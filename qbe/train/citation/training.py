@@ -35,6 +35,7 @@ from qbe.train.citation.figures import CitationFigures, RankedList, citation_fig
 from qbe.train.citation.heads import FeatureList, fit_head
 from qbe.train.citation.projection import ProjectionNetwork, fit_projection
 from qbe.train.citation.recipe import Recipe
+from qbe.train.kept import load_arrays, save_arrays
 from qbe.train.stored_vectors import StoredVectors
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
@@ -185,9 +186,8 @@ class _Training:
                 network, cited, nearest, self._years, schedule, seed, self._projected_f1
             )
             log.info("%s: epoch %d", name, epoch)
-            _save(file, fitted._asdict())
-        with np.load(file) as stored:
-            return Projection(*(stored[part] for part in Projection._fields))
+            save_arrays(file, fitted._asdict())
+        return Projection(**load_arrays(file, "a projection", *Projection._fields))
 
     def _projected_f1(self, projection: Projection) -> float:
         """F1@20 on dev of the projection's scores alone, over all papers that are not younger."""
@@ -306,9 +306,3 @@ def _ranked_by(head: Head, candidates: FeatureList) -> RankedList:
 def _starts(reader: IndexReader) -> Ints:
     starts: Ints = np.asarray(reader.layout.starts, np.int64)
     return starts
-
-
-def _save(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    partial = file.with_suffix(".partial.npz")
-    np.savez(partial, **arrays)  # type: ignore[arg-type]
-    partial.replace(file)

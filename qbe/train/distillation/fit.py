@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
+from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
 from qbe.train import fitting
 from qbe.train.distillation.interaction import Layout, layout_of, token_terms, vector_terms
@@ -19,6 +20,9 @@ from qbe.train.distillation.teacher import Scored, Teacher
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
 from qbe.train.reranker.fit import CandidateScorer, adamw, mean_spearman, score_lists
 from qbe.train.weights import Progress
+
+_FEWEST = 3
+"""Papers that a step needs: one, and two candidates whose order is learned."""
 
 
 def fit(
@@ -41,8 +45,14 @@ class Papers:
     """The papers to learn from: their ids by the teacher's places, and which may be drawn (`usable`)."""
 
     def __init__(self, ids: Sequence[str], usable: Tensor, teacher: Teacher, recipe: Recipe) -> None:
+        """Find the neighbours of all papers; raises CorpusError where fewer than three may be drawn."""
         self.ids, self.teacher, self._recipe = ids, teacher, recipe
         self._usable = torch.nonzero(usable)[:, 0].tolist()
+        if len(self._usable) < _FEWEST:
+            raise CorpusError(
+                f"expected at least {_FEWEST} papers of the index to learn from, found {len(self._usable)}; "
+                "give an index of more papers"
+            )
         self._neighbours = teacher.neighbours(usable, min(recipe.neighbours, len(self._usable) - 1))
         self._kept: tuple[tuple[int, int], list[int]] | None = None
 

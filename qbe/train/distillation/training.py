@@ -28,6 +28,7 @@ from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Teacher
 from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.graded_pairs import within
+from qbe.train.reranker.correlation import check_dev
 from qbe.train.reranker.exported import exported_provenance, exported_weights, off_grid
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits
 from qbe.train.reranker.network import Network
@@ -87,10 +88,10 @@ def distil(
     only what the index holds is measured. Finished parts are kept in the work folder, from which the same
     call continues. Published are weights between those at the start (a ``share`` of 0) and the mean of the
     seeds (1): what was learned of graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning
-    of zero-shot models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev,
-    IndexFormatError for an index without vectors, ModelError where a check fails, OutputError where nothing
-    can be written, UsageError for vectors that the projections do not read, and for another share. It runs on
-    the CPU.
+    of zero-shot models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev that a
+    correlation can be computed with, and where it has too few papers to learn from, IndexFormatError for an
+    index without vectors, ModelError where a check fails, OutputError where nothing can be written,
+    UsageError for vectors that the projections do not read, and for another share. It runs on the CPU.
     """
     check_share(share)
     torch.set_num_threads(run.threads)
@@ -118,6 +119,7 @@ def distil(
     lists = [read_graded_pairs(file) for file in sources.dev]
     queries = {query for each in lists for query in each}
     dev = within(lists[0], papers)
+    check_dev(dev, sources.dev[0])
     tokenizer = PaperTokenizer(start.folder / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     teacher = Teacher(vectors, read_model(projections).projections)

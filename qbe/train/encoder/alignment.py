@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
-from qbe.errors import ModelError
 from qbe.files import atomic_file
 from qbe.parallel import Memo
 from qbe.train.encoder.cocitations import Alignment, Cocitation
+from qbe.train.kept import checked
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
@@ -106,12 +106,8 @@ def _save(path: Path, alignments: Sequence[Alignment]) -> None:
 
 
 def _load(path: Path, count: int) -> list[Alignment]:
-    try:
+    with checked(path, f"the alignments of this training's {count} pairs"):
         positions: NDArray[np.int32] = np.load(path)
         if positions.shape != (count, 2):
             raise ValueError(f"an array {positions.shape}")
-    except Exception as error:
-        raise ModelError(
-            f"{path}: expected the alignments of this training's {count} pairs, found: {error}; delete it"
-        ) from error
     return [(first, second) for first, second in positions.tolist()]

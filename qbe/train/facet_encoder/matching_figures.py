@@ -13,7 +13,7 @@ from qbe.encode.hooks import Floats
 from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_format import COSINE
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
-from qbe.train.reranker.correlation import rank_correlations
+from qbe.train.reranker.correlation import mean_correlation, rank_correlations
 from qbe.types import Paper
 
 FIRST_STAGE = "mean-max"
@@ -57,7 +57,7 @@ def measure(
         for name in MATCHINGS
     }
     means = {
-        name: [float(np.mean([*by_query.values()])) for by_query in facets]
+        name: [mean_correlation(by_query.values()) for by_query in facets]
         for name, facets in correlations.items()
     }
     first_stage = correlations[FIRST_STAGE]

@@ -31,6 +31,7 @@ from qbe.train.facet_encoder.card import describe
 from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, encode_sentences, measure, significance
 from qbe.train.graded_pairs import papers_of
+from qbe.train.reranker.correlation import check_dev
 from qbe.train.reranker.papers import collect_papers
 from qbe.train.weights import INTERPOLATED, Weights, best_weights, check_share, mean
 from qbe.train.work_folder import Folders, RunOptions, file_digests, read_provenance
@@ -70,9 +71,10 @@ def make_facet_encoder(
     work folder of their training, which is only read. The output has an int8 ONNX model, the tokenizer and
     the cards; it appears complete or not at all. Nothing is selected: what the rerankers' training published
     is (the mean of the seeds, or weights between it and those at the start), and each seed is measured beside
-    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises FileFormatError
-    for pairs and CorpusError for papers that cannot be read, ModelError where there are no such rerankers or
-    a check fails, OutputError where nothing can be written, UsageError for another share.
+    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises FileFormatError for pairs and
+    CorpusError for papers that cannot be read, and for pairs that no correlation can be computed with,
+    ModelError where there are no such rerankers or a check fails, OutputError where nothing can be written,
+    UsageError for another share.
     """
     check_share(share)
     base = load_file(weights / "model.safetensors")
@@ -85,6 +87,7 @@ def make_facet_encoder(
         shipped = INTERPOLATED
         rerankers[shipped] = best_weights(folders.work / f"{shipped}.pt")
     lists = read_graded_pairs(sources.dev)
+    check_dev(lists, sources.dev)
     base_encoder = Encoder.open(BASE_ENCODER, threads=run.threads)
     papers = collect_papers(sources.corpus, papers_of(lists), base_encoder, Tagger.open())
     figures = {BASE_ENCODER: measure(encode_sentences(base_encoder, papers), papers, lists)}

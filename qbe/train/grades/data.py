@@ -17,6 +17,7 @@ from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect
 from qbe.search.grading import GradeFeatures, GradeRequest
+from qbe.train.kept import load_arrays, save_arrays
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,8 @@ def sampled(lists: GradedLists, count: int, seed: int) -> dict[str, Sequence[Gra
 
 def measured(reader: IndexReader, source: GradeFeatures, lists: GradedLists, file: Path) -> GradedFeatures:
     """The features of lists, out of ``file`` if it is there, else computed and kept there. Papers that the
-    index lacks are left out, and so are lists without a paper to compare; raises CorpusError where all are.
+    index lacks are left out, and so are lists without a paper to compare. Raises CorpusError where all are,
+    and ModelError where the file cannot be read.
     """
     if not file.exists():
         parts = []
@@ -76,12 +78,8 @@ def measured(reader: IndexReader, source: GradeFeatures, lists: GradedLists, fil
                 f"{file.stem}: expected graded pairs of papers of the index, found none; build it from their "
                 "papers"
             )
-        whole = joined(parts)
-        partial = file.with_suffix(".partial.npz")
-        np.savez(partial, **whole._asdict())
-        partial.replace(file)
-    with np.load(file) as stored:
-        return GradedFeatures(*(stored[name] for name in GradedFeatures._fields))
+        save_arrays(file, joined(parts)._asdict())
+    return GradedFeatures(**load_arrays(file, "the features of graded pairs", *GradedFeatures._fields))
 
 
 def _measured(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from qbe.grade.head import Head
 from qbe.train.grades.recipe import Recipe
+from qbe.train.standardization import Standardization
 from qbe.types import Facet
 
 Doubles = NDArray[np.float64]
@@ -35,8 +36,8 @@ def fit_heads(features: Doubles, grades: Doubles, recipe: Recipe, seed: int) -> 
     """Heads by facet, fitted to features (pairs, F), NaN where one is missing, and grades (pairs, 3)."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    mean, scale = np.nanmean(features, axis=0), np.maximum(np.nanstd(features, axis=0), 1e-6)
-    inputs = torch.tensor(np.nan_to_num((features - mean) / scale), dtype=torch.float32)
+    standard = Standardization.of(features)
+    inputs = standard.inputs(features)
     wanted = torch.tensor(grades, dtype=torch.float32)
     direct, hidden = nn.Linear(features.shape[1], len(Facet)), nn.Linear(features.shape[1], recipe.hidden)
     out = nn.Linear(recipe.hidden, len(Facet), bias=False)
@@ -54,18 +55,17 @@ def fit_heads(features: Doubles, grades: Doubles, recipe: Recipe, seed: int) -> 
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
-    return {facet: _head(mean, scale, hidden, direct, out, place) for place, facet in enumerate(Facet)}
+    return {facet: _head(standard, hidden, direct, out, place) for place, facet in enumerate(Facet)}
 
 
 def _head(
-    mean: Doubles, scale: Doubles, hidden: nn.Linear, direct: nn.Linear, out: nn.Linear, place: int
+    standard: Standardization, hidden: nn.Linear, direct: nn.Linear, out: nn.Linear, place: int
 ) -> Head:
     """One facet's head. A head has no constant: a hidden unit without inputs stands for it."""
     width = hidden.in_features
     constant = float(direct.bias.detach()[place]) / np.tanh(1.0)
     return Head(
-        mean,
-        scale,
+        *standard,
         np.concatenate([_array(hidden.weight).T, np.zeros((width, 1))], axis=1),
         np.append(_array(hidden.bias), 1.0),
         _array(direct.weight)[place],

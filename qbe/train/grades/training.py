@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from qbe.export.staging import staged_folder
+from qbe.files import sha256
 from qbe.grade.features import NAMES, RERANKED
 from qbe.grade.head import Head, mean_head
 from qbe.grade.model import GradeModel, write_model
@@ -76,7 +77,9 @@ def train_grades(
             if count is not None:
                 lists = without_evaluated(lists, reader, sources.leave_out)
                 lists = sampled(lists, count, SAMPLE_SEED)
-            kept = folders.work / f"{file.parent.name}-{file.stem}.npz"
+            # By content: files of one name differ, and of a file to train on only a sample is measured.
+            part = "dev" if count is None else "train"
+            kept = folders.work / f"{part}-{file.stem}-{sha256(file)[:12]}.npz"
             return measured(reader, features, lists, kept)
 
         dev = {f"{file.parent.name}/{file.name}": read(file, None) for file in sources.dev}

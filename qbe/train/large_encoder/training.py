@@ -41,9 +41,9 @@ from qbe.train.reranker.fit import CandidateScorer, fit
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import collect_papers
 from qbe.train.reranker.recipe import Recipe, Schedule
-from qbe.train.reranker.training import Sources, read_data
+from qbe.train.reranker.training import Sources, read_data, read_from
 from qbe.train.weights import copied, mean
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 
 log = logging.getLogger(__name__)
 
@@ -59,19 +59,20 @@ def train_large_encoder(
 
     Finished parts are kept in the work folder, from which the same call continues. The mean of the seeds is
     published; nothing is selected. Raises FileFormatError for pairs and CorpusError for papers that cannot be
-    read, ModelError where the base cannot be downloaded or a check fails, OutputError where nothing can be
-    written.
+    read, and for pairs that are too few to train on or that no correlation can be computed with, ModelError
+    where the base cannot be downloaded or a check fails, OutputError where nothing can be written.
     """
     base = model_folder(MPNET)
+    torch.set_num_threads(run.threads)
+    reader, tagger = Encoder.open(BASE_ENCODER, threads=run.threads), Tagger.open()
     provenance = {
         "recipe": as_record(recipe),
         "base": sha256(base / WEIGHTS),
-        "data": file_digests(*sources.train, sources.dev, sources.corpus),
+        **read_from(sources, reader, tagger),
     }
     check_provenance(folders.work, provenance)
-    torch.set_num_threads(run.threads)
-    reader = Encoder.open(BASE_ENCODER, threads=run.threads)
-    data = read_data(sources, reader, PaperTokenizer(base / "tokenizer.json"), recipe, folders.work)
+    tokenizer = PaperTokenizer(base / "tokenizer.json")
+    data = read_data(sources, reader, tagger, tokenizer, recipe, folders.work)
     network = Network(base, recipe.joint, matmul_dtype(run.device), separate=recipe.separate).to(run.device)
     scorer, untrained, seeds = CandidateScorer(network, data.tokenized), copied(network), []
     for seed in run.seeds:

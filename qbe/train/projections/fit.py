@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from torch import nn
 
 from qbe.rerank.projections import FacetProjection
-from qbe.train.fitting import lr_factor
+from qbe.train.fitting import ScheduledOptimizer, update_average
 from qbe.train.projections.data import StoredLists
 from qbe.train.projections.network import FACETS, GradedList, ProjectionNetwork
 from qbe.train.projections.recipe import Recipe
-from qbe.train.reranker.correlation import spearman
+from qbe.train.reranker.correlation import mean_correlation, spearman
 from qbe.train.reranker.loss import logistic
 from qbe.types import Facet
 
@@ -36,8 +35,9 @@ def fit(lists: StoredLists, recipe: Recipe, seed: int) -> Mapping[Facet, FacetPr
     ]
     optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
     steps = recipe.epochs * -(-len(train) // recipe.queries)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(step, steps))
+    scheduled = ScheduledOptimizer(optimizer, network.parameters(), steps, clip=recipe.clip)
     mean = ProjectionNetwork(lists.vectors, lists.marked, recipe.start_weight)
+    average, step = dict(mean.named_parameters()), 0
     identity = torch.eye(network.matrices.shape[1])
     best: tuple[float, Mapping[Facet, FacetProjection]] | None = None
     for epoch in range(1, recipe.epochs + 1):
@@ -47,12 +47,10 @@ def fit(lists: StoredLists, recipe: Recipe, seed: int) -> Mapping[Facet, FacetPr
             chosen = [train[place] for place in order[first : first + recipe.queries]]
             loss = torch.stack([_loss(network, graded) for graded in chosen]).mean()
             anchored = loss + recipe.anchor * ((network.matrices - identity) ** 2).sum()
-            optimizer.zero_grad()
             torch.autograd.backward(anchored)
-            nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
-            optimizer.step()
-            schedule.step()
-            _follow(mean, network, recipe.memory)
+            scheduled.step(step)
+            step += 1
+            update_average(average, network, recipe.memory)
             losses.append(loss.item())
         measured = float(np.mean([*correlations(mean, dev).values()]))
         log.info("seed %d, epoch %d: loss %.4f, dev %.4f", seed, epoch, np.mean(losses), measured)
@@ -69,12 +67,6 @@ def _loss(network: ProjectionNetwork, graded: GradedList) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _follow(mean: ProjectionNetwork, network: ProjectionNetwork, memory: float) -> None:
-    for kept, new in zip(mean.parameters(), network.parameters(), strict=True):
-        kept.mul_(memory).add_(new, alpha=1 - memory)
-
-
-@torch.no_grad()
 def correlations(network: ProjectionNetwork, lists: Sequence[GradedList]) -> Correlations:
     """Spearman's correlations; lists whose grades in a facet are all alike are left out for it."""
     values: dict[Facet, list[float]] = {facet: [] for facet in FACETS}
@@ -84,7 +76,7 @@ def correlations(network: ProjectionNetwork, lists: Sequence[GradedList]) -> Cor
             correlation = spearman(scores[:, place].tolist(), graded.grades[:, place].tolist())
             if correlation is not None:
                 values[facet].append(correlation)
-    return {facet: float(np.mean(each)) if each else 0.0 for facet, each in values.items()}
+    return {facet: mean_correlation(each) for facet, each in values.items()}
 
 
 def network_of(

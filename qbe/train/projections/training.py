@@ -7,19 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from qbe.export.staging import staged_folder
 from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.rerank.projection_model import ProjectionModel, write_model
+from qbe.rerank.projections import FacetProjection
 from qbe.train.evaluated import without_evaluated
 from qbe.train.graded_pairs import papers_of, without
+from qbe.train.kept import checked, load_arrays, save_arrays
 from qbe.train.projections.card import describe
 from qbe.train.projections.data import read_lists
 from qbe.train.projections.fit import Correlations, correlations, fit, mean_projections, network_of
 from qbe.train.projections.recipe import Recipe
+from qbe.train.reranker.correlation import check_grades
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.types import Facet
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
@@ -45,8 +50,9 @@ def train_projections(
     Each seed's projections are kept in the work folder, from which the same call continues. Queries of dev
     are not trained on, and neither are papers with a title like that of one in ``leave_out``. Returns
     Spearman's correlations by weights (``untrained``, each seed, ``mean``) and name of the file. Raises
-    CorpusError for pairs that cannot be read or that the index lacks, IndexFormatError for an index without
-    vectors, OutputError where nothing can be written.
+    CorpusError for pairs that cannot be read or that the index lacks, and for those of dev that no
+    correlation can be computed with, IndexFormatError for an index without vectors, ModelError for a file in
+    the work folder that is damaged, OutputError where nothing can be written.
     """
     torch.set_num_threads(run.threads)
     train, dev = _joined(sources.train), [read_graded_pairs(file) for file in sources.dev]
@@ -63,13 +69,15 @@ def train_projections(
         check_provenance(folders.work, provenance)
         train = without_evaluated(train, reader, sources.leave_out)
         lists = read_lists(reader, [train, *dev])
+    for file, some in zip(sources.dev, lists.sets[1:], strict=True):
+        check_grades((graded.grades.tolist() for graded in some), file)
     log.info("fitting to %d lists, %d papers", len(lists.sets[0]), len(papers_of(train)))
-    fitted = {}
+    fitted: dict[str, Mapping[Facet, FacetProjection]] = {}
     for seed in run.seeds:
-        kept = folders.work / f"seed-{seed}.pt"
+        kept = folders.work / f"seed-{seed}.npz"
         if not kept.exists():
-            torch.save(fit(lists, recipe, seed), kept)
-        fitted[f"seed {seed}"] = torch.load(kept, weights_only=False)
+            _save(kept, fit(lists, recipe, seed))
+        fitted[f"seed {seed}"] = _load(kept)
     fitted["mean"] = mean_projections(list(fitted.values()))
     measured = {
         "untrained": network_of(lists, fitted["mean"], recipe),
@@ -93,6 +101,18 @@ def train_projections(
         size = sum(file.stat().st_size for file in staged.iterdir())
         (staged / "README.md").write_text(describe(model, figures, size))
     return figures
+
+
+def _save(file: Path, projections: Mapping[Facet, FacetProjection]) -> None:
+    parts = zip(*(projections[facet] for facet in Facet), strict=True)
+    save_arrays(file, dict(zip(FacetProjection._fields, map(np.stack, parts), strict=True)))
+
+
+def _load(file: Path) -> dict[Facet, FacetProjection]:
+    stored = load_arrays(file, "the projections", *FacetProjection._fields)
+    with checked(file, "the projections of this training"):
+        rows = zip(*(stored[name] for name in FacetProjection._fields), strict=True)
+        return {facet: FacetProjection(*row) for facet, row in zip(Facet, rows, strict=True)}
 
 
 def _joined(files: tuple[Path, ...]) -> GradedLists:

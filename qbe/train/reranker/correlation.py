@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
 from scipy.stats import spearmanr
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.hooks import Floats
+from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
 from qbe.query import Aspect
 from qbe.rerank.reranker import Reranker, RerankRequest
@@ -23,6 +27,47 @@ def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
     if len(set(grades)) < 2:
         return None
     return float(spearmanr(scores, grades).statistic) if len(set(scores)) > 1 else 0.0
+
+
+def mean_correlation(values: Collection[float]) -> float:
+    """The mean over queries of their correlations; NaN where there is none (`check_dev` prevents that).
+
+    >>> mean_correlation([0.5, 0.25]), mean_correlation([])
+    (0.375, nan)
+    """
+    return float(np.mean([*values])) if values else math.nan
+
+
+def check_dev(lists: GradedLists, source: Path) -> None:
+    """Check that scores can be compared with the grades of lists from the file ``source``, by each facet.
+
+    Raises CorpusError where no list has two different grades for a facet.
+
+    >>> from qbe.graded_pairs import GradedPair
+    >>> lists = {"q": [GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0))]}
+    >>> check_dev(lists, Path("dev.tsv"))
+    Traceback (most recent call last):
+    ...
+    qbe.errors.CorpusError: dev.tsv: expected a query with two different grades for each facet, found none for
+    result; give more pairs as `dev`
+    """
+    check_grades(([pair.grades for pair in pairs] for pairs in lists.values()), source)
+
+
+def check_grades(lists: Iterable[Sequence[Sequence[float]]], source: Path) -> None:
+    """`check_dev` of lists that are given by their grades alone, (candidates, 3) each."""
+    ordered = {
+        place
+        for grades in lists
+        for place in range(len(Facet))
+        if len({of_candidate[place] for of_candidate in grades}) > 1
+    }
+    missing = [str(facet) for place, facet in enumerate(Facet) if place not in ordered]
+    if missing:
+        raise CorpusError(
+            f"{source}: expected a query with two different grades for each facet, found none for "
+            f"{', '.join(missing)}; give more pairs as `dev`"
+        )
 
 
 def rank_correlations(

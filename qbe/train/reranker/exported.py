@@ -100,7 +100,8 @@ def exported_provenance(files: RerankerFiles) -> dict[str, Any]:
     ['data', 'facets', 'recipe', 'start']
     """
     training = _metadata(files).training
-    return {key: training[key] for key in ("recipe", "facets", "data", "start") if key in training}
+    keys = ("recipe", "facets", "data", "leave_out", "encoder", "tagger", "start")
+    return {key: training[key] for key in keys if key in training}
 
 
 def _metadata(files: RerankerFiles) -> FacetRerankersMetadata:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -11,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from qbe.errors import CorpusError
 from qbe.evaluate.crossed import CrossedAccuracy, accuracies
 from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.rerank.late_interaction import Floats
 from qbe.train import fitting
 from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
-from qbe.train.reranker.correlation import spearman
+from qbe.train.reranker.correlation import mean_correlation, spearman
 from qbe.train.reranker.loss import LOSSES, crossed_emphasis
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.recipe import Schedule
@@ -72,7 +72,8 @@ def fit(
     """Train the scorer's network on the grades of ``facets`` by `qbe.train.fitting.fit`.
 
     The score on dev is the mean of `mean_spearman` over the facets. The order of the lists and which of their
-    unrelated candidates are used follow from the seed and the number of the epoch.
+    unrelated candidates are used follow from the seed and the number of the epoch. Raises CorpusError where
+    there are fewer lists of two or more candidates than a step has.
     """
     settings = LoopSettings(schedule.epochs, schedule.clip, schedule.patience, ema_decay=schedule.ema_decay)
     return fitting.fit(_Learner(scorer, splits, schedule, seed, facets), settings, seed, checkpoints)
@@ -93,6 +94,11 @@ class _Learner:
         self._scorer, self._splits, self._schedule, self._seed = scorer, splits, schedule, seed
         self._facets = [FACETS.index(facet) for facet in facets]
         self._queries = sorted(query for query, pairs in splits.train.items() if len(pairs) > 1)
+        if len(self._queries) < schedule.queries:
+            raise CorpusError(
+                f"expected at least {schedule.queries} lists of two or more candidates to train on, found "
+                f"{len(self._queries)}; give more pairs"
+            )
         self.steps_per_epoch = len(self._queries) // schedule.queries
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -190,7 +196,7 @@ def score_lists(scorer: CandidateScorer, lists: GradedLists) -> dict[str, Floats
 def mean_spearman(scores: Mapping[str, Floats], lists: GradedLists) -> tuple[float, ...]:
     """For each facet the mean over queries of the correlation of scores (candidates, facets) and grades.
 
-    See `qbe.train.reranker.correlation.spearman`; queries whose grades are all equal do not count.
+    See `qbe.train.reranker.correlation`; queries whose grades are all equal do not count.
     """
     facets: list[list[float]] = [[] for _ in FACETS]
     for query, pairs in lists.items():
@@ -199,7 +205,7 @@ def mean_spearman(scores: Mapping[str, Floats], lists: GradedLists) -> tuple[flo
             correlation = spearman(scores[query][:, number].tolist(), grades)
             if correlation is not None:
                 values.append(correlation)
-    return tuple(float(np.mean(values)) if values else math.nan for values in facets)
+    return tuple(map(mean_correlation, facets))
 
 
 def crossed_shares(scores: Mapping[str, Floats], lists: GradedLists) -> dict[str, CrossedAccuracy]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +12,15 @@ import numpy as np
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
-from qbe.errors import CorpusError, ModelError
+from qbe.errors import CorpusError
 from qbe.tag.tagger import Tagger, labelled
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
+from qbe.train.kept import checked, load_arrays, save_arrays
 from qbe.types import FacetProbabilities, Paper, Sentence
 
 log = logging.getLogger(__name__)
+_WHAT = "the predicted facets"
 
 
 def collect_papers(
@@ -69,19 +71,13 @@ def predict_facets(
 
 
 def _save(path: Path, known: Mapping[str, Floats]) -> None:
-    partial = path.with_suffix(".partial.npz")
-    lengths: Sequence[int] = [len(rows) for rows in known.values()]
-    np.savez(partial, ids=list(known), lengths=lengths, probabilities=np.concatenate(list(known.values())))
-    partial.replace(path)
+    lengths = [len(rows) for rows in known.values()]
+    probabilities = np.concatenate(list(known.values()))
+    save_arrays(path, {"ids": list(known), "lengths": lengths, "probabilities": probabilities})
 
 
 def _load(path: Path) -> dict[str, Floats]:
-    try:
-        with np.load(path) as arrays:
-            ends = np.cumsum(arrays["lengths"])[:-1]
-            rows = np.split(arrays["probabilities"], ends)
-            return dict(zip(arrays["ids"].tolist(), rows, strict=True))
-    except Exception as error:
-        raise ModelError(
-            f"{path}: expected the predicted facets of this training, found: {error}; delete it"
-        ) from error
+    arrays = load_arrays(path, _WHAT, "ids", "lengths", "probabilities")
+    with checked(path, f"{_WHAT} of this training"):
+        rows = np.split(arrays["probabilities"], np.cumsum(arrays["lengths"])[:-1])
+        return dict(zip(arrays["ids"].tolist(), rows, strict=True))

@@ -20,7 +20,7 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, RerankerFiles, write_reranker_card
 from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
-from qbe.train.reranker.correlation import rank_correlations
+from qbe.train.reranker.correlation import mean_correlation, rank_correlations
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits, crossed_shares, mean_spearman, score_lists
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.tokenized import TokenizedPaper
@@ -109,4 +109,4 @@ def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) ->
     with Workers(threads) as workers:
         reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
         correlations = rank_correlations(reranker, data.papers, data.splits.dev)
-    return [sum(values.values()) / len(values) for values in correlations]
+    return [mean_correlation(values.values()) for values in correlations]

@@ -27,6 +27,7 @@ from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.graded_pairs import most_crossed, papers_of, without
 from qbe.train.reranker.blending import with_blends
 from qbe.train.reranker.card import describe
+from qbe.train.reranker.correlation import check_dev
 from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported, off_grid
 from qbe.train.reranker.fit import (
     CandidateScorer,
@@ -116,13 +117,16 @@ def train_rerankers(
 
     Finished parts are kept in the work folder, from which the same call continues. Of the seeds and their
     mean (a "soup"; Wortsman et al., 2022) the best on dev is published. Raises FileFormatError
-    for pairs and CorpusError for papers that cannot be read, ModelError where a check fails, OutputError
-    where nothing can be written, UsageError for a GPU that does not exist.
+    for pairs and CorpusError for papers that cannot be read, and for pairs that are too few to train on or
+    that no correlation can be computed with, ModelError where a check fails, OutputError where nothing can be
+    written, UsageError for a GPU that does not exist.
     """
+    torch.set_num_threads(run.threads)
+    encoder, tagger = Encoder.open(start.encoder, threads=run.threads), Tagger.open()
     provenance = {
         "recipe": as_record(recipe),
         "facets": [facet.value for facet in facets],
-        "data": file_digests(*sources.train, sources.dev, sources.corpus),
+        **read_from(sources, encoder, tagger),
     }
     checkpoints, exported = _earlier(start.earlier)
     if checkpoints is not None:
@@ -130,9 +134,7 @@ def train_rerankers(
     if exported is not None:
         provenance["start"] = exported_provenance(exported)
     check_provenance(folders.work, provenance)
-    torch.set_num_threads(run.threads)
-    encoder = Encoder.open(start.encoder, threads=run.threads)
-    data = read_data(sources, encoder, encoder.tokenizer, recipe, folders.work)
+    data = read_data(sources, encoder, tagger, encoder.tokenizer, recipe, folders.work)
     network = Network(start.weights, recipe.joint, matmul_dtype(run.device), separate=recipe.separate).to(
         run.device
     )
@@ -185,14 +187,32 @@ def _earlier(start: str | Path | None) -> tuple[Path | None, RerankerFiles | Non
     return Path(start), None
 
 
+def read_from(sources: Sources, encoder: Encoder, tagger: Tagger) -> dict[str, Any]:
+    """What `read_data` reads, for the note in the work folder: digests of the files, and the identities of
+    the models by which facets are predicted.
+    """
+    return {
+        "data": file_digests(*sources.train, sources.dev, sources.corpus),
+        "leave_out": file_digests(sources.leave_out),
+        "encoder": encoder.files.identity,
+        "tagger": tagger.identity,
+    }
+
+
 def read_data(
-    sources: Sources, encoder: Encoder, tokenizer: PaperTokenizer, recipe: Recipe, work: Path
+    sources: Sources,
+    encoder: Encoder,
+    tagger: Tagger,
+    tokenizer: PaperTokenizer,
+    recipe: Recipe,
+    work: Path,
 ) -> Data:
-    """Graded lists and their papers, tokenized by ``tokenizer``; their facets, predicted in the states of
-    ``encoder``, are cached in the folder ``work``. Raises FileFormatError for pairs and CorpusError
-    for papers that cannot be read.
+    """Graded lists and their papers, tokenized by ``tokenizer``; their facets, predicted by ``tagger`` in the
+    states of ``encoder``, are cached in the folder ``work``. Raises FileFormatError for pairs and CorpusError
+    for papers that cannot be read, and for pairs of dev that no correlation can be computed with.
     """
     dev = read_graded_pairs(sources.dev)
+    check_dev(dev, sources.dev)
     train: dict[str, Any] = {}
     for path in sources.train:
         train |= read_graded_pairs(path)
@@ -203,9 +223,7 @@ def read_data(
         chosen = random.Random(0).sample(sorted(train), min(recipe.sampled, len(train)))
         train = {query: train[query] for query in chosen}
     evaluated = TitleIndex.of_corpus(sources.leave_out)
-    papers = collect_papers(
-        sources.corpus, papers_of(train, dev), encoder, Tagger.open(), work / "facets.npz"
-    )
+    papers = collect_papers(sources.corpus, papers_of(train, dev), encoder, tagger, work / "facets.npz")
     excluded = frozenset(paper_id for paper_id, paper in papers.items() if evaluated.holds(paper.title))
     train = without(train, excluded)
     log.info("%d queries in training, %d in dev; %d papers left out", len(train), len(dev), len(excluded))

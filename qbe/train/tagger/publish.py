@@ -28,7 +28,7 @@ from qbe.train.tagger.scores import Scores
 from qbe.train.tagger.states import Tokens
 from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import sample_papers
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
+from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 DEFAULT_RECIPE = Recipe()
 PARITY_PAPERS = 50
@@ -67,7 +67,13 @@ def train_tagger(
     papers = sample_papers(sources.unlabelled, evaluated, recipe.unlabelled, recipe.sample_seed)
     digests = {f"CSAbstruct {split}.jsonl": sha256(sources.csabstruct / f"{split}.jsonl") for split in SPLITS}
     digests[sources.unlabelled.name] = sha256(sources.unlabelled)
-    check_provenance(folders.work, {"recipe": as_record(recipe), "encoder": encoder, "data": digests})
+    provenance = {
+        "recipe": as_record(recipe),
+        "encoder": encoder,
+        "data": digests,
+        "leave_out": file_digests(sources.leave_out),
+    }
+    check_provenance(folders.work, provenance)
     torch.set_num_threads(run.threads)
     data = Data(Encoder.open(encoder, threads=run.threads), recipe, labelled, papers)
     weights = weights or packaged_weights(ENCODERS[BASE_ENCODER])

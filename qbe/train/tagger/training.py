@@ -9,7 +9,6 @@ then to the annotators' labels again (self-training with distillation; Hinton et
 from __future__ import annotations
 
 import logging
-import pickle
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import torch
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.files import atomic_file
+from qbe.train.kept import checked, save_state
 from qbe.train.tagger.csabstruct import LabelledAbstract
 from qbe.train.tagger.fit import Example, Floats, Schedule, fit, one_hot, predict
 from qbe.train.tagger.network import Head
@@ -112,8 +112,9 @@ def train_students(
         with atomic_file(soft_labels) as stream:
             np.save(stream, np.concatenate(means))
         log.info("the teachers have labelled %d papers", len(means))
-    soft = _soft_examples(data.unlabelled, np.load(soft_labels))
-
+    with checked(soft_labels, "the soft labels of this training"):
+        labels: Floats = np.load(soft_labels)
+    soft = _soft_examples(data.unlabelled, labels)
     return {seed: _student(data, soft, gold, recipe, seed, work) for seed in seeds}
 
 
@@ -164,15 +165,9 @@ def _train_once(path: Path, model: Model, train: Callable[[Model], None]) -> Mod
     """Load the model's weights from a file; where there is none, train it and write the file."""
     if not path.exists():
         train(model)
-        torch.save(model.state_dict(), path.with_suffix(".partial"))
-        path.with_suffix(".partial").replace(path)
-    try:
+        save_state(path, model.state_dict())
+    with checked(path, "a model of this recipe", "delete it, or give another `work`"):
         model.load_state_dict(torch.load(path, weights_only=True))
-    except (RuntimeError, KeyError, TypeError, EOFError, pickle.UnpicklingError) as error:
-        reason = next(iter(str(error).splitlines()), "no model")
-        raise ModelError(
-            f"{path}: expected a model of this recipe, found {reason}; give another `work`"
-        ) from error
     model.eval()
     return model
 
