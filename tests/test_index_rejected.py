@@ -6,11 +6,21 @@ from pathlib import Path
 
 import pytest
 from support.builds import Job, build_job, kill
+from support.searching import first_stage
 
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, IndexBuildError, RecordError
+from qbe.index.__main__ import main
+from qbe.index.building import shards
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.live.compaction import compact
+from qbe.index.parts.build import build_part
+from qbe.index.parts.part import BuildShard
+from qbe.index.sharding.build import build_shards
+from qbe.index.sharding.joined import PartShards
+from qbe.query import Query
+from qbe.types import Paper, Sentence
 
 PAPERS = 10_000
 GOOD = {"title": "On fish", "abstract": "Fish swim. We count them. They are many."}
@@ -28,6 +38,7 @@ BROKEN = {
     "a paper_id that occurs twice": json.dumps({"paper_id": "p0", **GOOD}),
 }
 TIMES = [5, 5, 5, 4, 4, 4, 4, 3, 3]
+LENIENT = Reading(on_error="skip", max_rejected=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +113,113 @@ def test_a_list_of_another_build_is_replaced_and_a_file_of_the_user_is_not(tmp_p
 
 def test_appended_records_are_listed_beside_the_index(tmp_path, job, sample):
     build_job(tmp_path / "index", replace(job, corpus=(str(sample / "corpus.jsonl"),)))
-    more = tmp_path / "more.jsonl"
-    more.write_text(json.dumps({"paper_id": "new", **GOOD}) + '\n{"paper_id"\n')
-    written = append_papers(tmp_path / "index", str(more), reading=Reading(on_error="skip", max_rejected=0.5))
+    written = append_papers(tmp_path / "index", str(one_more(tmp_path)), reading=LENIENT)
     assert written.added == 1
+    assert written.left_out == {"malformed JSON": 1}
     assert len((tmp_path / "index.rejected.jsonl").read_text().splitlines()) == 1
+
+
+def one_more(folder: Path, paper_id: str = "new", broken: int = 1) -> Path:
+    """A corpus of one paper, and some records that cannot be used."""
+    path = folder / f"{paper_id}.jsonl"
+    path.write_text(json.dumps({"paper_id": paper_id, **GOOD}) + "\n" + '{"paper_id"\n' * broken)
+    return path
+
+
+def test_what_was_left_out_before_stays_listed(tmp_path, job):
+    folder, listed = tmp_path / "index", tmp_path / "index.rejected.jsonl"
+    build_job(folder, job)
+    before = listed.read_bytes()
+    whole = append_papers(folder, str(one_more(tmp_path, broken=0)), reading=LENIENT)
+    assert whole.left_out == {}
+    assert listed.read_bytes() == before
+    more = one_more(tmp_path, "second")
+    append_papers(folder, str(more), reading=LENIENT)
+    lines = listed.read_bytes().removeprefix(before).splitlines()
+    assert [json.loads(line)["where"] for line in lines] == [f"{more}, line 2"]
+    with pytest.raises(CorpusError, match=rf"found 3 of 4 .*\({listed} lists them\)"):
+        append_papers(folder, str(one_more(tmp_path, "third", broken=3)), reading=LENIENT)
+    assert len(listed.read_bytes().removeprefix(before).splitlines()) == 4
+    assert sorted(path.name for path in (folder / "segments").iterdir()) == ["000001", "000002"]
+
+
+def test_a_list_that_a_killed_writer_left_is_removed(tmp_path, job, sample):
+    folder = tmp_path / "index"
+    build_job(folder, replace(job, corpus=(str(sample / "corpus.jsonl"),)))
+    (folder / "segments").mkdir()
+    (folder / "segments" / "000001.rejected.jsonl").write_text("{}\n")
+    delete_papers(folder, ["s001"])
+    assert not (folder / "segments").exists()
+
+
+@pytest.mark.parametrize("action", ["--append", "--update"])
+def test_the_command_says_what_an_append_left_out(tmp_path, job, sample, capsys, action):
+    folder = tmp_path / "index"
+    build_job(folder, replace(job, corpus=(str(sample / "corpus.jsonl"),)))
+    more = str(one_more(tmp_path))
+    options = ["--on-error", "skip", "--max-rejected", "0.5", "--output", str(folder)]
+    main([action, "--corpus", more, *options])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"1 record left out (malformed JSON: 1), listed in {folder}.rejected.jsonl"
+    assert second.startswith(f"{folder}: 1 papers added, 0 replaced, 0 deleted, now 129 in 2 segments")
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        Reading(format="jsonl"),
+        Reading(dedupe="title", on_error="skip"),
+        Reading(limit=128),
+        Reading(on_error="skip"),
+    ],
+    ids=["format", "dedupe", "limit", "on_error"],
+)
+def test_an_index_read_in_another_way_is_changed_like_any_other(tmp_path, job, sample, reading):
+    folder, corpus = tmp_path / "index", tmp_path / "corpus.jsonl"
+    lines = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
+    corpus.write_text("".join([*lines[:127], '{"paper_id"\n' * (reading.on_error == "skip"), *lines[127:]]))
+    built = build_job(folder, replace(job, corpus=(str(corpus),), reading=reading))
+    assert {"reading", "left_out"} & built.corpus.keys()
+    new = Paper("new", "On fish", (Sentence("Fish swim."), Sentence("We count them.")))
+    append_papers(folder, [new])
+    counts = {"papers": 129, "labelled": 128, "sentences": 596, "predicted": 0}
+    with Index(folder) as index:
+        assert {name: index.manifest.corpus[name] for name in counts} == counts
+        assert [paper.paper_id for paper in index][-2:] == ["s128", "new"]
+        assert (
+            first_stage(index, "bm25").search(Query(replace(new, paper_id="other")), 1)[0].paper_id == "new"
+        )
+        removed = len(index.paper("s001").sentences)
+    assert delete_papers(folder, ["s001"]).papers == 128
+    with Index(folder) as index:
+        assert {name: index.manifest.corpus[name] for name in counts} == {
+            "papers": 128,
+            "labelled": 127,
+            "sentences": 596 - removed,
+            "predicted": 0,
+        }
+    assert compact(folder).papers == 128
+    with Index(folder) as index:
+        assert "s001" not in index
+        assert len(list(index)) == 128
+
+
+def test_parts_read_in_another_way_become_shards(tmp_path, job, sample, tiny_encoder, monkeypatch):
+    monkeypatch.setattr(shards, "SHARD_PAPERS", 8)
+    parts = (tmp_path / "1", tmp_path / "2")
+    settings = replace(job.settings, dense=True, encoder=str(tiny_encoder))
+    for number, folder in enumerate(parts, start=1):
+        build_part(
+            folder,
+            str(sample / "corpus.jsonl"),
+            settings,
+            BuildShard(number, 2),
+            reading=Reading(format="jsonl", limit=100),
+        )
+    manifest = build_shards(tmp_path / "index", PartShards(parts, settings), 2)
+    assert manifest.corpus["papers"] == 100
+    with Index(tmp_path / "index") as index:
+        assert sorted(paper.paper_id for paper in index) == [f"s{n:03d}" for n in range(1, 101)]
 
 
 def test_another_way_of_reading_is_another_build(tmp_path, job):

@@ -208,6 +208,36 @@ def test_a_corpus_that_changed_is_not_resumed(tmp_path, settings, digests, sampl
     assert build_job(output, settings, overwrite=True).digest == digests[False]
 
 
+def test_a_folder_of_papers_that_changed_is_not_resumed(tmp_path, settings, digests, sample):
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    lines = (sample / "corpus.jsonl").read_text().splitlines(keepends=True)
+    for name, some in (("a.jsonl", lines[:100]), ("b.jsonl", lines[100:])):
+        (folder / name).write_text("".join(some))
+    settings, output = replace(settings, corpus=(str(folder),), bm25=False), tmp_path / "index"
+    kill("vectors begun", output, settings)
+
+    def refused():
+        with pytest.raises(IndexBuildError, match="found other sources"):
+            build_job(output, settings, resume=True)
+
+    (folder / "c.jsonl").write_text(lines[0].replace("s001", "new"))
+    refused()
+    (folder / "c.jsonl").unlink()
+    (folder / "b.jsonl").rename(tmp_path / "b.jsonl")
+    refused()
+    (tmp_path / "b.jsonl").rename(folder / "b.jsonl")
+    times = (folder / "b.jsonl").stat()
+    os.utime(folder / "b.jsonl")
+    refused()
+    os.utime(folder / "b.jsonl", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert build_job(output, settings, resume=True).digest == digests[False]
+    assert build_job(output, settings, resume=True).digest == digests[False]
+    os.utime(folder / "b.jsonl")
+    with pytest.raises(IndexBuildError, match="is an index already"):
+        build_job(output, settings, resume=True)
+
+
 def test_resuming_what_has_ended_is_done_unless_the_corpus_changed(tmp_path, settings, sample):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_bytes((sample / "corpus.jsonl").read_bytes())

@@ -78,6 +78,7 @@ def main(arguments: list[str], build: Build | None = None) -> None:
         if written is None:
             print(f"{output}: nothing to compact: one segment, no paper deleted")
         else:
+            _say_left_out(output, written.left_out)
             print(f"{output}: {_describe(written)}, {time.monotonic() - started:.1f} s")
         return
     try:
@@ -90,7 +91,7 @@ def main(arguments: list[str], build: Build | None = None) -> None:
 
         report = execution.timings.report(counts["papers"], counts["sentences"])
         write_text(Path(options.timings), report)
-    _say_left_out(output, counts)
+    _say_left_out(output, counts.get("left_out", {}))
     size = sum(entry["bytes"] for entry in built.files.values())
     print(
         f"{output}: {counts['papers']:,} papers ({counts['labelled']:,} with facet labels, "
@@ -111,11 +112,11 @@ def _has_postings(built: Manifest | PartMetadata) -> bool:
     return isinstance(built, Manifest) and built.lucene is not None
 
 
-def _say_left_out(output: Path, counts: Mapping[str, Any]) -> None:
-    """Say which records were left out, where some were."""
+def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
+    """Say how many records were left out, by the reason, where some were."""
     from qbe.index.building.rejected import rejected_file
 
-    if left_out := counts.get("left_out"):
+    if left_out:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
         total = sum(left_out.values())
         noun = "record" if total == 1 else "records"

@@ -369,21 +369,12 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
 
 
 def ids(arguments: Sequence[str]) -> list[str]:
-    """Paper ids as given, and for each ``@FILE`` those in the file, one a line; raises UsageError."""
-    from pathlib import Path
-
-    from qbe.errors import UsageError
+    """Paper ids as given, and for each ``@FILE`` those in the file, one a line; raises InputError for a file
+    that cannot be read.
+    """
+    from qbe.lines import read_ids
 
     paper_ids: list[str] = []
     for argument in arguments:
-        if not argument.startswith("@"):
-            paper_ids.append(argument)
-            continue
-        try:
-            lines = Path(argument[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"expected a file of paper ids, one a line, at {argument[1:]}, found {error}; check --delete"
-            ) from error
-        paper_ids += [line for line in lines if line]
+        paper_ids += read_ids(argument[1:]) if argument.startswith("@") else [argument]
     return paper_ids

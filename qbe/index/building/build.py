@@ -85,9 +85,10 @@ def build_segment(
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
     Where it has too few sentences for the settings' FAISS index, its own is exact. ``tagger`` is the identity
-    of the tagger that labelled the other segments, if any; ``index`` the folder of the whole, beside which
-    records that are left out are listed; ``shared`` what all segments have in common, in place of what the
-    settings say of vectors. Raises what `build` and ``source`` do; then nothing is left behind.
+    of the tagger that labelled the other segments, if any; ``index`` the folder of the whole. Records that
+    are left out are listed beside the segment, for `qbe.index.building.rejected.add_rejected`, and where the
+    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, in place of what
+    the settings say of vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:
@@ -184,7 +185,7 @@ def _run(
             "ann": stages.build_faiss(staging, ann, stored, similarity, execution),
         }
     with execution.timings.stage("files"):
-        publish_rejected(staging, place.whole)
+        publish_rejected(place)
         return publish(staging, place.output, state)
 
 
@@ -201,7 +202,7 @@ def _write_papers(
     staging = place.staging
     stages.clear(staging)
     with execution.timings.stage("papers"):
-        with recorded(staging, place.whole) as left_out:
+        with recorded(place) as left_out:
             papers = stages.read_papers(source, models, execution, left_out)
             counts = stages.write_corpus(staging, papers, lucene=settings.bm25)
         if models.encoder is not None:  # settings that do not fit are refused before the long work

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from qbe.corpus.leftout import SUFFIX, LeftOut
 from qbe.errors import CorpusError, IndexBuildError
+from qbe.files import atomic_file
+from qbe.index.building.staging import Place
 
 REJECTED = "rejected.jsonl"
 """The same file within an unfinished build."""
@@ -47,11 +50,11 @@ def check_replaceable(output: Path) -> None:
 
 
 @contextlib.contextmanager
-def recorded(staging: Path, output: Path) -> Iterator[LeftOut]:
+def recorded(place: Place) -> Iterator[LeftOut]:
     """Records that are left out, listed in the folder of an unfinished build; where the corpus then cannot be
-    used, beside the index that was to be.
+    used, beside the index that was to be, or that a segment was to be added to.
     """
-    path = staging / REJECTED
+    path = place.staging / REJECTED
     with path.open("wb") as stream:
         left_out = LeftOut(stream)
         try:
@@ -59,18 +62,49 @@ def recorded(staging: Path, output: Path) -> Iterator[LeftOut]:
         except CorpusError as error:
             stream.flush()
             if left_out:
-                path.replace(rejected_file(output))
-                raise CorpusError(f"{error} ({rejected_file(output)} lists them)") from None
+                listed = rejected_file(place.whole)
+                if place.output == place.whole:
+                    path.replace(listed)
+                else:  # an index that is there keeps what it lists
+                    _add(path, listed)
+                raise CorpusError(f"{error} ({listed} lists them)") from None
             raise
 
 
-def publish_rejected(staging: Path, output: Path) -> None:
-    """Put the list in its place, or remove an older one where nothing was left out."""
-    path = staging / REJECTED
+def publish_rejected(place: Place) -> None:
+    """Put the list beside the result, or remove an older one where nothing was left out.
+
+    That of a segment waits there for `add_rejected`.
+    """
+    path = place.staging / REJECTED
     if not path.exists():  # of a build that was killed behind this point, or one of parts
         return
     if path.stat().st_size:
-        path.replace(rejected_file(output))
+        path.replace(rejected_file(place.output))
     else:
         path.unlink()
-        rejected_file(output).unlink(missing_ok=True)
+        rejected_file(place.output).unlink(missing_ok=True)
+
+
+def add_rejected(segment: Path, whole: Path) -> None:
+    r"""Add the list of a segment, if there is one, to that of the index ``whole``. Raises OutputError.
+
+    >>> _ = rejected_file(Path("whole")).write_text("1\n")
+    >>> _ = rejected_file(Path("segment")).write_text("2\n")
+    >>> add_rejected(Path("segment"), Path("whole"))
+    >>> rejected_file(Path("whole")).read_text(), rejected_file(Path("segment")).exists()
+    ('1\n2\n', False)
+    """
+    path = rejected_file(segment)
+    if path.exists():
+        _add(path, rejected_file(whole))
+
+
+def _add(path: Path, listed: Path) -> None:
+    """Move the lines of a list to the end of another, which may not be there yet."""
+    with atomic_file(listed) as stream:
+        for each in (listed, path):
+            if each.exists():
+                with each.open("rb") as lines:
+                    shutil.copyfileobj(lines, stream)
+    path.unlink()

@@ -132,15 +132,17 @@ class CorpusSource:
         return read_corpus(self.names, split, self.reading, left_out, self._bytes_read)
 
     def describe(self) -> list[list[Any]]:
-        """Name, size and time of change of each file; of other sources the name only."""
+        """Name, size and time of change of each file, also of those of a folder; of other sources the name
+        only.
+        """
         facts: list[list[Any]] = []
-        for name in self.names:
-            path = Path(name)
+        for file in (file for name in self.names for file in files_of(name)):
+            path = Path(file)
             if path.is_file():
                 status = path.stat()
-                facts.append([name, status.st_size, status.st_mtime_ns])
+                facts.append([file, status.st_size, status.st_mtime_ns])
             else:
-                facts.append([name])
+                facts.append([file])
         return facts
 
     def newest(self) -> int:

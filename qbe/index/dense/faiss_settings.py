@@ -17,7 +17,7 @@ TOGETHER = 20
 """Vectors from which on FAISS uses matrix products when it builds (its own default)."""
 
 _state = threading.Condition()
-_searches = _builds = 0
+_unlimited = _builds = 0
 
 
 def set_for_searching(threads: int) -> None:
@@ -41,15 +41,15 @@ def searching() -> Iterator[int]:
     ...     most == ONE_BY_ONE
     True
     """
-    global _searches
+    global _unlimited
     with _state:
-        _searches += 1
-        most = TOGETHER - 1 if _builds else ONE_BY_ONE
+        limited = _builds > 0
+        _unlimited += not limited
     try:
-        yield most
+        yield TOGETHER - 1 if limited else ONE_BY_ONE
     finally:
         with _state:
-            _searches -= 1
+            _unlimited -= not limited
             _state.notify_all()
 
 
@@ -58,7 +58,8 @@ def building(threads: int) -> Iterator[None]:
     """A context for work that builds a FAISS index with this many threads; afterwards the settings are
     those of searching.
 
-    Searches under way are waited for; those that begin meanwhile are not delayed (see `searching`).
+    Searches under way are waited for; those that begin meanwhile are neither delayed nor waited for, since
+    they take few query vectors at a time (see `searching`).
 
     >>> with building(threads=1), searching() as most:
     ...     most
@@ -70,10 +71,11 @@ def building(threads: int) -> Iterator[None]:
     before = faiss.omp_get_max_threads()
     with _state:
         _builds += 1
-        _state.wait_for(lambda: not _searches)
-        faiss.cvar.distance_compute_blas_threshold = TOGETHER
-    faiss.omp_set_num_threads(threads)
     try:
+        with _state:
+            _state.wait_for(lambda: not _unlimited)
+            faiss.cvar.distance_compute_blas_threshold = TOGETHER
+        faiss.omp_set_num_threads(threads)
         yield
     finally:
         faiss.omp_set_num_threads(before)

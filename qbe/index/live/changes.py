@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from qbe.corpus.leftout import LeftOut
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
-from qbe.errors import IndexBuildError, PaperNotFoundError, UsageError
+from qbe.errors import IndexBuildError, OutputError, PaperNotFoundError, UsageError
 from qbe.index.building.build import build_segment
-from qbe.index.building.rejected import check_replaceable
+from qbe.index.building.rejected import add_rejected, check_replaceable
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.live.writer import Written, commit, resolved, without, writing
@@ -23,6 +24,8 @@ from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
 from qbe.index.segments.views import Papers, open_papers
 from qbe.types import Paper
+
+log = logging.getLogger(__name__)
 
 
 def append_papers(
@@ -41,6 +44,8 @@ def append_papers(
     ``corpus`` is a path or ``hf:`` name, several of them, or papers, ``reading`` as in
     `qbe.index.building.build.build`. Papers whose ids the index has are
     refused before any is encoded; with ``update`` they replace the former ones, and get new rows.
+    Records that are left out are counted, and added to the list beside the index
+    (`qbe.index.building.rejected.rejected_file`).
     ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
     ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
     readers that open the index later; when anything fails the index is unchanged.
@@ -52,7 +57,7 @@ def append_papers(
     >>> from qbe.index.building.build import build
     >>> _ = build(Path("indexes/longer"), [index.paper("s001")], BuildSettings(dense=False))
     >>> append_papers("indexes/longer", [index.paper("s002")])
-    Written(added=1, replaced=0, deleted=0, papers=2, segments=2, generation=1)
+    Written(added=1, replaced=0, deleted=0, papers=2, segments=2, generation=1, left_out={})
     """
     folder, source = resolved(folder), open_corpus(corpus, reading)
     check_replaceable(folder)
@@ -70,8 +75,20 @@ def append_papers(
         replaced = np.array(additions.known, np.int64)
         segments = [*without(folder, snapshot, replaced), Segment(name, segment.digest)]
         generation = commit(folder, snapshot, segments)
+        try:
+            add_rejected(folder / name, folder)
+        except (OSError, OutputError) as error:  # the papers are there all the same
+            log.warning("%s: records were skipped, but the list of them could not be written", error)
         added = segment.corpus["papers"] - len(replaced)
-        return Written(added, len(replaced), 0, len(papers) + added, len(segments), generation)
+        return Written(
+            added=added,
+            replaced=len(replaced),
+            deleted=0,
+            papers=len(papers) + added,
+            segments=len(segments),
+            generation=generation,
+            left_out=segment.corpus.get("left_out", {}),
+        )
 
 
 def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
@@ -85,7 +102,7 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
     >>> import shutil
     >>> folder = shutil.copytree(index.folder, "indexes/shorter")
     >>> delete_papers(folder, ["s001", "s002"])
-    Written(added=0, replaced=0, deleted=2, papers=126, segments=1, generation=1)
+    Written(added=0, replaced=0, deleted=2, papers=126, segments=1, generation=1, left_out={})
     """
     if isinstance(paper_ids, str):
         raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")

@@ -29,7 +29,9 @@ def clean(folder: Path) -> None:
             if f"{DELETED}/{path.name}" not in files:
                 path.unlink()
         for path in (folder / SEGMENTS).glob("*"):
-            if f"{SEGMENTS}/{path.name}" not in segments:
+            if not path.is_dir():  # a list of skipped records, which a killed writer left
+                path.unlink()
+            elif f"{SEGMENTS}/{path.name}" not in segments:
                 _remove(path)
         if ROOT not in segments:
             _remove_root(folder)

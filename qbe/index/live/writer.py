@@ -7,8 +7,8 @@ import hashlib
 import io
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ MANY_SEGMENTS = 16
 class Written:
     """What a write did, in papers, and the index afterwards: how many living ``papers`` it has in how many
     ``segments``, and its ``generation``. ``replaced`` papers are counted neither as ``added`` nor as
-    ``deleted``.
+    ``deleted``. ``left_out`` counts, by the reason, records of the corpus that were skipped.
     """
 
     added: int
@@ -40,6 +40,7 @@ class Written:
     papers: int
     segments: int
     generation: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @contextlib.contextmanager

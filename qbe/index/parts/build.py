@@ -93,7 +93,7 @@ def _run(
         stages.clear(staging)
         with execution.timings.stage("papers"):
             selection = Selection(part)
-            with recorded(staging, place.whole) as left_out:
+            with recorded(place) as left_out:
                 papers = selection.of(stages.read_papers(source, models, execution, left_out))
                 counts = stages.write_corpus(staging, papers, lucene=False)
             state = {**stages.begin_state(inputs, counts, models, left_out), "corpus": selection.corpus}
@@ -104,7 +104,7 @@ def _run(
 
 
 def _publish(place: Place, part: BuildShard, state: State) -> PartMetadata:
-    publish_rejected(place.staging, place.whole)
+    publish_rejected(place)
     metadata = PartMetadata(
         part=part,
         shard_papers=shards.SHARD_PAPERS,

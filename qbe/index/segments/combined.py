@@ -20,15 +20,21 @@ Counts = Mapping[str, Any]
 PREDICTIONS = ("labels", "lacking")
 """What a manifest's ``tagger`` counts."""
 
+COUNTED = ("papers", "labelled", "sentences", "predicted")
+"""What a manifest's ``corpus`` counts of its papers; how they were read, and what was left out then, stand
+beside it.
+"""
+
 
 def combined_manifest(snapshot: Snapshot) -> Manifest:
     """The manifest of an index: that of its only segment, or one combined from all segments'.
 
     Papers and predictions are counted without the deleted ones, Lucene's documents and tokens with them,
-    since they count in its statistics. ``dense`` is that of the segment with most sentences; others, of other
-    sizes, may store vectors and find candidates otherwise. ``settings`` are the last segment's with all
-    sources of the corpus, ``files`` those of all segments, and the digests are over the segments' own and
-    over their rows of deleted papers.
+    since they count in its statistics. How the corpus was read, and what was left out of it, are facts of one
+    segment each, which the whole does not state. ``dense`` is that of the segment with most sentences;
+    others, of other sizes, may store vectors and find candidates otherwise. ``settings`` are the last
+    segment's with all sources of the corpus, ``files`` those of all segments, and the digests are over the
+    segments' own and over their rows of deleted papers.
 
     >>> from qbe.index.segments.snapshot import open_snapshot
     >>> snapshot = open_snapshot(index.folder)
@@ -82,7 +88,7 @@ def live_counts(segment: OpenSegment) -> Counts:
     """
     if segment.segment.deletions is not None:
         return segment.segment.deletions.corpus
-    return {key: value for key, value in segment.manifest.corpus.items() if key != "sha256"}
+    return {key: segment.manifest.corpus[key] for key in COUNTED}
 
 
 def live_predictions(segment: OpenSegment) -> Counts | None:
