@@ -363,4 +363,4 @@ def test_a_file_of_ids_that_cannot_be_read(dense, tmp_path, content, message):
     with pytest.raises(InputError, match=message.format(path=path)):
         main(["--output", str(dense), "--delete", f"@{path}"])
     with Index(dense) as index:
-        assert len(index) == 18
+        assert len(index) == 16
