@@ -19,9 +19,11 @@ from qbe.errors import IndexBuildError, UsageError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards
+from qbe.index.building.unfinished import STATE
 from qbe.index.dense.ann import AnnSettings
 from qbe.index.index import Index
 from qbe.index.live.changes import delete_papers
+from qbe.index.manifest import read_manifest
 from qbe.index.parts.part import BuildShard
 from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
@@ -211,11 +213,44 @@ def test_a_target_that_exists_is_replaced_only_when_asked(tmp_path, whole, split
         build_shards(folder, IndexShards(whole), 2)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(Exception, match=r"mine: expected an index with a manifest\.json"):
+    with pytest.raises(IndexBuildError, match=r"mine: expected an index with a manifest\.json"):
         build_shards(tmp_path / "mine", IndexShards(whole), 2, overwrite=True)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     build_shards(folder, IndexShards(whole), 2, overwrite=True)
     assert len(read_commit(folder).segments) == 2
+
+
+def test_resuming_what_has_ended_is_done_unless_the_source_changed(tmp_path, whole, split, parts, job):
+    index = Path(shutil.copytree(whole, tmp_path / "index"))
+    folders = tuple(Path(shutil.copytree(part, tmp_path / f"part-{part.name}")) for part in parts)
+    for name, source in (("split", IndexShards(index)), ("joined", PartShards(folders, job.settings))):
+        target = tmp_path / name
+        built = build_shards(target, source, SHARDS)
+        (target / STATE).write_text("{}")  # as a build leaves it that is killed at its end
+        assert build_shards(target, source, SHARDS, resume=True) == built
+        assert not (target / STATE).exists()
+        with pytest.raises(IndexBuildError, match="is an index already"):
+            build_shards(target, source, SHARDS)
+        with pytest.raises(IndexBuildError, match="is an index already"):
+            build_shards(target, source, 2, resume=True)
+        for folder in (index, *folders):
+            for file in folder.glob("*.json"):
+                file.touch()
+        with pytest.raises(IndexBuildError, match="is an index already"):
+            build_shards(target, source, SHARDS, resume=True)
+
+
+def test_shards_are_those_of_a_source_of_the_same_settings_and_papers(
+    tmp_path, whole, split, joined, parts, job
+):
+    def manifests(folder):
+        return [read_manifest(folder / segment.name) for segment in read_commit(folder).segments]
+
+    assert IndexShards(whole).is_of(manifests(split))
+    assert not IndexShards(whole).is_of(manifests(split)[:-1])
+    assert PartShards(parts, job.settings).is_of(manifests(joined))
+    assert not PartShards(parts, job.settings).is_of(manifests(joined)[::-1])
+    assert not PartShards(parts, dataclasses.replace(job.settings, positions=True)).is_of(manifests(joined))
 
 
 def test_an_updated_index_is_not_split(tmp_path, whole):

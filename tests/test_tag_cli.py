@@ -1,9 +1,11 @@
 """``qbe tag``: what it keeps and what it writes, whole or not at all, resumed, hostile text."""
 
 import gzip
+import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +17,8 @@ import pytest
 from qbe.corpus import paper_to_record, parse_paper, read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, OutputError, UsageError
+from qbe.files import lock
+from qbe.models.tagger_files import TAGGER_CARD
 from qbe.tag.__main__ import main
 from qbe.tag.options import parser
 from qbe.tag.records import tag_file
@@ -68,19 +72,39 @@ def read(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def interrupted_after(count: int) -> Callable:
+    """Passes so many records through, and is then interrupted."""
+
+    def interrupted(records):
+        yield from itertools.islice(records, count)
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
 @pytest.fixture
-def tag(tmp_path, tiny_tagger):
+def tag(tmp_path, tagging, tiny_tagger):
     """Tag records, or a file, by the command line in this process; gives the records written."""
     output = tmp_path / "out" / "tagged.jsonl"
 
     def run(*given: object, options: tuple[object, ...] = ()) -> list[dict]:
         source = given[0] if isinstance(given[0], Path) else write(tmp_path / "in.jsonl", *given)
-        arguments = ["--input", source, "--output", output, "--tagger", tiny_tagger]
+        arguments = ["--input", source, "--output", output]
+        arguments += [] if "--tagger" in options else ["--tagger", tiny_tagger]
         threads = [] if "--threads" in options else ["--threads", 1]
         main([str(argument) for argument in (*arguments, *threads, *options)])
         return read(output)
 
-    run.output, run.partial = output, output.with_name("tagged.jsonl.partial")
+    def leave(finished: bytes, facets: str = "given") -> None:
+        """What an interrupted call leaves, with these bytes as its finished records."""
+        source = write(tmp_path / "interrupted.jsonl", STRING)
+        labelling = TaggingEncoder(tagging.encoder, tagging.tagger, facets)
+        with pytest.raises(KeyboardInterrupt):
+            tag_file(str(source), output, labelling, interrupted_after(0), probabilities=False, resume=False)
+        run.partial.write_bytes(finished)
+
+    run.output, run.partial = output, output.with_name(".tagged.jsonl.tagging") / "records.jsonl"
+    run.leave = leave
     run.tagger = ("--tagger", str(tiny_tagger))
     return run
 
@@ -196,34 +220,69 @@ def test_resuming_gives_what_an_uninterrupted_call_gives(tag, lines, cut):
     data = tag.output.read_bytes()
     tag.output.unlink()
     kept = data.splitlines(keepends=True)
-    tag.partial.write_bytes(b"".join(kept[:lines]) + b"".join(kept[lines : lines + 1])[:cut])
+    tag.leave(b"".join(kept[:lines]) + b"".join(kept[lines : lines + 1])[:cut])
     assert tag(*numbered(9), options=["--resume"]) == whole
     assert tag.output.read_bytes() == data
-    assert not tag.partial.exists()
+    assert list(tag.output.parent.iterdir()) == [tag.output]
 
 
 def test_an_interrupted_call_leaves_what_is_finished(tag, tagging, tmp_path):
     whole = tag(*numbered(9))
     tag.output.unlink()
-
-    def interrupted(records):
-        for number, record in enumerate(records):
-            if number == 5:
-                raise KeyboardInterrupt
-            yield record
-
+    source = str(tmp_path / "in.jsonl")
     with pytest.raises(KeyboardInterrupt):
-        tag_file(
-            str(tmp_path / "in.jsonl"), tag.output, tagging, interrupted, probabilities=False, resume=False
-        )
+        tag_file(source, tag.output, tagging, interrupted_after(5), probabilities=False, resume=False)
     assert not tag.output.exists()
     assert read(tag.partial) == whole[:5]
-    assert tag(*numbered(9), options=["--resume"]) == whole
+    assert tag(*numbered(9), options=["--resume", "--facets", "predicted"]) == whole
+
+
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        (["--facets", "predicted"], "facets"),
+        (["--probabilities"], "probabilities"),
+        (["--tagger", "{other}"], "tagger"),
+    ],
+)
+def test_resuming_with_other_options_is_refused(tag, tmp_path, tiny_tagger, options, changed):
+    whole = tag(*numbered(3))
+    tag.leave(b"".join(tag.output.read_bytes().splitlines(keepends=True)[:2]))
+    tag.output.unlink()
+    other = Path(shutil.copytree(tiny_tagger, tmp_path / "other"))
+    card = other / TAGGER_CARD
+    card.write_text(json.dumps({**json.loads(card.read_text()), "name": "other-tagger"}))
+    options = [option.format(other=other) for option in options]
+    with pytest.raises(UsageError, match=rf"\.tagged\.jsonl\.tagging, found other {changed}; repeat the"):
+        tag(*numbered(3), options=["--resume", *options])
+    assert read(tag.partial) == whole[:2]
+    assert tag(*numbered(3), options=["--resume"]) == whole
+
+
+def test_a_file_beside_the_output_is_left_alone(tag):
+    tag.output.parent.mkdir()
+    mine = write(tag.output.with_name("tagged.jsonl.partial"), *numbered(2))
+    before = mine.read_bytes()
+    assert len(tag(mine)) == 2
+    assert len(tag(mine, options=["--resume"])) == 2
+    assert mine.read_bytes() == before
+
+
+def test_a_second_writer_is_refused(tag):
+    before = tag(STRING)
+    with lock(tag.output.with_name(".tagged.jsonl.lock")) as alone:
+        assert alone
+        with pytest.raises(
+            UsageError, match=r"tagged\.jsonl is being written by another process; wait until"
+        ):
+            tag(LIST)
+    assert read(tag.output) == before
 
 
 def test_finished_records_are_not_tagged_again(tag, tagging, tmp_path, monkeypatch):
     whole = tag(*numbered(9))
-    tag.output.rename(tag.partial)
+    tag.leave(tag.output.read_bytes(), "predicted")
+    tag.output.unlink()
     passes = []
     encode = tagging.encode_paper
     monkeypatch.setattr(tagging, "encode_paper", lambda paper: passes.append(paper.paper_id) or encode(paper))
@@ -234,8 +293,7 @@ def test_finished_records_are_not_tagged_again(tag, tagging, tmp_path, monkeypat
 
 
 def test_without_resume_and_without_a_beginning_all_is_tagged(tag):
-    tag.output.parent.mkdir()
-    tag.partial.write_text('{"paper_id": "of another call"}\n')
+    tag.leave(b'{"paper_id": "of another call"}\n')
     assert len(tag(*numbered(3))) == 3
     tag.output.unlink()
     assert len(tag(*numbered(3), options=["--resume"])) == 3
@@ -250,8 +308,7 @@ def test_without_resume_and_without_a_beginning_all_is_tagged(tag):
     ],
 )
 def test_resuming_another_inputs_output_is_refused(tag, beginning):
-    tag.output.parent.mkdir()
-    tag.partial.write_text(beginning)
+    tag.leave(beginning.encode())
     with pytest.raises(UsageError, match=r"found another paper at line 2; repeat it without `resume`"):
         tag(*numbered(9), options=["--resume"])
     assert tag.partial.read_text() == beginning  # of use to the call that it belongs to
@@ -259,8 +316,8 @@ def test_resuming_another_inputs_output_is_refused(tag, beginning):
 
 def test_resuming_with_a_shorter_or_absent_input_is_refused(tag, tmp_path):
     tag(*numbered(4))
-    tag.output.rename(tag.partial)
-    data = tag.partial.read_bytes()
+    data = tag.output.read_bytes()
+    tag.leave(data)
     with pytest.raises(UsageError, match="found another paper at line 3"):
         tag(*numbered(2), options=["--resume"])
     with pytest.raises(CorpusError, match="cannot read"):
@@ -283,7 +340,7 @@ def test_broken_input_leaves_a_former_output(tag, tmp_path):
     with pytest.raises(CorpusError, match="line 1: expected a JSON object, found an array"):
         tag(source)
     assert read(tag.output) == before
-    assert not tag.partial.exists()
+    assert list(tag.output.parent.iterdir()) == [tag.output]
 
 
 def test_outputs_that_cannot_be_written(tag, tmp_path):

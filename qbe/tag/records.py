@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
 from qbe.corpus import paper_to_record, parse_paper, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.errors import UsageError, file_error
-from qbe.files import atomic_file
+from qbe.files import atomic_file, lock, sync, write_text
 from qbe.parallel import ordered_map
+from qbe.resume import Unfinished
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
@@ -24,6 +26,10 @@ Watch = Callable[[Iterable[tuple[str, Record]]], Iterable[tuple[str, Record]]]
 
 WRITTEN = ("abstract", "pred_labels", "sentence_offsets")
 """Fields that tagging adds or replaces."""
+
+STATE = "tagging.json"
+RECORDS = "records.jsonl"
+"""In the hidden folder of an unfinished call: what shapes its records, and those that are finished."""
 
 
 def tagged_records(
@@ -60,37 +66,59 @@ def tag_file(
 ) -> int:
     """Tag a file of papers into another and return their number.
 
-    The output appears whole or not at all. An interrupted call leaves its finished records in
-    ``{output}.partial``, which the same call with ``resume`` continues; a failed one leaves nothing.
+    The output appears whole or not at all. An interrupted call leaves its finished records in a hidden folder
+    beside the output, and the same call with ``resume`` continues with them; without, they are discarded. A
+    failed call leaves nothing.
     An existing output that is not a regular file (a pipe, ``/dev/null``) is written to directly.
-    Raises CorpusError for what `read_records` and `parse_paper` refuse, UsageError where the partial output
-    belongs to another input, and OutputError when the output cannot be written.
+    Raises CorpusError for what `read_records` and `parse_paper` refuse, UsageError where finished records
+    belong to another input, or were made by another tagger or with other options, and where another process
+    writes the same output, and OutputError when the output cannot be written.
     """
     if output.exists() and not output.is_file():
         with atomic_file(output) as stream:
             return tag_stream(source, stream, tagging, watch, probabilities=probabilities)
     output = Path(os.path.realpath(output))  # a symbolic link stays
-    partial = output.with_name(output.name + ".partial")
-    records = iter(watch(read_records(source)))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        done = _pass_finished(partial, records) if resume and partial.exists() else 0
+    except OSError as error:
+        raise file_error(error, output) from error
+    with lock(output.with_name(f".{output.name}.lock")) as is_only_writer:
+        if not is_only_writer:
+            raise UsageError(f"{output} is being written by another process; wait until it ends")
+        return _tag_records(source, output, tagging, watch, probabilities, resume)
+
+
+def _tag_records(
+    source: str, output: Path, tagging: TaggingEncoder, watch: Watch, probabilities: bool, resume: bool
+) -> int:
+    """Tag a file into another by way of the hidden folder."""
+    folder = output.with_name(f".{output.name}.tagging")
+    settings = _settings(tagging, probabilities)
+    records = iter(watch(read_records(source)))
+    try:
+        done = _pass_finished(folder, settings, records) if resume else 0
     except OSError as error:
         raise file_error(error, output) from error
     try:
-        with partial.open("ab" if done else "wb") as stream:
+        if not done:
+            shutil.rmtree(folder, ignore_errors=True)
+            write_text(folder / STATE, json.dumps(settings, indent=1))
+        with (folder / RECORDS).open("ab" if done else "wb") as stream:
             for record in tagged_records(records, tagging, probabilities=probabilities):
                 stream.write(dump_record(record))
                 done += 1
-        partial.replace(output)
+            stream.flush()
+            os.fsync(stream.fileno())
+        (folder / RECORDS).replace(output)
+        sync(output.parent)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+        shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):
             raise file_error(error, output) from error
         raise
+    shutil.rmtree(folder)
     return done
 
 
@@ -105,8 +133,30 @@ def tag_stream(
     return done
 
 
-def _pass_finished(partial: Path, records: Iterator[tuple[str, Record]]) -> int:
-    """Skip the records that a partial output holds, cut its last line if it is incomplete, and count."""
+def _settings(tagging: TaggingEncoder, probabilities: bool) -> dict[str, Any]:
+    """All that shapes a tagged record beside the record itself, as JSON values."""
+    return {
+        "tagger": None if tagging.tagger is None else tagging.tagger.identity,
+        "encoder": tagging.encoder.files.identity,
+        "facets": tagging.facets,
+        "probabilities": probabilities,
+        "version": version("qbe"),
+    }
+
+
+def _pass_finished(folder: Path, settings: dict[str, Any], records: Iterator[tuple[str, Record]]) -> int:
+    """Skip the records that an interrupted call finished, cut the last line of its file if it is incomplete,
+    and count.
+    """
+    unfinished = Unfinished(folder, STATE, "tagging", "the options", UsageError)
+    before, partial = unfinished.read_state(), folder / RECORDS
+    if before is None or not partial.exists():
+        return 0
+    if changed := [name for name in settings if before.get(name) != settings[name]]:
+        raise UsageError(
+            f"expected the settings of the unfinished tagging in {folder}, found other {', '.join(changed)}; "
+            "repeat the command as it was, or without `resume`, which discards that"
+        )
     complete_bytes = count = 0
     with partial.open("r+b") as stream:
         for line in stream:

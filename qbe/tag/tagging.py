@@ -32,14 +32,14 @@ class TaggingEncoder:
         """
         if facets not in FACETS:
             raise UsageError(f"expected `facets` {' or '.join(FACETS)}, found {facets!r}")
-        self.encoder, self.tagger, self._facets = encoder, tagger, facets
+        self.encoder, self.tagger, self.facets = encoder, tagger, facets
         self._trunk = encoder if tagger is None or tagger.supports(encoder) else open_trunk(tagger)
         self.tagging_seconds = 0.0
         self._clock = threading.Lock()
 
     def wants(self, paper: Paper) -> bool:
         """Whether a paper needs labels of the tagger."""
-        return self.tagger is not None and (self._facets == "predicted" or not paper.labelled)
+        return self.tagger is not None and (self.facets == "predicted" or not paper.labelled)
 
     def encode(self, papers: Iterable[Paper]) -> Iterator[tuple[Paper, PaperVectors]]:
         """Each paper, labelled where `wants` says so, with its vectors, in order, as a stream."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,25 +10,23 @@ from typing import Any
 from qbe import _jvm
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
-from qbe.errors import IndexBuildError, IndexFormatError, check_package
+from qbe.errors import check_package
 from qbe.index.building import shards, stages
-from qbe.index.building.foreign import check_own_files
 from qbe.index.building.models import BuildModels, Identity
 from qbe.index.building.publishing import publish
 from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
-from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
+from qbe.index.building.target import check_target, read_index
+from qbe.index.building.unfinished import State, discard_stale, read_state, save_state
 from qbe.index.dense.ann import AnnSettings, SharedDense, checked, checked_or_flat, resolve_stored
 from qbe.index.dense.vectors import WHOLE
-from qbe.index.manifest import MANIFEST, STORED_AS, Manifest, read_manifest
-from qbe.index.segments.commit import read_commit
+from qbe.index.manifest import MANIFEST, STORED_AS, Manifest
+from qbe.index.segments.commit import Commit
 
 AdjustAnn = Callable[[AnnSettings, int, int], AnnSettings]
 """Adjusts ANN settings to the number of sentences and the dimension of a corpus, or raises UsageError."""
-
-log = logging.getLogger(__name__)
 
 
 def build(
@@ -66,8 +63,15 @@ def build(
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
-        finished = _check_target(place, settings, source, overwrite, resume)
-        if finished is not None:
+        finished = check_target(
+            place,
+            "an index",
+            read_index,
+            lambda found: _is_built(found, place.output, settings, source),
+            overwrite=overwrite,
+            resume=resume,
+        )
+        if isinstance(finished, Manifest):
             return finished
         discard_stale(place.staging, overwrite, resume)
         return _run(place, source, settings, execution)
@@ -105,36 +109,13 @@ def _open_source(corpus: Any, reading: Reading) -> Source:
     return open_corpus(corpus, reading)
 
 
-def _check_target(
-    place: Place, settings: BuildSettings, source: Source, overwrite: bool, resume: bool
-) -> Manifest | None:
-    """None when there is something to build; the manifest when a build to resume has ended already."""
-    output = place.output
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return None
-    try:
-        commit = read_commit(output)
-        manifest = read_manifest(output) if commit is None else None
-    except IndexFormatError as error:
-        raise IndexBuildError(
-            f"expected no such path, or an index, at {output}: {error}; choose another `folder`, or remove it"
-        ) from error
-    (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
-    if overwrite:
-        check_own_files(output)
-        return None
-    unfinished = (place.staging / STATE).exists()
-    same = (
-        manifest is not None  # and never updated
-        and stages.is_same(manifest.settings, manifest.corpus, settings, source)
+def _is_built(found: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
+    """Whether what is there is what this build makes, and was never updated."""
+    return (
+        isinstance(found, Manifest)
+        and stages.is_same(found.settings, found.corpus, settings, source)
+        and _is_newer(output, source)
     )
-    if resume and not unfinished and same and _is_newer(output, source):
-        log.info("the build of %s had ended; nothing is left to do", output)
-        return manifest
-    advice = (
-        "go on replacing it with `overwrite` and `resume`" if unfinished else "replace it with `overwrite`"
-    )
-    raise IndexBuildError(f"{output} is an index already; choose another `folder`, or {advice}")
 
 
 def _is_newer(output: Path, source: Source) -> bool:

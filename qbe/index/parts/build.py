@@ -6,15 +6,15 @@ from pathlib import Path
 
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
-from qbe.errors import IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import UsageError
 from qbe.files import publish_directory
 from qbe.index.building import shards, stages
-from qbe.index.building.foreign import check_own_files
 from qbe.index.building.models import BuildModels
 from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
+from qbe.index.building.target import check_target
 from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
 from qbe.index.manifest import PART, describe_files
 from qbe.index.parts.part import BuildShard, PartMetadata, Selection, read_part, write_part
@@ -42,43 +42,22 @@ def build_part(
     check_replaceable(output)
     source, execution = open_corpus(corpus, reading), execution or Execution()
     with build_place(output) as place:
-        finished = _check_target(place, settings, source, part, overwrite=overwrite, resume=resume)
+        finished = check_target(
+            place,
+            "a part",
+            read_part,
+            lambda found: (
+                found.part == part
+                and stages.is_same(found.settings, found.counts, settings, source)
+                and source.newest() <= (place.output / PART).stat().st_mtime_ns
+            ),
+            overwrite=overwrite,
+            resume=resume,
+        )
         if finished is not None:
             return finished
         discard_stale(place.staging, overwrite, resume)
         return _run(place, source, settings, part, execution)
-
-
-def _check_target(
-    place: Place,
-    settings: BuildSettings,
-    source: Source,
-    part: BuildShard,
-    *,
-    overwrite: bool,
-    resume: bool,
-) -> PartMetadata | None:
-    """None when there is something to build; the metadata when a build to resume has ended already."""
-    output = place.output
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return None
-    try:
-        metadata = read_part(output)
-    except IndexFormatError as error:
-        raise IndexBuildError(
-            f"expected no such path, or a part, at {output}: {error}; choose another `folder`, or remove it"
-        ) from error
-    (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
-    if overwrite:
-        check_own_files(output)
-        return None
-    unchanged = source.newest() <= (output / PART).stat().st_mtime_ns
-    same = stages.is_same(metadata.settings, metadata.counts, settings, source) and metadata.part == part
-    if resume and same and unchanged and not (place.staging / STATE).exists():
-        return metadata
-    raise IndexBuildError(
-        f"{output} is a part already; choose another `folder`, or replace it with `overwrite`"
-    )
 
 
 def _run(

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qbe.errors import IndexBuildError, UsageError
+from qbe.errors import UsageError
 from qbe.files import publish_directory, sync_tree
-from qbe.index.building.foreign import check_own_files
+from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import Execution
 from qbe.index.building.staging import build_place
+from qbe.index.building.target import check_target, read_index
 from qbe.index.building.unfinished import STATE, discard_stale, read_state, save_state
 from qbe.index.dense.ann import IN_LISTS, Learned, SharedDense
 from qbe.index.dense.faiss_build import metric_of, writing
@@ -20,7 +21,7 @@ from qbe.index.dense.lists import save_learned, train_lists
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.parts.part import BuildShard
 from qbe.index.segments.combined import combined_manifest
-from qbe.index.segments.commit import Commit, Segment, read_commit, segment_name, write_commit
+from qbe.index.segments.commit import COMMIT, Commit, Segment, segment_name, write_commit
 from qbe.index.segments.snapshot import open_snapshot
 from qbe.index.sharding.contracts import ShardSource
 
@@ -70,10 +71,11 @@ def build_shards(
     Each shard is a segment. Vectors are stored as in one index of all papers, and where FAISS's index has
     lists, all shards have its centroids and codes, so that a search of the shards together finds what a
     search of that index finds. ``spread`` carries out the building of the shards. An interrupted build keeps
-    finished shards for ``resume``. Returns the manifest of the whole.
+    finished shards for ``resume``, which returns the manifest where the build had ended. Returns the manifest
+    of the whole.
 
-    Raises UsageError for fewer than 2 shards, IndexBuildError where the target exists or another process
-    builds it, and what the source does.
+    Raises UsageError for fewer than 2 shards, IndexBuildError where the target exists, is no index or holds
+    files that are not an index's, or another process builds it, and what the source does.
 
     >>> from qbe.index.sharding.copied import IndexShards
     >>> build_shards(Path("indexes/one-shard"), IndexShards(index.folder), 1)
@@ -84,8 +86,18 @@ def build_shards(
     if count < 2:
         raise UsageError(f"expected `shards` of at least 2, found {count}")
     execution = execution or Execution()
+    check_replaceable(output)
     with build_place(output) as place:
-        _check_target(place.output, overwrite)
+        finished = check_target(
+            place,
+            "an index",
+            read_index,
+            lambda found: _is_built(found, place.output, source, count),
+            overwrite=overwrite,
+            resume=resume,
+        )
+        if finished is not None:
+            return _whole(place.output)
         discard_stale(place.staging, overwrite, resume)
         inputs: dict[str, Any] = {**source.describe(), "shards": count}
         if read_state(place.staging, inputs) is None:
@@ -96,33 +108,34 @@ def build_shards(
             shared = _shared(place.staging, source, execution)
         task = ShardTask(source, place.staging, place.output, count, shared, execution.threads)
         digests = []
-        numbers = range(1, count + 1)
         with execution.progress.steps("building", "shards", count) as advance:
-            for digest in spread(task, numbers):
+            for digest in spread(task, range(1, count + 1)):
                 digests.append(digest)
                 advance(1)
-        segments = [
-            Segment(segment_name(number), digest) for number, digest in zip(numbers, digests, strict=True)
-        ]
         (place.staging / LEARNED).unlink(missing_ok=True)
         sync_tree(place.staging)
         # No later segment has the name of one of these: a commit names its segment by its generation.
-        write_commit(place.staging, Commit(count, segments))
+        write_commit(place.staging, Commit(count, _segments(digests)))
         publish_directory(place.staging, place.output)
+        rejected_file(place.output).unlink(missing_ok=True)  # of an index that was replaced
         (place.output / STATE).unlink(missing_ok=True)
         return _whole(place.output)
 
 
-def _check_target(output: Path, overwrite: bool) -> None:
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if read_commit(output) is None:
-        read_manifest(output)  # says what is wrong with a folder that is no index
-    if not overwrite:
-        raise IndexBuildError(
-            f"{output} is an index already; choose another `folder`, or replace it with `overwrite`"
-        )
-    check_own_files(output)
+def _is_built(found: Commit | Manifest, output: Path, source: ShardSource, count: int) -> bool:
+    """Whether what is there is so many shards of the source, never updated."""
+    if not isinstance(found, Commit) or not found.generation == len(found.segments) == count:
+        return False
+    manifests = [read_manifest(output / segment.name) for segment in found.segments]
+    return (
+        list(found.segments) == _segments(manifest.digest for manifest in manifests)
+        and source.newest() <= (output / COMMIT).stat().st_mtime_ns
+        and source.is_of(manifests)
+    )
+
+
+def _segments(digests: Iterable[str]) -> list[Segment]:
+    return [Segment(segment_name(number), digest) for number, digest in enumerate(digests, start=1)]
 
 
 def _shared(staging: Path, source: ShardSource, execution: Execution) -> SharedDense | None:

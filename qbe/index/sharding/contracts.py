@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +33,14 @@ class ShardSource(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """What determines the shards, as JSON values."""
+
+    def is_of(self, manifests: Sequence[Manifest]) -> bool:
+        """Whether shards that are there already, of these manifests in their order, can be those of this
+        source.
+        """
+
+    def newest(self) -> int:
+        """When the source was last changed, in nanoseconds."""
 
     def dense(self) -> WholeDense | None:
         """The vectors of all shards; None where there are none."""

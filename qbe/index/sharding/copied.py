@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from qbe.index.building.staging import Place
 from qbe.index.dense.ann import AnnParams, SharedDense
 from qbe.index.dense.vectors import read_vectors
 from qbe.index.live.copying import CopiedDense, copy_papers
-from qbe.index.manifest import Manifest, similarity_of, stored_as
+from qbe.index.manifest import MANIFEST, Manifest, similarity_of, stored_as
+from qbe.index.papers import RECORDS
 from qbe.index.parts.part import BuildShard
 from qbe.index.segments.combined import combined_manifest
 from qbe.index.segments.snapshot import Snapshot, open_snapshot
@@ -39,6 +41,18 @@ class IndexShards:
         """The digest of the index."""
         with contextlib.closing(self._snapshot()) as snapshot:
             return {"index": combined_manifest(snapshot).digest}
+
+    def is_of(self, manifests: Sequence[Manifest]) -> bool:
+        """By the settings, and the numbers of papers, of sentences, and of bytes of the papers."""
+        with contextlib.closing(self._snapshot()) as snapshot:
+            manifest = combined_manifest(snapshot)
+        return all(each.settings == manifest.settings for each in manifests) and _sizes(manifest) == tuple(
+            map(sum, zip(*map(_sizes, manifests), strict=True))
+        )
+
+    def newest(self) -> int:
+        """When the index was built."""
+        return (self.folder / MANIFEST).stat().st_mtime_ns
 
     def dense(self) -> WholeDense | None:
         """The vectors of the index, stored and found as they are there."""
@@ -80,3 +94,8 @@ class IndexShards:
             f"expected an index as it was built in {self.folder}, found one that was updated or has shards; "
             "build one of its papers, or compact it and copy it"
         )
+
+
+def _sizes(manifest: Manifest) -> tuple[int, ...]:
+    """Papers, sentences, and bytes of the papers."""
+    return manifest.corpus["papers"], manifest.corpus["sentences"], manifest.files[RECORDS]["bytes"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.errors import UsageError
-from qbe.index.building import shards
+from qbe.index.building import shards, stages
 from qbe.index.building.build import build_segment
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.dense.ann import INT8, SharedDense, checked, resolve, resolve_stored
@@ -37,6 +37,21 @@ class PartShards:
     def describe(self) -> dict[str, Any]:
         """The digests of the parts, and the settings."""
         return {"parts": PartsSource(self.folders).describe(), "settings": self.settings.record([])}
+
+    def is_of(self, manifests: Sequence[Manifest]) -> bool:
+        """By the settings, how the corpus was read, and the number of sentences of each shard's parts."""
+        sources = [
+            PartsSource(self.folders, BuildShard(n + 1, len(manifests))) for n in range(len(manifests))
+        ]
+        return all(
+            stages.is_same(manifest.settings, manifest.corpus, self.settings, source)
+            and manifest.corpus["sentences"] == source.sentences
+            for manifest, source in zip(manifests, sources, strict=True)
+        )
+
+    def newest(self) -> int:
+        """When the last part was finished."""
+        return PartsSource(self.folders).newest()
 
     def dense(self) -> WholeDense:
         """The vectors of the parts' shards, stored and found as one index of them would be."""
