@@ -20,8 +20,8 @@ def test_a_build_waits_for_unlimited_searches_alone():
             may_end.wait(60)
 
     builder = threading.Thread(target=build)
-    with contextlib.ExitStack() as later:
-        later.callback(may_end.set)
+    with contextlib.ExitStack() as end, contextlib.ExitStack() as later:
+        end.callback(may_end.set)
         with searching() as most:
             assert most == ONE_BY_ONE
             builder.start()
