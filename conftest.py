@@ -1,7 +1,7 @@
 """What ``pytest --doctest-modules qbe`` collects, and what the examples in docstrings may use.
 
 Collecting imports a module, which takes time: modules without examples are left out. Examples run in an empty
-folder. Those of the rooms in WITH_INDEX have an ``index``, the sample with postings and
+folder. Those of the packages in WITH_INDEX have an ``index``, the sample with postings and
 vectors, opened, in ``indexes/sample``, and its ``corpus.jsonl``, ``topics.tsv`` and ``pools.tsv`` in
 ``sample``.
 """
@@ -39,8 +39,8 @@ def _example_environment(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     """The folder and the names of an example."""
     if not isinstance(request.node, pytest.DoctestItem):
         return
-    room = Path(request.node.path).relative_to(PACKAGE).parts[0]
-    if room not in WITH_INDEX:
+    package = Path(request.node.path).relative_to(PACKAGE).parts[0]
+    if package not in WITH_INDEX:
         monkeypatch.chdir(request.getfixturevalue("tmp_path"))
         return
     index = request.getfixturevalue("documented_index")

@@ -1,4 +1,4 @@
-"""The house plan, kept: rooms import downwards only, and what has one door is used through it."""
+"""The layers of docs/design.md: packages import downwards only, some libraries are imported in one place."""
 
 import ast
 import re
@@ -17,18 +17,18 @@ BASE = {"types", "query", "shapes", "errors", "files", "outputs", "plots", "clos
 
 
 def layers() -> dict[str, set[str]]:
-    """Room -> rooms it may import, itself apart, as the table of the house plan has it."""
+    """Part of qbe -> parts it may import, itself apart, as the table of docs/design.md has it."""
     section = PLAN[PLAN.index("## Layers") : PLAN.index("Within `qbe/index/`")]
     allowed = {}
-    for room, imports in re.findall(r"^\| `qbe/(\w+?)(?:/|\.py)` \|.*\| ([^|]+) \|$", section, re.MULTILINE):
+    for part, imports in re.findall(r"^\| `qbe/(\w+?)(?:/|\.py)` \|.*\| ([^|]+) \|$", section, re.MULTILINE):
         names = set() if imports == "nothing" else set(imports.split(", "))
-        allowed[room] = (names - {"base"}) | (BASE if "base" in names else set())
+        allowed[part] = (names - {"base"}) | (BASE if "base" in names else set())
     return allowed
 
 
 MAY_IMPORT = layers()
 
-ONE_DOOR = {
+IMPORTED_IN = {
     "jnius": {"_jvm"},
     "jnius_config": {"_jvm"},
     "pyserini": {"_jvm"},
@@ -41,7 +41,7 @@ ONE_DOOR = {
     "shtab": {"completion"},
     "ray": {"cluster"},
 }
-"""Package -> rooms that may import it."""
+"""Library -> parts of qbe that may import it."""
 
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -50,12 +50,13 @@ def name(file: Path) -> str:
     return ".".join(("qbe", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def room(module: str) -> str:
+def part_of(module: str) -> str:
+    """The package of qbe, or the module outside packages, that a module belongs to."""
     return module.split(".")[1] if "." in module else "qbe"
 
 
 MODULES = {name(file) for file in FILES}
-ROOMS = [file for file in FILES if file != ROOT / "__init__.py"]
+PART_FILES = [file for file in FILES if file != ROOT / "__init__.py"]
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -71,36 +72,36 @@ def imports(file: Path) -> Iterator[str]:
             )
 
 
-@pytest.mark.parametrize("file", ROOMS, ids=name)
+@pytest.mark.parametrize("file", PART_FILES, ids=name)
 def test_imports_go_downwards(file):
-    own = room(name(file))
+    own = part_of(name(file))
     command = file.name == "__main__.py" or file.stem.endswith("options")
     allowed = MAY_IMPORT[own] | {own} | ({"_cli"} if command else set())
     for module in imports(file):
         package = module.partition(".")[0]
         if package == "qbe":
-            assert room(module) in allowed, f"{name(file)} imports {module}"
-        if package in ONE_DOOR:
-            assert own in ONE_DOOR[package], f"{name(file)} imports {module}"
+            assert part_of(module) in allowed, f"{name(file)} imports {module}"
+        if package in IMPORTED_IN:
+            assert own in IMPORTED_IN[package], f"{name(file)} imports {module}"
 
 
-def test_rooms_have_an_order():
-    assert {room(name(file)) for file in ROOMS} == MAY_IMPORT.keys()
+def test_parts_have_an_order():
+    assert {part_of(name(file)) for file in PART_FILES} == MAY_IMPORT.keys()
     TopologicalSorter(MAY_IMPORT).prepare()
 
 
 def test_no_module_imports_itself_in_a_circle():
     graph = {
         name(file): {module for module in imports(file) if module.startswith("qbe.")} - {name(file)}
-        for file in ROOMS
+        for file in PART_FILES
     }
     TopologicalSorter(graph).prepare()
 
 
 @pytest.mark.parametrize("outer", ["index", "train"])
-def test_rooms_within_a_room_have_an_order(outer):
+def test_packages_within_a_package_have_an_order(outer):
     def within(module: str) -> str:
-        """A module of the outer room's own, or the room within it that a module is of."""
+        """A module of the outer package's own, or the package within it that a module is of."""
         return ".".join(module.split(".")[:3])
 
     graph: dict[str, set[str]] = {}

@@ -1,1 +1,1 @@
-"""From PyTorch to ONNX, with a parity check: beside ``qbe.train``, the only room that imports torch."""
+"""From PyTorch to ONNX, with a parity check: beside ``qbe.train``, the only package that imports torch."""

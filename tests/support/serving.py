@@ -72,9 +72,9 @@ class Server:
 
 
 @contextmanager
-def serving(index: Path, log: Path, *options: str, room: str = "serve") -> Iterator[Server]:
+def serving(index: Path, log: Path, *options: str, package: str = "serve") -> Iterator[Server]:
     """A server that has opened its index, at a free port."""
-    command = [sys.executable, "-m", f"qbe.{room}", "--index", str(index), "--port", "0", "--threads", "1"]
+    command = [sys.executable, "-m", f"qbe.{package}", "--index", str(index), "--port", "0", "--threads", "1"]
     with log.open("w") as errors:
         process = subprocess.Popen(
             [*command, *options],
