@@ -8,7 +8,7 @@ from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.rerank.vector_matching import VectorMatching
-from qbe.search.budget import PATIENCE, BudgetedStage
+from qbe.search.budget import FORGET_AFTER, BudgetedStage
 from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.search.reranking import RerankStage
@@ -85,8 +85,10 @@ def test_after_a_while_without_reranking_it_is_measured_anew(index, caplog):
     with Pipeline(index, CONFIG, budgeted) as pipeline, caplog.at_level(logging.INFO, "qbe"):
         assert not reranked(pipeline.search(query, 20, POOL, explain=True))
         slow.pair = PAIR
-        found = pipeline.batch_search([query] * (PATIENCE + 1), 20, [POOL] * (PATIENCE + 1), explain=True)
-    assert [len(reranked(hits)) for hits in found] == [0] * (PATIENCE - 1) + [4, 8]
+        found = pipeline.batch_search(
+            [query] * (FORGET_AFTER + 1), 20, [POOL] * (FORGET_AFTER + 1), explain=True
+        )
+    assert [len(reranked(hits)) for hits in found] == [0] * (FORGET_AFTER - 1) + [4, 8]
     assert [record.getMessage().split(" scored ")[1] for record in caplog.records[:2]] == [
         "0 candidates a query",
         "0 to 8 candidates a query",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.citing import mean_max
 
 from qbe.cite.late_interaction import (
-    StoredPapers,
+    MeasuredPapers,
     TransformedQuery,
     lengths,
     search_vectors,
@@ -31,7 +31,7 @@ def test_terms_are_the_cosines_of_both_sides_projected(seed, size, query, counts
         random.standard_normal((len(counts), size)),
     )
     starts = np.cumsum([0, *counts[:-1]])
-    papers = StoredPapers(
+    papers = MeasuredPapers(
         sentences, lengths(sentences, matrices[0]), whole, lengths(whole, matrices[1]), starts
     )
     actual = terms(
@@ -52,7 +52,7 @@ def test_terms_by_hand():
     axes = np.eye(2)
     sentences = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-1.0, 0.0]])
     whole = np.array([[0.6, 0.8], [0.0, -1.0]])
-    papers = StoredPapers(sentences, np.ones(4), whole, np.ones(2), np.array([0, 3]))
+    papers = MeasuredPapers(sentences, np.ones(4), whole, np.ones(2), np.array([0, 3]))
     actual = terms(TransformedQuery(axes, np.array([[0.0, 1.0]])), papers)
     np.testing.assert_allclose(actual, [[1.0, -0.5], [0.8, -1.0], [(1 + 1 + 0.8) / 3, 0.0]])
 

@@ -12,7 +12,7 @@ from qbe import Aspect, Paper, Query, Sentence
 from qbe.errors import FileFormatError, UsageError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.crossed import read_facet_grades
-from qbe.evaluate.exploration import Judged, Wish, exploration_protocol, judged_pools, ndcg, wish_of
+from qbe.evaluate.exploration import JudgedCandidate, Wish, exploration_protocol, judged_pools, ndcg, wish_of
 from qbe.evaluate.render import to_json, to_text
 from qbe.evaluate.report import Scoring, build_report
 from qbe.trec import Judgment, write_qrels, write_run
@@ -61,8 +61,13 @@ def run(rankings: dict[str, str]) -> Run:
 def test_gains_and_wanted_papers_by_hand():
     pools = judged_pools(GRADES, B, M)
     assert pools == {
-        "p": {"a": Judged(2.5, True), "b": Judged(1, False), "c": Judged(2, True), "d": Judged(0, False)},
-        "q": {"a": Judged(1.5, False), "d": Judged(0, False)},
+        "p": {
+            "a": JudgedCandidate(2.5, True),
+            "b": JudgedCandidate(1, False),
+            "c": JudgedCandidate(2, True),
+            "d": JudgedCandidate(0, False),
+        },
+        "q": {"a": JudgedCandidate(1.5, False), "d": JudgedCandidate(0, False)},
     }
     assert list(judged_pools(GRADES, M, B)) == ["p"]  # q has nothing that is better by its method
     assert judged_pools(GRADES, B, R) == {}
@@ -77,7 +82,7 @@ def test_wanted_begins_at_two_and_ends_at_a_half(liked, disliked, wanted):
 
 def test_the_query_paper_is_no_candidate():
     grades = {"p": {"p": {B: 3.0, M: 0.0}, "a": {B: 1.0, M: 0.0}}}
-    assert judged_pools(grades, B, M) == {"p": {"a": Judged(1, False)}}
+    assert judged_pools(grades, B, M) == {"p": {"a": JudgedCandidate(1, False)}}
     evaluation = exploration_protocol(grades, run({"p_background": "pa"}))
     assert evaluation.figures["nDCG@10"] == {"background-not-method": 1}
 

@@ -22,7 +22,7 @@ from qbe.index.labels import describe_predictions, facet_mask, without_labels
 from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
 from qbe.models.tagger_files import HEAD
 from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import FACETS, TaggingEncoder
+from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 
@@ -43,9 +43,9 @@ def settings(tmp_path_factory, mixed, tiny_encoder, tiny_tagger) -> Job:
 def folders(tmp_path_factory, settings) -> dict[str, Path]:
     """An index for each choice of facets."""
     made = tmp_path_factory.mktemp("indexes")
-    for facets in FACETS:
+    for facets in LABEL_SOURCES:
         build_job(made / facets, replace(settings, facets=facets))
-    return {facets: made / facets for facets in FACETS}
+    return {facets: made / facets for facets in LABEL_SOURCES}
 
 
 def rounded(paper: Paper) -> Paper:
@@ -57,7 +57,7 @@ def rounded(paper: Paper) -> Paper:
     return replace(paper, sentences=tuple(sentences))
 
 
-@pytest.mark.parametrize("facets", FACETS)
+@pytest.mark.parametrize("facets", LABEL_SOURCES)
 def test_papers_come_back_as_the_tagger_labels_them(folders, mixed, tiny_encoder, tiny_tagger, facets):
     tagging = TaggingEncoder(Encoder.open(str(tiny_encoder)), Tagger.open(str(tiny_tagger)), facets)
     expected = [
@@ -106,7 +106,7 @@ def test_tagging_changes_no_vector(folders):
             assert given_labels.manifest.files[name] == predicted.manifest.files[name]
 
 
-@pytest.mark.parametrize("facets", FACETS)
+@pytest.mark.parametrize("facets", LABEL_SOURCES)
 def test_the_mask_of_a_facet_is_that_of_each_paper(folders, facets):
     with Index(folders[facets]) as index:
         for facet in Facet:
@@ -240,4 +240,4 @@ def test_command_line_refuses_what_postings_alone_do_not_need(tmp_path, wrong):
 
 def test_choices_of_the_command_line_are_those_of_the_library():
     actions = {action.dest: action for action in options.parser()._actions}
-    assert actions["facets"].choices == FACETS
+    assert actions["facets"].choices == LABEL_SOURCES

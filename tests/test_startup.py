@@ -225,7 +225,7 @@ def test_choices_of_search_are_those_of_its_modules():
     assert offered["bm25_query"] == config.BM25_QUERIES
     assert offered["match"] == config.MATCHES
     assert offered["fusion"] == config.FUSIONS
-    assert offered["facets"] == config.FACETS
+    assert offered["facets"] == config.LABEL_SOURCES
     assert sorted(offered["rerank"]) == sorted(config.RERANKINGS)
     assert offered["rerank_precision"] == config.PRECISIONS
 
@@ -237,28 +237,28 @@ def test_choices_of_a_configuration_are_those_of_its_modules():
     from qbe.rerank.vector_matching import MATCHINGS
     from qbe.search import config
     from qbe.search.fusion import FUSIONS
-    from qbe.tag.tagging import FACETS
+    from qbe.tag.tagging import LABEL_SOURCES
 
     assert tuple(MATCHES) == config.MATCHES
     assert tuple(FUSIONS) == config.FUSIONS
-    assert FACETS == config.FACETS
+    assert LABEL_SOURCES == config.LABEL_SOURCES
     assert MATCHINGS == config.MATCHINGS
     assert RERANKER_PRECISIONS == config.PRECISIONS
     learned = {"by-facet", "cross-encoder", "projections", "cascade"}
-    assert set(config.LEARNED) == learned
+    assert set(config.LEARNED_RERANKINGS) == learned
     assert set(config.RERANKINGS) == {"none", *learned, *MATCHINGS}
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
     from qbe.index.dense.ann import AUTO, AUTO_SENTENCES, KINDS, STORED
     from qbe.models.session import DEVICES
-    from qbe.tag.tagging import FACETS
+    from qbe.tag.tagging import LABEL_SOURCES
 
     offered = choices("index")
     assert offered["ann"] == (AUTO, *KINDS)
     assert offered["stored"] == (AUTO, *STORED)
     assert offered["device"] == DEVICES
-    assert offered["facets"] == FACETS
+    assert offered["facets"] == LABEL_SOURCES
     for name in ("ann", "stored"):
         assert f"{AUTO_SENTENCES:,} sentences" in actions("index")[name].help
 
@@ -268,11 +268,11 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import DEVICES
     from qbe.service.service import RERANKINGS
-    from qbe.tag.tagging import FACETS
+    from qbe.tag.tagging import LABEL_SOURCES
     from qbe.types import Facet
 
     assert choices("evaluate")["protocol"] == PROTOCOLS
-    assert choices("tag")["facets"] == FACETS
+    assert choices("tag")["facets"] == LABEL_SOURCES
     for command in ("serve", "mcp", "shell"):
         assert choices(command)["rerank"] == RERANKINGS
     assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))

@@ -23,7 +23,7 @@ from qbe.tag.__main__ import main
 from qbe.tag.options import parser
 from qbe.tag.records import tag_file
 from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import FACETS, TaggingEncoder
+from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import FacetProbabilities, Paper
 
@@ -468,4 +468,4 @@ def test_errors_are_one_line_with_their_exit_code(tmp_path, tiny_tagger):
 
 def test_choices_are_those_of_the_library():
     actions = {action.dest: action for action in parser()._actions}
-    assert actions["facets"].choices == FACETS
+    assert actions["facets"].choices == LABEL_SOURCES

@@ -23,7 +23,14 @@ from support.citing import (
 from qbe.cite.config import CiteConfig
 from qbe.cite.evidence import Evidence
 from qbe.cite.features import EVERY_KNOWN
-from qbe.cite.late_interaction import Projection, StoredPapers, TransformedQuery, lengths, terms, transformed
+from qbe.cite.late_interaction import (
+    MeasuredPapers,
+    Projection,
+    TransformedQuery,
+    lengths,
+    terms,
+    transformed,
+)
 from qbe.cite.model import WEIGHTS, read_model
 from qbe.cite.recommender import Recommender
 from qbe.errors import CorpusError, IndexFormatError, ModelError, QbeError, UsageError
@@ -190,7 +197,7 @@ def test_the_network_scores_as_search_does():
         actual = network(torch.tensor(queries), torch.tensor(candidates)).numpy()
     projection = network.projection()
     rows = [row for paper in candidates for row in range(starts[paper], starts[paper + 1])]
-    stored = StoredPapers(
+    stored = MeasuredPapers(
         sentences[rows],
         lengths(sentences[rows], projection.sentences),
         whole[candidates],

@@ -56,38 +56,38 @@ class CiteQuery(NamedTuple):
         return self.excluded | own | frozenset(self.seeds.tolist())
 
 
-class Candidates(NamedTuple):
+class CitationCandidates(NamedTuple):
     """Candidates by row, best first, with their scores by the first stage and its components, each (n,)."""
 
     rows: Ints
     scores: Doubles
     components: Mapping[str, Doubles]
 
-    def without(self, rows: frozenset[int]) -> Candidates:
+    def without(self, rows: frozenset[int]) -> CitationCandidates:
         """All but those at some rows."""
         return self._at(np.array([row not in rows for row in self.rows.tolist()], np.bool_))
 
-    def first(self, count: int) -> Candidates:
+    def first(self, count: int) -> CitationCandidates:
         """The best so many."""
         return self._at(np.arange(len(self.rows)) < count)
 
-    def joined(self, others: Candidates) -> Candidates:
+    def joined(self, others: CitationCandidates) -> CitationCandidates:
         """These and others behind them."""
         components = {
             name: np.concatenate([part, others.components[name]]) for name, part in self.components.items()
         }
         rows, scores = (np.concatenate(pair) for pair in zip(self[:2], others[:2], strict=True))
-        return Candidates(rows, scores, components)
+        return CitationCandidates(rows, scores, components)
 
-    def _at(self, mask: NDArray[np.bool_]) -> Candidates:
+    def _at(self, mask: NDArray[np.bool_]) -> CitationCandidates:
         components = {name: part[mask] for name, part in self.components.items()}
-        return Candidates(self.rows[mask], self.scores[mask], components)
+        return CitationCandidates(self.rows[mask], self.scores[mask], components)
 
 
-NO_CANDIDATES = Candidates(np.zeros(0, np.int64), np.zeros(0), {name: np.zeros(0) for name in SCORES})
+NO_CANDIDATES = CitationCandidates(np.zeros(0, np.int64), np.zeros(0), {name: np.zeros(0) for name in SCORES})
 
 
-class Judged(NamedTuple):
+class JudgedCandidates(NamedTuple):
     """Candidates in the order of the first stage, by row, with their features, each (candidates,)."""
 
     rows: Ints
@@ -120,7 +120,7 @@ class CandidateJudge:
 
     def first_stage(
         self, queries: Sequence[CiteQuery], among: Sequence[Selection | None]
-    ) -> list[Candidates]:
+    ) -> list[CitationCandidates]:
         """The candidates of each query by text, out of ``among`` (None: all papers), best first."""
         candidates = [NO_CANDIDATES] * len(queries)
         left_out = [len(query.left_out) for query in queries]
@@ -136,7 +136,7 @@ class CandidateJudge:
             for place, hits in zip(places, ranked, strict=True):
                 rows = [self._papers.row(hit.paper_id) for hit in hits]
                 parts = {name: [(hit.component_scores or {})[name] for hit in hits] for name in SCORES}
-                found = Candidates(
+                found = CitationCandidates(
                     np.array(rows, np.int64),
                     np.array([hit.score for hit in hits], np.float64),
                     {name: np.array(scores, np.float64) for name, scores in parts.items()},
@@ -144,20 +144,20 @@ class CandidateJudge:
                 candidates[place] = found.without(queries[place].left_out).first(self._depth)
         return candidates
 
-    def scored(self, query: CiteQuery, paper_ids: Sequence[str]) -> Candidates:
+    def scored(self, query: CiteQuery, paper_ids: Sequence[str]) -> CitationCandidates:
         """Candidates that something else has found, best first."""
         rows = rows_of(self._papers, paper_ids)
         ranks = np.arange(len(rows), dtype=np.float64)
-        return Candidates(rows, -ranks, self._components(query, rows)).without(query.left_out)
+        return CitationCandidates(rows, -ranks, self._components(query, rows)).without(query.left_out)
 
     def judged(
         self,
         query: CiteQuery,
-        candidates: Candidates,
+        candidates: CitationCandidates,
         among: Selection | None = None,
         *,
         links: bool = True,
-    ) -> Judged:
+    ) -> JudgedCandidates:
         """Candidates and those that citations propose, with their features; ``links`` says whether citations
         among the papers of the index count.
         """
@@ -166,7 +166,7 @@ class CandidateJudge:
         near = self._near(query, candidates, NEAR)
         if known.links:
             linked = self._linked(query, candidates.rows, near, among)
-            proposed = Candidates(linked, np.zeros(len(linked)), self._components(query, linked))
+            proposed = CitationCandidates(linked, np.zeros(len(linked)), self._components(query, linked))
             nearest = self._near(query, candidates, NEAREST)
             candidates = candidates.joined(proposed)
         rows = candidates.rows
@@ -175,7 +175,7 @@ class CandidateJudge:
             features |= self._by_links(query, rows, near, nearest)
         if known.seeds:
             features |= self._by_seeds(query, rows, known)
-        return Judged(rows, features, known)
+        return JudgedCandidates(rows, features, known)
 
     def _components(self, query: CiteQuery, rows: Ints) -> dict[str, Doubles]:
         """The scores of SCORES, each (n,), of papers at some rows."""
@@ -187,7 +187,7 @@ class CandidateJudge:
             scores |= source.scores(query.encoded, ascending, None)
         return {name: scores[name][places] for name in SCORES}
 
-    def _near(self, query: CiteQuery, candidates: Candidates, count: int) -> Neighbours:
+    def _near(self, query: CiteQuery, candidates: CitationCandidates, count: int) -> Neighbours:
         """The best candidates whose bibliographies may count, by how far they are above the next one."""
         may = self.evidence.citing_papers(query.year, query.row)[candidates.rows]
         rows, scores = candidates.rows[may][: count + 1], candidates.scores[may][: count + 1]

@@ -38,7 +38,7 @@ class TransformedQuery(NamedTuple):
     whole: Doubles
 
 
-class StoredPapers(NamedTuple):
+class MeasuredPapers(NamedTuple):
     """Stored vectors of some papers with the lengths of their projections.
 
     ``sentences`` (sentences, dimension) and ``sentence_lengths`` (sentences,), those of paper i from
@@ -74,7 +74,7 @@ def transformed(vectors: NDArray[np.floating], matrix: Doubles) -> Doubles:
     return back
 
 
-def terms(query: TransformedQuery, papers: StoredPapers) -> Doubles:
+def terms(query: TransformedQuery, papers: MeasuredPapers) -> Doubles:
     """The similarities (3, papers) of a query and papers, in the order of TERMS.
 
     ``forward``: the mean over the query's sentences of each one's best cosine with a sentence of the paper
@@ -82,7 +82,7 @@ def terms(query: TransformedQuery, papers: StoredPapers) -> Doubles:
     ``backward``: as forward, over the paper's sentences.
 
     >>> ones, axes = np.ones(2), np.eye(2)
-    >>> papers = StoredPapers(axes, ones, axes, ones, np.array([0, 1]))
+    >>> papers = MeasuredPapers(axes, ones, axes, ones, np.array([0, 1]))
     >>> terms(TransformedQuery(axes, axes[:1]), papers).tolist()
     [[0.5, 0.5], [1.0, 0.0], [1.0, 1.0]]
     """

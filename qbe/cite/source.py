@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from qbe.cite.late_interaction import (
     Doubles,
+    MeasuredPapers,
     Projection,
-    StoredPapers,
     TransformedQuery,
     lengths,
     search_vectors,
@@ -93,15 +93,13 @@ class CitationSource:
         return likeness
 
     def _transformed(self, query: EncodedAspect) -> TransformedQuery:
-        assert query.sentences is not None
-        assert query.whole is not None
         projection = self._projection
         return TransformedQuery(
-            transformed(query.sentences, projection.sentences),
-            transformed(query.whole[None], projection.whole),
+            transformed(query.sentence_vectors, projection.sentences),
+            transformed(query.whole_vector[None], projection.whole),
         )
 
-    def _stored(self, rows: Rows) -> StoredPapers:
+    def _stored(self, rows: Rows) -> MeasuredPapers:
         block = self._vectors.gather(rows)
         sentences = block.vectors.astype(np.float64)
         unknown = np.isnan(self._sentence_lengths[block.rows])
@@ -110,7 +108,7 @@ class CitationSource:
                 sentences[unknown], self._projection.sentences
             )
         whole = self._vectors.whole(rows).astype(np.float64)
-        return StoredPapers(
+        return MeasuredPapers(
             sentences,
             self._sentence_lengths[block.rows],
             whole,

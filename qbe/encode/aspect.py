@@ -38,6 +38,18 @@ class EncodedAspect(NamedTuple):
     whole: Floats | None = None
     background: Floats | None = None
 
+    @property
+    def sentence_vectors(self) -> Floats:
+        """``sentences``, for stages whose `needs_vectors` had them computed."""
+        assert self.sentences is not None
+        return self.sentences
+
+    @property
+    def whole_vector(self) -> Floats:
+        """``whole``, for stages whose `needs_vectors` had it computed."""
+        assert self.whole is not None
+        return self.whole
+
     @classmethod
     def of(cls, aspect: Aspect, vectors: PaperVectors | None = None) -> EncodedAspect:
         """An aspect with the ``vectors`` of its paper, if they are needed; raises what

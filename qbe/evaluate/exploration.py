@@ -54,7 +54,7 @@ DEFINITIONS: Mapping[str, str] = {
 """The measures, in the order of a report."""
 
 
-class Judged(NamedTuple):
+class JudgedCandidate(NamedTuple):
     """What a candidate is worth to one who likes one facet of a paper and dislikes another."""
 
     gain: float
@@ -86,7 +86,7 @@ def exploration_protocol(grades: FacetGrades, run: Run) -> ExplorationResult:
     >>> exploration_protocol({"p": rows}, run).figures["RR"]
     {'background-not-method': 0.5}
     """
-    pools: dict[str, dict[str, Judged]] = {}
+    pools: dict[str, dict[str, JudgedCandidate]] = {}
     wishes: dict[str, dict[str, Wish]] = {}
     for liked, disliked in SCOPES:
         scope = f"{liked}-not-{disliked}"
@@ -120,12 +120,12 @@ def exploration_protocol(grades: FacetGrades, run: Run) -> ExplorationResult:
     return ExplorationResult(scopes, values, figures, warnings, wanted=wanted)
 
 
-def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str, dict[str, Judged]]:
+def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str, dict[str, JudgedCandidate]]:
     """The candidates with grades for both facets, by query paper; only query papers with a positive gain.
 
     >>> a, b = {Facet.METHOD: 2.5, Facet.RESULT: 0.5}, {Facet.METHOD: 1, Facet.RESULT: 2}
     >>> judged_pools({"p": {"a": a, "b": b}}, Facet.METHOD, Facet.RESULT)
-    {'p': {'a': Judged(gain=2.0, wanted=True), 'b': Judged(gain=0.0, wanted=False)}}
+    {'p': {'a': JudgedCandidate(gain=2.0, wanted=True), 'b': JudgedCandidate(gain=0.0, wanted=False)}}
     """
     pools = {
         paper: {
@@ -138,8 +138,8 @@ def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str
     return {paper: pool for paper, pool in pools.items() if any(judged.gain > 0 for judged in pool.values())}
 
 
-def _judged(liked: float, disliked: float) -> Judged:
-    return Judged(max(0.0, liked - disliked), liked >= LIKED_FROM and disliked <= DISLIKED_TO)
+def _judged(liked: float, disliked: float) -> JudgedCandidate:
+    return JudgedCandidate(max(0.0, liked - disliked), liked >= LIKED_FROM and disliked <= DISLIKED_TO)
 
 
 def ndcg(ranked: Sequence[float], pool: Collection[float]) -> float:
@@ -252,7 +252,7 @@ def _is_other(query_id: str, grades: FacetGrades, pools: Collection[str]) -> boo
     return (wish is None or wish.paper_id not in grades) and query_id not in pools
 
 
-def _gain_ndcg(pool: Mapping[str, Judged], scores: Mapping[str, float]) -> float:
+def _gain_ndcg(pool: Mapping[str, JudgedCandidate], scores: Mapping[str, float]) -> float:
     return ndcg([pool[name].gain for name in trec_order(scores)], [row.gain for row in pool.values()])
 
 

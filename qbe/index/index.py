@@ -221,11 +221,11 @@ class Index(CurrentReader, Closing):
         in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
         ModelError for a tagger that cannot be loaded.
         """
-        from qbe.tag.tagging import FACETS
+        from qbe.tag.tagging import LABEL_SOURCES
 
         _check_paper(paper)
-        if facets not in FACETS:
-            raise UsageError(f"expected `facets` {' or '.join(FACETS)}, found {facets!r}")
+        if facets not in LABEL_SOURCES:
+            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         if paper.predicted or (paper.labelled and facets == "given"):
             return LabelledPaper(paper, None)
         labelled, vectors = self._models.tagging.encode_paper(paper)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Rows = NDArray[np.int64]
 
 
-class Share(NamedTuple):
+class RowsOfPart(NamedTuple):
     """The rows of one part among some rows: their ``places`` there, and the ``rows`` within the part."""
 
     part: int
@@ -29,7 +29,7 @@ def starts_of(counts: Sequence[int]) -> Rows:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
 
 
-def shares(rows: Rows, starts: Rows) -> Iterator[Share]:
+def shares(rows: Rows, starts: Rows) -> Iterator[RowsOfPart]:
     """Which parts rows (n,) in any order belong to, where parts begin at ``starts`` (see `starts_of`).
 
     >>> [(share.part, share.rows.tolist()) for share in shares(np.array([4, 0, 3]), starts_of([3, 2]))]
@@ -38,7 +38,7 @@ def shares(rows: Rows, starts: Rows) -> Iterator[Share]:
     owners = np.searchsorted(starts, rows, side="right") - 1
     for part in np.unique(owners).tolist():
         places = np.flatnonzero(owners == part)
-        yield Share(part, places, rows[places] - starts[part])
+        yield RowsOfPart(part, places, rows[places] - starts[part])
 
 
 def live_rows(count: int, dead: Rows) -> Rows:

@@ -77,11 +77,9 @@ class ProjectedMatching:
     def _score_by(
         self, facet: Facet, query: EncodedAspect, papers: Sequence[Paper], stored: StoredPapers
     ) -> list[RerankScore]:
-        assert query.sentences is not None
-        assert query.whole is not None
         projection = self._projections[facet]
         marked = _marked(papers, facet, stored)
-        compared = compare(query.sentences, query.whole, stored, marked, projection.matrix)
+        compared = compare(query.sentence_vectors, query.whole_vector, stored, marked, projection.matrix)
         # In single precision, so that no score depends on the order in which products are summed.
         terms = compared.terms.astype(np.float32).astype(np.float64)
         scores = []

@@ -98,8 +98,7 @@ class VectorMatching:
     ) -> list[RerankScore]:
         if not papers:
             return []
-        assert query.sentences is not None
-        query_vectors = query.sentences.astype(np.float64)
+        query_vectors = query.sentence_vectors.astype(np.float64)
         compared = _together([_compare(query_vectors, vectors(paper)) for paper in papers])
         scored = self._score(compared, self._temperature_for(query.aspect))
         results = []

@@ -21,7 +21,7 @@ TRIAL = 2
 MEMORY = 0.7
 """The share of what was known in a new estimate of the time that a pair takes."""
 
-PATIENCE = 20
+FORGET_AFTER = 20
 """Queries in a row without time for reranking, after which it is measured anew what a pair takes."""
 
 Clock = Callable[[], float]
@@ -32,7 +32,7 @@ class BudgetedStage:
     ``most``, after the stage ``before`` it, whose time counts too.
 
     How long a pair takes is learned from the queries before, so that a query takes about the time that it is
-    given, not at most; where PATIENCE of them had no time for two candidates, it is measured anew. The
+    given, not at most; where FORGET_AFTER of them had no time for two candidates, it is measured anew. The
     results depend on the processor and on what else it does. Says in the log how many candidates were
     reranked. Several threads may use it.
     """
@@ -133,8 +133,8 @@ class BudgetedStage:
             self._left_alone = 0
 
     def _had_no_time(self) -> None:
-        """Count a query that was not reranked; after PATIENCE of them what is known is forgotten."""
+        """Count a query that was not reranked; after FORGET_AFTER of them what is known is forgotten."""
         with self._lock:
             self._left_alone += 1
-            if self._left_alone >= PATIENCE:
+            if self._left_alone >= FORGET_AFTER:
                 self._pair_seconds, self._left_alone = None, 0

@@ -17,18 +17,20 @@ MATCHES = ("mean-max", "single-match")
 FUSIONS = ("weighted", "rrf")
 COMPONENTS = ("bm25", "sentences", "facet", "whole")
 """What the fused first stage scores a candidate by."""
-FACETS = ("given", "predicted")
+LABEL_SOURCES = ("given", "predicted")
+"""Where the facets of a query's sentences come from: its own labels, or the tagger."""
 GRADES, Z_SCORES = "grades", "z-scores"
 COMBINATIONS = (GRADES, Z_SCORES)
 """How several aspects that are all facets are combined."""
 BY_FACET, CROSS_ENCODER, PROJECTIONS, NO_RERANKING = "by-facet", "cross-encoder", "projections", "none"
 CASCADE = "cascade"
-READING = (BY_FACET, CROSS_ENCODER, CASCADE)
+CROSS_ENCODED = (BY_FACET, CROSS_ENCODER, CASCADE)
 """What reads candidates anew, by cross-encoders."""
-LEARNED = (BY_FACET, CROSS_ENCODER, PROJECTIONS, CASCADE)
+LEARNED_RERANKINGS = (BY_FACET, CROSS_ENCODER, PROJECTIONS, CASCADE)
+"""What reranks by a trained model."""
 MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, CASCADE, *MATCHINGS)
-ONLY_FACETS = (BY_FACET, PROJECTIONS, CASCADE)
+FACET_RERANKINGS = (BY_FACET, PROJECTIONS, CASCADE)
 """What reranks for aspects that are a facet alone."""
 PRECISIONS = ("int8", "fp16", "fp32")
 
@@ -55,7 +57,7 @@ SEPARATE = 0.35
 reranks fused; chosen on graded pairs.
 """
 
-READ_BY: Mapping[str, tuple[str, ...]] = {
+STAGES_OF_PARAMETER: Mapping[str, tuple[str, ...]] = {
     "bm25_query": ("bm25", "fused"),
     "match": ("dense", "fused"),
     "nprobe": ("dense", "fused"),
@@ -63,14 +65,14 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "weights": ("fused",),
     "depth": ("fused",),
     "separate": ("fused",),
-    "rerank_depth": (*LEARNED, *MATCHINGS),
-    "rerank_weight": (*LEARNED, *MATCHINGS),
+    "rerank_depth": (*LEARNED_RERANKINGS, *MATCHINGS),
+    "rerank_weight": (*LEARNED_RERANKINGS, *MATCHINGS),
     "cascade_depth": (CASCADE,),
-    "rerank_budget": READING,
-    "reranker": LEARNED,
-    "rerank_precision": READING,
-    "query_tokens": READING,
-    "candidate_tokens": READING,
+    "rerank_budget": CROSS_ENCODED,
+    "reranker": LEARNED_RERANKINGS,
+    "rerank_precision": CROSS_ENCODED,
+    "query_tokens": CROSS_ENCODED,
+    "candidate_tokens": CROSS_ENCODED,
     "temperature": ("transport",),
     "regularization": ("transport",),
 }
@@ -81,7 +83,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "bm25_query": BM25_QUERIES,
     "match": MATCHES,
     "fusion": FUSIONS,
-    "facets": FACETS,
+    "facets": LABEL_SOURCES,
     "combine": COMBINATIONS,
     "rerank": RERANKINGS,
     "rerank_precision": PRECISIONS,
@@ -209,7 +211,7 @@ class SearchConfig:
         if self.weights is not None:
             _check_weights(self.weights)
         check_filter(self.filter)
-        for name, stages in READ_BY.items():
+        for name, stages in STAGES_OF_PARAMETER.items():
             if getattr(self, name) is not None:
                 self._check_read(name, stages)
 
@@ -262,7 +264,7 @@ class SearchConfig:
     def _separate(self) -> float:
         if self.separate is not None:
             return self.separate
-        chosen = self.first_stage in READ_BY["separate"] and self.rerank in LEARNED
+        chosen = self.first_stage in STAGES_OF_PARAMETER["separate"] and self.rerank in LEARNED_RERANKINGS
         return SEPARATE if chosen else 0.0
 
     @property
@@ -272,11 +274,11 @@ class SearchConfig:
         return f"qbe-{self.first_stage}" + ("" if self.rerank == NO_RERANKING else f"+{second}")
 
     def for_whole_abstracts(self) -> SearchConfig:
-        """What this comes to where no query has a facet: what ONLY_FACETS names reranks nothing then.
+        """What this comes to where no query has a facet: what FACET_RERANKINGS names reranks nothing then.
 
         Raises UsageError where a parameter of the reranker was given, which would not be read.
         """
-        return self if self.rerank not in ONLY_FACETS else dataclasses.replace(self, rerank=NO_RERANKING)
+        return self if self.rerank not in FACET_RERANKINGS else dataclasses.replace(self, rerank=NO_RERANKING)
 
     def record(self) -> dict[str, Any]:
         """All parameters, defaults filled in, as JSON holds them: what distinguishes it from another."""

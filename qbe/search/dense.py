@@ -67,7 +67,9 @@ class DenseStage:
         explain: bool = False,
     ) -> list[list[Hit]]:
         """See `qbe.search.contracts.FirstStage`: out of a pool, or of the papers of the nearest sentences."""
-        without_pool = [_sentences(query) for query, pool in zip(queries, pools, strict=True) if pool is None]
+        without_pool = [
+            query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
+        ]
         nearest = self._source().nearest(without_pool, k, among, self._match) if without_pool else iter(())
         rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
 
@@ -83,7 +85,7 @@ class DenseStage:
         self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
     ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
-        vectors = [_sentences(query) for query in queries]
+        vectors = [query.sentence_vectors for query in queries]
         nearest = list(self._source().nearest(vectors, k, among, self._match))
 
         def best(number: int) -> Candidates:
@@ -99,7 +101,7 @@ class DenseStage:
         """
         if not len(rows):
             return {name: np.zeros(0) for name in self.names}
-        compared = self._comparer.compare(_sentences(query), rows, query.whole)
+        compared = self._comparer.compare(query.sentence_vectors, rows, query.whole)
         scores = {"whole": compared.whole, "sentences": self._matched(compared, None)}
         if query.aspect.facet is not None:
             scores["facet"] = self._matched(compared, query.aspect.facet)
@@ -109,7 +111,7 @@ class DenseStage:
         """Exact scores (papers,) by all sentences of the papers at these rows."""
         if not len(rows):
             return np.zeros(0, np.float32)
-        return self._matched(self._comparer.compare(_sentences(query), rows), None)
+        return self._matched(self._comparer.compare(query.sentence_vectors, rows), None)
 
     def _matched(self, compared: Compared, facet: Facet | None) -> Floats:
         """Scores (papers,): of a facet only the candidates' sentences of that facet count (or the best guess,
@@ -124,8 +126,3 @@ class DenseStage:
     def _rows(self, paper_ids: Sequence[str]) -> Rows:
         """Rows of papers, ascending, each once."""
         return np.unique(rows_of(self._papers, paper_ids))
-
-
-def _sentences(query: EncodedAspect) -> Floats:
-    assert query.sentences is not None
-    return query.sentences

@@ -13,7 +13,7 @@ from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import CASCADE, PROJECTIONS, READING, Z_SCORES, SearchConfig
+from qbe.search.config import CASCADE, CROSS_ENCODED, PROJECTIONS, Z_SCORES, SearchConfig
 from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -70,7 +70,7 @@ def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str,
     models: dict[str, Any] = {}
     if config.combine != Z_SCORES:
         models["grades"] = sha256(default_model() / WEIGHTS)
-    if config.rerank in READING:
+    if config.rerank in CROSS_ENCODED:
         stated = {"name": config.reranker, "precision": config.rerank_precision}
         models["reranker"] = describe_reranker(
             **{name: value for name, value in stated.items() if value is not None}

@@ -23,6 +23,7 @@ from qbe.index.dense.scoring import best_per_paper, mean_max, restrict, single_m
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
+from qbe.search.comparing import compare_aspects
 from qbe.search.contracts import Rows, Scores
 from qbe.types import Facet
 
@@ -82,13 +83,11 @@ class GradeFeatures:
         """The features that stored vectors give."""
         if not len(request.rows) or not request.facets:
             return {}
-        vectors = [_sentences(aspect) for aspect in request.facets.values()]
-        (first, *_) = request.facets.values()
-        block = self._comparer.compare(np.concatenate(vectors), request.rows, first.whole)
+        (first, *_) = aspects = list(request.facets.values())
+        block, by_aspect = compare_aspects(self._comparer, aspects, request.rows, first.whole_vector)
         assert block.whole is not None
         features: dict[str, Scores] = {WHOLE: block.whole.astype(np.float64)}
-        parts = np.split(block.similarities, np.cumsum([len(each) for each in vectors])[:-1])
-        for facet, similarities in zip(request.facets, parts, strict=True):
+        for facet, similarities in zip(request.facets, by_aspect, strict=True):
             best = best_per_paper(similarities, block.starts)
             features[of_sentences(facet)] = mean_max(best).astype(np.float64)
             for other in Facet:
@@ -157,8 +156,3 @@ class Grader:
             Graded(self._model.grades(features, known, len(request.rows)), reranked)
             for request, (features, reranked) in zip(requests, measured, strict=True)
         ]
-
-
-def _sentences(aspect: EncodedAspect) -> NDArray[np.float32]:
-    assert aspect.sentences is not None
-    return aspect.sentences

@@ -11,6 +11,7 @@ from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.parallel import Workers
+from qbe.search.comparing import compare_aspects
 from qbe.types import Hit, Match
 
 
@@ -37,10 +38,8 @@ def add_matches(
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits[number]))
         if not len(rows):
             return []
-        vectors = [_vectors(aspect) for aspect in queries[number]]
-        compared = reader.comparer.compare(np.concatenate(vectors), rows)
-        parts = np.split(compared.similarities, np.cumsum([len(each) for each in vectors])[:-1])
-        aspects = list(zip(queries[number], parts, strict=True))
+        compared, by_aspect = compare_aspects(reader.comparer, queries[number], rows)
+        aspects = list(zip(queries[number], by_aspect, strict=True))
         ends = [*compared.starts[1:].tolist(), len(compared.rows)]
         return [
             hit._replace(matches=_matches(aspects, slice(start, end)))
@@ -63,8 +62,3 @@ def _matches(
             for i, (position, best) in enumerate(zip(aspect.positions, closest, strict=True))
         ]
     return tuple(sorted(pairs, key=lambda pair: -pair.score))
-
-
-def _vectors(aspect: EncodedAspect) -> NDArray[np.float32]:
-    assert aspect.sentences is not None
-    return aspect.sentences

@@ -14,7 +14,7 @@ from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Query, TopicAspect
 from qbe.rerank.reranker import Progress, Reranker
-from qbe.search.config import READING, SearchConfig, check_filter
+from qbe.search.config import CROSS_ENCODED, SearchConfig, check_filter
 from qbe.search.contracts import FirstStage
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.exploring import ExploreRequest, ExploreStage
@@ -346,9 +346,10 @@ def _check_reranker(reranker: object, config: SearchConfig) -> None:
             f"expected an open reranker as `reranker`, found {reranker!r:.60} ({type(reranker).__name__}); "
             "give a name in the configuration"
         )
-    if config.rerank not in READING:
+    if config.rerank not in CROSS_ENCODED:
         raise UsageError(
-            f"`reranker` is not read with `rerank` {config.rerank}; drop it or choose {' or '.join(READING)}"
+            f"`reranker` is not read with `rerank` {config.rerank}; drop it or choose "
+            f"{' or '.join(CROSS_ENCODED)}"
         )
 
 

@@ -13,7 +13,7 @@ from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
-from qbe.search.config import ONLY_FACETS, RerankSettings
+from qbe.search.config import FACET_RERANKINGS, RerankSettings
 from qbe.search.contracts import Scores
 from qbe.search.fusion import below, combine_aspects, interpolate
 from qbe.search.ranking import RankingRequest
@@ -90,8 +90,8 @@ class RerankStage:
         return self._settings.depth
 
     def reranks(self, facet: Facet | None) -> bool:
-        """Whether an aspect of that facet is reranked; where ONLY_FACETS are, only one that is a facet."""
-        return facet is not None or self._settings.name not in ONLY_FACETS
+        """Whether an aspect of that facet is reranked; by FACET_RERANKINGS only one that is a facet is."""
+        return facet is not None or self._settings.name not in FACET_RERANKINGS
 
     def rerank(
         self,

@@ -19,10 +19,10 @@ from qbe.search.cascade import Cascade
 from qbe.search.config import (
     BY_FACET,
     CASCADE,
+    CROSS_ENCODED,
     CROSS_ENCODER,
     GRADES,
     PROJECTIONS,
-    READING,
     RERANK_DEPTH,
     Z_SCORES,
     RerankSettings,
@@ -182,7 +182,12 @@ def shared_reranker(configs: Sequence[SearchConfig], index: Index, workers: Work
     ('facet-rerankers', None)
     """
     settings = configs[0].rerank_settings
-    if len(configs) < 2 or settings is None or settings.name not in READING or settings.budget is not None:
+    if (
+        len(configs) < 2
+        or settings is None
+        or settings.name not in CROSS_ENCODED
+        or settings.budget is not None
+    ):
         return None
     from qbe.rerank.cached import CachedReranker
 

@@ -7,7 +7,7 @@ import argparse
 from qbe import _cli
 
 PROGRAM = "qbe tag"
-FACETS = ("given", "predicted")
+LABEL_SOURCES = ("given", "predicted")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", required=True, metavar="FILE", help="JSON lines; - is standard output")
     parser.add_argument(
         "--facets",
-        choices=FACETS,
+        choices=LABEL_SOURCES,
         default="given",
         help="given: keep the labels of papers that have them; predicted: label all (default: %(default)s)",
     )

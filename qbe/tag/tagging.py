@@ -13,7 +13,7 @@ from qbe.parallel import ordered_map
 from qbe.tag.tagger import Tagger, labelled
 from qbe.types import Paper
 
-FACETS = ("given", "predicted")
+LABEL_SOURCES = ("given", "predicted")
 """Which labels are used: those of the corpus, where it has any, or always the tagger's."""
 
 
@@ -26,12 +26,12 @@ class TaggingEncoder:
     """
 
     def __init__(self, encoder: Encoder, tagger: Tagger | None, facets: str = "given") -> None:
-        """``facets`` is one of FACETS; without a tagger papers stay as they are.
+        """``facets`` is one of LABEL_SOURCES; without a tagger papers stay as they are.
 
         Raises UsageError for other ``facets``, ModelError when the second encoder cannot be opened.
         """
-        if facets not in FACETS:
-            raise UsageError(f"expected `facets` {' or '.join(FACETS)}, found {facets!r}")
+        if facets not in LABEL_SOURCES:
+            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {facets!r}")
         self.encoder, self.tagger, self.facets = encoder, tagger, facets
         self._trunk = encoder if tagger is None or tagger.supports(encoder) else open_trunk(tagger)
         self.tagging_seconds = 0.0

@@ -12,7 +12,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.labels import without_labels
 from qbe.models.encoder_files import resolve_encoder
 from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import FACETS, TaggingEncoder
+from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
 from qbe.types import Paper
 
 Identity = dict[str, str]
@@ -28,8 +28,8 @@ class BuildModels:
 
         Raises UsageError for unknown ``facets``, and what `qbe.encode.encoder.Encoder` does.
         """
-        if settings.facets not in FACETS:
-            raise UsageError(f"expected `facets` {' or '.join(FACETS)}, found {settings.facets!r}")
+        if settings.facets not in LABEL_SOURCES:
+            raise UsageError(f"expected `facets` {' or '.join(LABEL_SOURCES)}, found {settings.facets!r}")
         self._settings, self._expected_tagger = settings, expected_tagger
         self.encoder: Encoder | None = None
         if settings.dense:

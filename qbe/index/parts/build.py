@@ -17,7 +17,7 @@ from qbe.index.building.staging import Place, build_place
 from qbe.index.building.target import check_target
 from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
 from qbe.index.manifest import PART, describe_files
-from qbe.index.parts.part import BuildShard, PartMetadata, Selection, read_part, write_part
+from qbe.index.parts.part import BuildShard, PartMetadata, PartPapers, read_part, write_part
 
 
 def build_part(
@@ -71,7 +71,7 @@ def _run(
     if state is None:
         stages.clear(staging)
         with execution.timings.stage("papers"):
-            selection = Selection(part)
+            selection = PartPapers(part)
             with recorded(place) as left_out:
                 papers = selection.of(stages.read_papers(source, models, execution, left_out))
                 counts = stages.write_corpus(staging, papers, lucene=False)

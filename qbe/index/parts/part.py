@@ -48,10 +48,10 @@ class BuildShard:
         return f"{self.number}/{self.count}"
 
 
-class Selection:
+class PartPapers:
     """Selects the papers of a part from the whole corpus, which ``corpus`` describes once it was read.
 
-    >>> selection = Selection(BuildShard(1, 2))
+    >>> selection = PartPapers(BuildShard(1, 2))
     >>> len(list(selection.of(index))), selection.corpus["papers"]
     (128, 128)
     """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from qbe.cite.evidence import Evidence
 from qbe.cite.features import EVERY_KNOWN, Known, columns
-from qbe.cite.judging import CandidateJudge, Candidates, CiteQuery
+from qbe.cite.judging import CandidateJudge, CitationCandidates, CiteQuery
 from qbe.cite.late_interaction import Projection
 from qbe.cite.model import CitationModel, write_model
 from qbe.errors import UsageError
@@ -276,7 +276,12 @@ class _Training:
         return lists
 
     def _list(
-        self, judge: CandidateJudge, query: CiteQuery, candidates: Candidates, wanted: Ints, known: Known
+        self,
+        judge: CandidateJudge,
+        query: CiteQuery,
+        candidates: CitationCandidates,
+        wanted: Ints,
+        known: Known,
     ) -> FeatureList:
         judged = judge.judged(query, candidates, self._among(query), links=known.links)
         features = columns(judged.features, known.names)
@@ -284,7 +289,7 @@ class _Training:
 
     def _candidates(
         self, judge: CandidateJudge, queries: Sequence[CiteQuery]
-    ) -> Iterator[tuple[CiteQuery, Candidates]]:
+    ) -> Iterator[tuple[CiteQuery, CitationCandidates]]:
         """Each query with the candidates of the first stage, none of them younger than it."""
         for first in range(0, len(queries), BLOCK):
             block = queries[first : first + BLOCK]
