@@ -72,3 +72,25 @@ def test_a_query_and_a_candidate_are_no_equals():
         1
     )  # its one sentence of the facet is there as it is
     assert features(QUERY, CANDIDATE)[0] == pytest.approx(0.88)
+
+
+def test_no_digit_depends_on_the_order_of_sums():
+    """What BLAS computes in blocks (whose sizes depend on its threads) is what each pair by itself gives."""
+    rng = np.random.default_rng(0)
+
+    def unit(count: int) -> np.ndarray:
+        rows = rng.normal(size=(count, 384))
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+    def paper(sentences: int, tokens: int) -> Vectors:
+        shares = np.full(tokens, 1 / tokens, np.float32)
+        return Vectors(
+            unit(sentences), unit(1)[0], unit(1)[0], unit(tokens), shares, np.ones(sentences, np.bool_)
+        )
+
+    query, candidate = paper(3, 83), paper(9, 211)
+    exact = query.tokens.astype(np.longdouble) @ candidate.tokens.astype(np.longdouble).T
+    nearest = exact.astype(np.float32).max(axis=1).astype(np.longdouble)
+    assert features(query, candidate)[-1] == np.float32(nearest @ query.shares.astype(np.longdouble))
+    exact = query.sentences.astype(np.longdouble) @ candidate.sentences.astype(np.longdouble).T
+    np.testing.assert_array_equal(similarities(query, candidate), exact.astype(np.float32))

@@ -17,6 +17,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.support.serving import serving
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="skipped: Playwright is not installed")
 expect = sync_api.expect
 
@@ -603,6 +605,21 @@ def test_citations_are_recommended_for_the_pasted_text_beside_those_of_the_baske
     visit.page.reload()
     visit.wait()
     assert visit.fragment["view"] == ["cite"]
+
+
+def test_citations_are_not_offered_where_the_index_lacks_what_they_need(browser, tiny_index, tmp_path):
+    with serving(tiny_index, tmp_path / "log") as server:
+        visit = Visit(browser, f"http://127.0.0.1:{server.port}/")
+        visit.page.goto(f"{visit.address}#view=cite")
+        expect(visit.page.locator("#collection")).to_have_text("128 papers")
+        visit.paste()
+        assert "view" not in visit.fragment
+        expect(visit.button("Papers to cite")).to_be_disabled()
+        visit.hits.first.get_by_role("button", name="Add to basket").click()
+        expect(visit.button("Recommend citations")).to_be_disabled()
+        expect(visit.page.locator("#basket-cite-hint")).to_contain_text("This index does not have")
+        visit.context.close()
+    assert not visit.problems
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ class Evidence:
     def __init__(self, reader: IndexReader) -> None:
         metadata = list(reader.papers.read_metadata())
         if isinstance(reader.papers, PaperStores):  # a deleted paper cites nobody
-            alive = set(reader.papers.live.tolist())
-            metadata = [each if row in alive else {} for row, each in enumerate(metadata)]
+            alive = reader.papers.live_mask.tolist()
+            metadata = [each if is_alive else {} for each, is_alive in zip(metadata, alive, strict=True)]
         self.years: Doubles = np.array([year_of(each) or np.nan for each in metadata], np.float64)
         self.links = CitationLinks.of(metadata, reader.papers.find)
 

@@ -1,4 +1,8 @@
-"""Late interaction between a query and a candidate whose tokens attended to the query's."""
+"""Late interaction between a query and a candidate whose tokens attended to the query's.
+
+Products are computed in double precision and rounded to single, so that no digit of a score depends on the
+order of sums, which numpy's BLAS chooses by its number of threads.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +43,7 @@ def similarities(query: Vectors, candidate: Vectors) -> Floats:
     >>> similarities(paper, paper).tolist()
     [[1.0, 0.0]]
     """
-    cosines: Floats = query.sentences[query.facet] @ candidate.sentences.T
-    return cosines
+    return _products(query.sentences[query.facet], candidate.sentences)
 
 
 def features(query: Vectors, candidate: Vectors) -> Floats:
@@ -60,14 +63,14 @@ def features(query: Vectors, candidate: Vectors) -> Floats:
     """
     cosines = similarities(query, candidate)
     counted = query.shares > 0
-    nearest = (query.tokens[counted] @ candidate.tokens.T).max(axis=1)
+    nearest = _products(query.tokens[counted], candidate.tokens).max(axis=1)
     return np.array(
         [
-            cosines.max(axis=1).mean(),
-            cosines[:, candidate.facet].max(axis=1).mean(),
-            query.whole @ candidate.whole,
-            query.mean @ candidate.mean,
-            nearest @ query.shares[counted],
+            cosines.max(axis=1).mean(dtype=np.float64),
+            cosines[:, candidate.facet].max(axis=1).mean(dtype=np.float64),
+            _products(query.whole, candidate.whole),
+            _products(query.mean, candidate.mean),
+            _products(nearest, query.shares[counted]),
         ],
         dtype=np.float32,
     )
@@ -83,3 +86,9 @@ def score(query: Vectors, candidate: Vectors, weights: Sequence[float]) -> float
     2.75
     """
     return float(features(query, candidate).astype(np.float64) @ np.asarray(weights, np.float64))
+
+
+def _products(left: Floats, right: Floats) -> Floats:
+    """The inner products of the rows of two arrays."""
+    products = left.astype(np.float64) @ right.astype(np.float64).T
+    return products.astype(np.float32)

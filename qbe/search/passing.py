@@ -95,9 +95,7 @@ class PassingPapers:
         if years is not None:
             self._years = np.array(years, np.int16)
         if isinstance(self._papers, PaperStores):
-            alive = np.zeros(rows, np.bool_)
-            alive[self._papers.live] = True
-            mask &= alive
+            mask &= self._papers.live_mask
         return mask
 
     def _metadata(self, years: array[int] | None) -> Iterator[Metadata]:

@@ -63,8 +63,7 @@ def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mappi
     )
     alive = None
     if isinstance(papers, PaperStores) and len(papers) < len(rows):
-        alive = np.zeros(len(rows), np.bool_)
-        alive[papers.live] = True
+        alive = papers.live_mask
     return Postings(reader, lucene["k1"], lucene["b"], rows, alive)
 
 

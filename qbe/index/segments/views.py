@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qbe.errors import PaperNotFoundError
 from qbe.index.manifest import stored_as
@@ -52,6 +53,13 @@ class PaperStores:
         """The rows of the papers that are not dead."""
         dead = [rows + start for rows, start in zip(self._dead, self.starts[:-1], strict=True)]
         return live_rows(int(self.starts[-1]), np.concatenate(dead))
+
+    @cached_property
+    def live_mask(self) -> NDArray[np.bool_]:
+        """Which papers (papers,) are not dead."""
+        mask = np.zeros(int(self.starts[-1]), np.bool_)
+        mask[self.live] = True
+        return mask
 
     def row(self, paper_id: str) -> int:
         """The row of a paper; raises PaperNotFoundError."""

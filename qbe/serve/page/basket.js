@@ -10,16 +10,21 @@ export function remember(papers) {
   for (const paper of papers) if (paper.paper_id) titles.set(paper.paper_id, paper.title || paper.paper_id);
 }
 
-/** The basket's list; `onRemove` is called with an id. */
-export function showBasket(state, onRemove) {
+/** The basket's list; `index` is what the server says of its index, `onRemove` is called with an id. */
+export function showBasket(state, index, onRemove) {
   const isEmpty = !state.basket.length;
   byId("basket-count").textContent = String(state.basket.length);
   byId("basket-empty").hidden = !isEmpty;
   byId("basket-body").hidden = isEmpty;
   byId("basket-list").replaceChildren(...state.basket.map((id) => entry(id, "Remove", () => onRemove(id))));
   const hasOne = Boolean(state.text) || state.papers.length === 1;
-  byId("basket-cite").disabled = !hasOne;
-  byId("basket-cite-hint").textContent = hasOne
+  byId("basket-cite").disabled = !hasOne || index.citations === false;
+  byId("basket-cite-hint").textContent = citeHint(hasOne, index);
+}
+
+function citeHint(hasOne, index) {
+  if (index.citations === false) return "This index does not have what recommending citations needs.";
+  return hasOne
     ? "Papers that your query should cite besides those in the basket."
     : "Paste your abstract above to have citations recommended.";
 }

@@ -18,6 +18,7 @@ let papers = []; // of the query, with their sentences
 let found = emptyList();
 let asked = ""; // the request whose answer is shown or under way
 let controller = new AbortController();
+let index = {}; // what the server says of its index, once it has answered
 let shown = ""; // what `papers` and `found` belong to
 let sliding = false; // whether the last change came of a slider
 
@@ -38,7 +39,7 @@ function show() {
   const isAsked = hasSource(state);
   const source = JSON.stringify([state.text, state.title, state.papers]);
   if (source !== shown) [shown, papers, found] = [source, papers.filter(isOfQuery), emptyList()];
-  if (state.view === "cite" && !canCite(state)) state.view = "similar";
+  if (state.view === "cite" && !canCite(state, index)) state.view = "similar";
   for (const id of ["query", "same", "filters", "results"]) byId(id).hidden = !isAsked;
   for (const id of ["basket", "parts"]) byId(id).hidden = !isAsked && !state.basket.length;
   byId("ask-title").textContent = isAsked ? "New search" : "Search for";
@@ -55,13 +56,13 @@ function showLists() {
   querying.showPapers(papers, state, { onPick: pick, onDrop: drop });
   showHits(found.hits, papers, state, actions);
   showMap(found.hits, choose);
-  showBasket(state, (id) => go({ basket: without(state.basket, id) }, { replace: true }));
+  showBasket(state, index, (id) => go({ basket: without(state.basket, id) }, { replace: true }));
   showLeftOut(state, (id) => go({ not: without(state.not, id), seen: without(state.seen, id) }));
   byId("more").hidden = !found.hasMore || found.hits.length >= MOST_IN_ALL;
   byId("sort").value = state.sort;
   for (const button of byId("views").children) {
     button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
-    button.disabled = button.dataset.view === "cite" && !canCite(state);
+    button.disabled = button.dataset.view === "cite" && !canCite(state, index);
   }
   if (focused && !document.activeElement?.dataset?.focus) {
     [...document.querySelectorAll("[data-focus]")].find((each) => each.dataset.focus === focused)?.focus({ preventScroll: true });
@@ -307,8 +308,9 @@ function arrive(event) {
 
 async function introduce() {
   try {
-    const { papers: count } = await get("/api/index");
-    byId("collection").textContent = `${count.toLocaleString("en")} papers`;
+    index = await get("/api/index");
+    byId("collection").textContent = `${index.papers.toLocaleString("en")} papers`;
+    if (!index.citations) show();
   } catch (error) {
     showFailure(error.message);
   }

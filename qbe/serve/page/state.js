@@ -71,8 +71,8 @@ export const asksForSomething = (state) =>
 /** Whether the whole abstract counts. */
 export const isWhole = (state) => !state.sentences.length && !state.result && !state.problem && !state.method;
 
-/** Whether the server can recommend citations: for one paper. */
-export const canCite = (state) => state.papers.length < 2;
+/** Whether citations can be recommended: for one paper, by a server that says so of its index. */
+export const canCite = (state, index) => state.papers.length < 2 && index.citations !== false;
 
 /** The body of a request for this state: of /api/search, or of /api/citations. */
 export function requestOf(state) {

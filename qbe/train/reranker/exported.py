@@ -97,10 +97,10 @@ def exported_provenance(files: RerankerFiles) -> dict[str, Any]:
 
     >>> from qbe.models.reranker_files import resolve_reranker
     >>> sorted(exported_provenance(resolve_reranker("facet-rerankers", "int8")))
-    ['data', 'facets', 'recipe', 'start']
+    ['data', 'facets', 'recipe', 'start', 'teacher']
     """
     training = _metadata(files).training
-    keys = ("recipe", "facets", "data", "leave_out", "encoder", "tagger", "start")
+    keys = ("recipe", "facets", "data", "leave_out", "encoder", "tagger", "teacher", "start")
     return {key: training[key] for key in keys if key in training}
 
 
