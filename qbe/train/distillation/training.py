@@ -112,7 +112,6 @@ def distil(
             "data": file_digests(*sources.dev, sources.leave_out),
             "start": exported_provenance(start),
         }
-        check_provenance(folders.work, provenance)
         papers = {paper.paper_id: paper for paper in reader}
         ids = list(papers)
         vectors = _vectors(reader, ids)
@@ -120,6 +119,7 @@ def distil(
     queries = {query for each in lists for query in each}
     dev = within(lists[0], papers)
     check_dev(dev, sources.dev[0])
+    check_provenance(folders.work, provenance)
     tokenizer = PaperTokenizer(start.folder / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     teacher = Teacher(vectors, read_model(projections).projections)

@@ -69,7 +69,8 @@ def train_grades(
             "index": reader.manifest.digest,
             "data": file_digests(*sources.train, *sources.dev, sources.leave_out),
         }
-        check_provenance(folders.work, provenance)
+        reranker = describe_reranker(DEFAULT_RERANKER)
+        check_provenance(folders.work, {**provenance, "reranker": reranker})
         features = GradeFeatures(reader, workers, open_reranker(DEFAULT_RERANKER, workers=workers))
 
         def read(file: Path, count: int | None) -> GradedFeatures:
@@ -88,7 +89,7 @@ def train_grades(
     log.info("fitting to %d pairs", len(train.grades))
     heads = {known: _fitted(train, known, recipe, run) for known in NAMES}
     training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades)}
-    model = GradeModel(heads, encoder, describe_reranker(DEFAULT_RERANKER), training)
+    model = GradeModel(heads, encoder, reranker, training)
     by_known = {known: {name: _figures(model, each, known) for name, each in dev.items()} for known in NAMES}
     with staged_folder(folders.output) as staged:
         write_model(staged, model)

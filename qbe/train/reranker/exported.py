@@ -13,7 +13,7 @@ from torch import Tensor
 
 from qbe.errors import ModelError
 from qbe.models.registry import DEFAULT_RERANKER
-from qbe.models.reranker_files import RERANKER_CARD, FacetRerankersMetadata, RerankerFiles
+from qbe.models.reranker_files import RERANKER_CARD, TRUNK, FacetRerankersMetadata, RerankerFiles
 from qbe.train.reranker.network import FACETS, Network
 
 Floats = NDArray[np.float32]
@@ -93,15 +93,17 @@ def is_exported(start: str | Path) -> bool:
 
 
 def exported_provenance(files: RerankerFiles) -> dict[str, Any]:
-    """What facet rerankers in int8 were made from, as `qbe.train.work_folder.read_provenance` gives it.
+    """What facet rerankers in int8 were made from, as `qbe.train.work_folder.read_provenance` gives it, and
+    the SHA-256 of their ``weights``.
 
     >>> from qbe.models.reranker_files import resolve_reranker
     >>> sorted(exported_provenance(resolve_reranker("facet-rerankers", "int8")))
-    ['data', 'facets', 'recipe', 'start', 'teacher']
+    ['data', 'facets', 'recipe', 'start', 'teacher', 'weights']
     """
-    training = _metadata(files).training
+    metadata = _metadata(files)
+    training = metadata.training
     keys = ("recipe", "facets", "data", "leave_out", "encoder", "tagger", "teacher", "start")
-    return {key: training[key] for key in keys if key in training}
+    return {key: training[key] for key in keys if key in training} | {"weights": metadata.files[TRUNK]}
 
 
 def _metadata(files: RerankerFiles) -> FacetRerankersMetadata:
