@@ -72,12 +72,12 @@ def write(source: Index, folder: Path, papers: int, queries: int) -> Inputs:
 
     inputs = Inputs(*(folder / name for name in ("corpus.jsonl", "collection", "queries.json")))
     inputs.collection.mkdir()
-    with inputs.corpus.open("w") as ours, (inputs.collection / "papers.jsonl").open("w") as theirs:
+    with inputs.corpus.open("w") as corpus, (inputs.collection / "papers.jsonl").open("w") as collection:
         for paper in papers_of(source, papers, 0):
             record: dict[str, object] = {"paper_id": paper.paper_id, "title": paper.title}
             record["abstract"] = [sentence.text for sentence in paper.sentences]
-            print(json.dumps(record), file=ours)
-            print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=theirs)
+            print(json.dumps(record), file=corpus)
+            print(json.dumps({"id": paper.paper_id, "contents": contents(paper)}), file=collection)
     faceted = faceted_queries(source, drawn(source, queries))
     texts = [query_text(EncodedAspect.of(aspect)) for query in faceted for aspect in query.aspects]
     inputs.queries.write_text(json.dumps(texts))

@@ -79,9 +79,9 @@ def held_back(work: Path, digest: str) -> tuple[Projection, int]:
 
     note, file = read_provenance(work), work / HELD_BACK
     if note.get("index") != digest or not file.exists():
-        found = "that of another index" if note.get("index") != digest else f"no {HELD_BACK}"
+        actual = "that of another index" if note.get("index") != digest else f"no {HELD_BACK}"
         raise ModelError(
-            f"{work}: expected the work folder of a training over this index, found {found}; run qbe train "
+            f"{work}: expected the work folder of a training over this index, found {actual}; run qbe train "
             "citation --work with it"
         )
     with np.load(file) as stored:
@@ -120,8 +120,8 @@ def feature_lists(
         queries = [query_at(reader, judge.evidence, row) for row in rows[first : first + BLOCK]]
         filters = [None if query.year is None else PaperFilter(before=query.year) for query in queries]
         among = [None if each is None else passing.of(each).selection for each in filters]
-        found = judge.first_stage(queries, among)
-        for row, query, candidates, papers in zip(rows[first:], queries, found, among, strict=False):
+        retrieved = judge.first_stage(queries, among)
+        for row, query, candidates, papers in zip(rows[first:], queries, retrieved, among, strict=False):
             judged = judge.judged(query, candidates, papers)
             features = columns(judged.features, judged.known.names)
             lists.append(FeatureList(features, np.isin(judged.rows, cited[row]), len(cited[row])))

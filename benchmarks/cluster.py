@@ -103,19 +103,19 @@ def same(options: argparse.Namespace) -> None:
     from qbe.search.pipeline import Pipeline
 
     rows = []
-    with nodes(options.nodes), Index(options.index) as one, open_index(options.shards, "auto") as several:
-        queries = queries_for(one, options.topics)
+    with nodes(options.nodes), Index(options.index) as single, open_index(options.shards, "auto") as several:
+        queries = queries_for(single, options.topics)
         for name, config in stages().items():
-            with Pipeline.open(one, config) as expected, Pipeline.open(several, config) as found:
-                pairs = [(expected.search(query, 1000), found.search(query, 1000)) for query in queries]
+            with Pipeline.open(single, config) as expected, Pipeline.open(several, config) as actual:
+                pairs = [(expected.search(query, 1000), actual.search(query, 1000)) for query in queries]
             rows.append([name, len(pairs), sum(map(_same_order, pairs)), f"{max(map(_difference, pairs)):g}"])
             print(rows[-1], flush=True)
     print(table(["search", "queries", "same ids in the same order", "largest difference of scores"], rows))
 
 
 def _same_order(pair: tuple[Sequence[Hit], Sequence[Hit]]) -> bool:
-    one, other = ([hit.paper_id for hit in hits] for hits in pair)
-    return one == other
+    expected, actual = ([hit.paper_id for hit in hits] for hits in pair)
+    return expected == actual
 
 
 def _difference(pair: tuple[Sequence[Hit], Sequence[Hit]]) -> float:
@@ -143,7 +143,7 @@ def overhead(options: argparse.Namespace) -> None:
                 continue
             with Pipeline.open(here, config) as plain, Pipeline.open(there, config) as on_ray:
                 pairs = [(plain.search(query, 100), on_ray.search(query, 100)) for query in queries]
-                assert all(one == other for one, other in pairs)
+                assert all(expected == actual for expected, actual in pairs)
                 times: dict[str, list[float]] = {"without": [], "on Ray": []}
                 for _ in range(options.rounds):
                     for query in queries:
@@ -170,8 +170,8 @@ def killed(options: argparse.Namespace) -> None:
 
     config = SearchConfig(rerank="none")
     rows = []
-    with Index(options.index) as one, Pipeline.open(one, config) as pipeline:
-        queries = queries_for(one, options.topics)
+    with Index(options.index) as single, Pipeline.open(single, config) as pipeline:
+        queries = queries_for(single, options.topics)
         expected = [pipeline.search(query, 100) for query in queries]
     for name, replicas, partial in (
         ("2 replicas", 2, False),

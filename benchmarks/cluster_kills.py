@@ -122,13 +122,13 @@ def client(address: str, folder: str, seed: str) -> None:
     with (
         (Path(folder).parent / f"client-{seed}.jsonl").open("w") as target,
         open_index(folder, address, fleet=fleet, patience=patience) as there,
-        Pipeline.open(there, config) as found,
+        Pipeline.open(there, config) as pipeline,
     ):
         while True:
             there.refresh()
             query = Query(there.paper(f"s{chance.randrange(1, 129):03d}"))
             try:
-                hits = found.search(query, 50)
+                hits = pipeline.search(query, 50)
             except Exception as error:
                 _write(target, {"wrong": False, "error": repr(error)})
                 continue

@@ -113,9 +113,9 @@ def simulated(
     sent = 0
     for shard in range(shards):
         draws = random.choice(services, 2 * queries) * np.where(random.random(2 * queries) < slow, SLOW, 1)
-        shard_ends, asked = _served(arrivals, draws, load)
+        shard_ends, requests = _served(arrivals, draws, load)
         ends[shard] = shard_ends
-        sent += asked
+        sent += requests
     return ends.max(axis=0) - arrivals, sent / (shards * queries)
 
 
@@ -129,7 +129,7 @@ def _served(
     events = [(moment, query, query % load.replicas) for query, moment in enumerate(arrivals.tolist())]
     heapq.heapify(events)
     drawn = iter(draws.tolist())
-    asked = 0
+    requests = 0
     first = set()
     while events:
         moment, query, replica = heapq.heappop(events)
@@ -138,11 +138,11 @@ def _served(
         end = max(moment, free[replica]) + next(drawn)
         free[replica] = end
         ends[query] = min(ends[query], end)
-        asked += 1
+        requests += 1
         if query not in first and load.hedge is not None:
             heapq.heappush(events, (moment + load.hedge, query, (replica + 1) % load.replicas))
         first.add(query)
-    return ends, asked
+    return ends, requests
 
 
 def _p(values: NDArray[np.float64], share: float) -> float:

@@ -65,7 +65,7 @@ def lay_out(index: Index, folder: Path, queries: DrawnQueries) -> None:
     (folder / "index").write_text(str(index.folder.resolve()))
 
 
-def row(name: str, side: Side, ours: Side, best: list[list[int]]) -> list[str]:
+def row(name: str, side: Side, baseline: Side, best: list[list[int]]) -> list[str]:
     """The table's row of a side."""
     last = side.rounds[-1]
     ranked = last["ranked"]
@@ -75,7 +75,7 @@ def row(name: str, side: Side, ours: Side, best: list[list[int]]) -> list[str]:
         f"{side.ready['bytes'] / 1e6:,.0f}",
         f"{last['resident']:.2f} ({last['anonymous']:.2f})",
         side.latency(),
-        side.slower_than(ours),
+        side.slower_than(baseline),
         f"{100 * same_places(ranked, best):.2f}",
         f"{100 * shared_papers(ranked, best):.2f}",
     ]

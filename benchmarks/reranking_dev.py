@@ -187,9 +187,9 @@ def crossed(scores: Scores, grades: Grades) -> list[str]:
         (query, facet): dict(zip(grades[query], row.tolist(), strict=True))
         for (query, facet), row in scores.items()
     }
-    found = accuracies(by_facet, by_paper)
+    by_pair = accuracies(by_facet, by_paper)
     return [
-        "/".join(f"{share:.2f}" for share in found[name][:3]) if name in found else "" for name in CROSSED
+        "/".join(f"{share:.2f}" for share in by_pair[name][:3]) if name in by_pair else "" for name in CROSSED
     ]
 
 

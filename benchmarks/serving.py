@@ -113,7 +113,7 @@ def client(port: int, bodies: Sequence[bytes], first: int, step: int, end: threa
     return answered
 
 
-def asked(
+def run_clients(
     port: int, pid: int, bodies: Sequence[bytes], options: argparse.Namespace
 ) -> tuple[list[Answered], float, list[float]]:
     """What the clients saw, the seconds that took, and the server's memory (MiB) meanwhile."""
@@ -183,7 +183,7 @@ def main(argv: list[str]) -> None:
         tempfile.TemporaryDirectory(prefix="qbe-") as work,
         server(options.index, threads, Path(work) / "log") as (port, pid),
     ):
-        answers, seconds, memory = asked(port, pid, list(map(body, ids)), options)
+        answers, seconds, memory = run_clients(port, pid, list(map(body, ids)), options)
     statuses = sum((each.statuses for each in answers), Counter[int]())
     times = [each for answer in answers for each in answer.seconds]
     rate = statuses[200] / seconds

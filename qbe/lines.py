@@ -52,10 +52,10 @@ def read_ids(path: StrPath) -> list[str]:
     return [paper_id for line in lines if (paper_id := line.strip())]
 
 
-def bad_line(path: StrPath, number: int, expected: str, found: str) -> FileFormatError:
+def bad_line(path: StrPath, number: int, expected: str, value: str) -> FileFormatError:
     """The error for a line (from 1) that is not as expected, with the first 80 characters of what it holds.
 
     >>> print(bad_line("run.trec", 3, "a number as score", "high"))
     run.trec, line 3: expected a number as score, found 'high'; mend the file
     """
-    return FileFormatError(f"{path}, line {number}: expected {expected}, found {found[:80]!r}; mend the file")
+    return FileFormatError(f"{path}, line {number}: expected {expected}, found {value[:80]!r}; mend the file")

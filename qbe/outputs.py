@@ -62,14 +62,14 @@ def check_output(path: StrPath, kind: Result, parameter: str = "output") -> None
             return
         with path.open("rb") as stream:
             head = stream.read(_HEAD)
-        found = "another file"
+        actual = "another file"
     except OSError as error:
-        head, found = b"", f"a file that cannot be read ({error.strerror})"
+        head, actual = b"", f"a file that cannot be read ({error.strerror})"
     else:
         if not head.strip() or kind.begins(head):
             return
     raise OutputError(
-        f"{path}: expected no such file, or {kind.name} to replace, found {found}; choose another "
+        f"{path}: expected no such file, or {kind.name} to replace, found {actual}; choose another "
         f"`{parameter}`, or remove it"
     )
 

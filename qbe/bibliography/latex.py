@@ -39,11 +39,11 @@ def with_formulas(text: str) -> Iterator[tuple[str, bool]]:
     [('From $5 to $10 in ', False), ('$O(n^{2})$', True), ('', False)]
     """
     begin = 0
-    for found in _FORMULA.finditer(text):
-        if _is_safe(found[0]):
-            yield text[begin : found.start()], False
-            yield found[0], True
-            begin = found.end()
+    for match in _FORMULA.finditer(text):
+        if _is_safe(match[0]):
+            yield text[begin : match.start()], False
+            yield match[0], True
+            begin = match.end()
     yield text[begin:], False
 
 

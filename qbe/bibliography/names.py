@@ -45,12 +45,12 @@ def author_names(value: Any) -> list[str]:
     ['Ann B. Lee', 'Cy Doe']
     """
     if isinstance(value, str):
-        found = [name for part in _BETWEEN.split(clean(value)) for name in _between_commas(part)]
+        names = [name for part in _BETWEEN.split(clean(value)) for name in _between_commas(part)]
     elif isinstance(value, list | tuple):
-        found = [_name(each) for each in value]
+        names = [_name(each) for each in value]
     else:
-        found = []
-    return [name for name in (_in_order(each) for each in found) if name]
+        names = []
+    return [name for name in (_in_order(each) for each in names) if name]
 
 
 def _between_commas(text: str) -> list[str]:

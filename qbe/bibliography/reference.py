@@ -105,8 +105,8 @@ def reference_of(paper: Paper) -> Reference:
     ids = metadata.get("ids")
     url = _address(metadata.get("url"))
     doi = fields.doi(in_one_line(metadata.get("doi")))
-    own = in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
-    arxiv = _arxiv(own, doi, url, paper.paper_id)
+    arxiv_id = in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
+    arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
     categories = metadata.get("categories")
     year = fields.year(paper.year)
     venue = clean(metadata.get("venue"))
@@ -130,12 +130,12 @@ def _address(value: object) -> str:
     return text if _ADDRESS.fullmatch(text) and text.isprintable() else ""
 
 
-def _arxiv(own: str, doi: str, url: str, paper_id: str) -> str:
+def _arxiv(arxiv_id: str, doi: str, url: str, paper_id: str) -> str:
     by_doi, by_url = _ARXIV_DOI.fullmatch(doi), _ARXIV_PAGE.fullmatch(url)
-    for text in (own.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper_id):
-        found = _ARXIV.fullmatch(text) if text else None
-        if found:
-            return found[1]
+    for text in (arxiv_id.removeprefix("arXiv:"), by_doi and by_doi[1], by_url and by_url[1], paper_id):
+        match = _ARXIV.fullmatch(text) if text else None
+        if match:
+            return match[1]
     return ""
 
 

@@ -135,14 +135,14 @@ def _recommend(
             print(f"{PROGRAM}: {note}", file=sys.stderr)
     with _cli.counter("recommending", "papers", sum(len(ids[block]) for block in blocks)) as advance:
         for block in blocks:
-            asked = requests(block)
-            hits = recommender.batch_recommend(asked, k, matches=writer.needs_matches)
+            batch = requests(block)
+            hits = recommender.batch_recommend(batch, k, matches=writer.needs_matches)
             results = [
                 Result(query_id, Query(request.paper), each)
-                for query_id, request, each in zip(ids[block], asked, hits, strict=True)
+                for query_id, request, each in zip(ids[block], batch, hits, strict=True)
             ]
             output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
-            advance(len(asked))
+            advance(len(batch))
     output.publish(len(firsts))
 
 

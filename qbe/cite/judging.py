@@ -52,8 +52,8 @@ class CiteQuery(NamedTuple):
     @property
     def left_out(self) -> frozenset[int]:
         """The rows of papers that are never candidates."""
-        own = frozenset() if self.row is None else frozenset((self.row,))
-        return self.excluded | own | frozenset(self.seeds.tolist())
+        query_rows = frozenset() if self.row is None else frozenset((self.row,))
+        return self.excluded | query_rows | frozenset(self.seeds.tolist())
 
 
 class CitationCandidates(NamedTuple):
@@ -136,12 +136,12 @@ class CandidateJudge:
             for place, hits in zip(places, ranked, strict=True):
                 rows = [self._papers.row(hit.paper_id) for hit in hits]
                 parts = {name: [(hit.component_scores or {})[name] for hit in hits] for name in SCORES}
-                found = CitationCandidates(
+                all_candidates = CitationCandidates(
                     np.array(rows, np.int64),
                     np.array([hit.score for hit in hits], np.float64),
                     {name: np.array(scores, np.float64) for name, scores in parts.items()},
                 )
-                candidates[place] = found.without(queries[place].left_out).first(self._depth)
+                candidates[place] = all_candidates.without(queries[place].left_out).first(self._depth)
         return candidates
 
     def scored(self, query: CiteQuery, paper_ids: Sequence[str]) -> CitationCandidates:

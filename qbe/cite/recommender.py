@@ -223,9 +223,9 @@ class Recommender(Closing):
         candidates: list[list[Hit]] = [[] for _ in requests]
         for count in dict.fromkeys(map(len, left_out)):
             places = [place for place, ids in enumerate(left_out) if len(ids) == count]
-            asked = [Query(queries[place].encoded.aspect.paper) for place in places]
-            found = self._pipeline.batch_search(asked, k + count, filter=filter, matches=False)
-            for place, hits in zip(places, found, strict=True):
+            searches = [Query(queries[place].encoded.aspect.paper) for place in places]
+            hit_lists = self._pipeline.batch_search(searches, k + count, filter=filter, matches=False)
+            for place, hits in zip(places, hit_lists, strict=True):
                 candidates[place] = [hit for hit in hits if hit.paper_id not in left_out[place]][:k]
         return candidates
 
@@ -302,10 +302,10 @@ def _check_encoder(index: Index, model: CitationModel) -> None:
     dense = index.manifest.dense
     if dense is None:
         return  # what is missing is said when the stages open
-    found, expected = dense["encoder"], model.encoder
-    if not model.reads(found):
+    actual, expected = dense["encoder"], model.encoder
+    if not model.reads(actual):
         raise ModelError(
             f"expected vectors of {expected['name']}, which the citation model reads, found those of "
-            f"{found['name']}; train one for them with qbe train citation and give it as `model`, or choose "
+            f"{actual['name']}; train one for them with qbe train citation and give it as `model`, or choose "
             "another `first_stage` with `rerank` none"
         )

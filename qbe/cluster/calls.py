@@ -35,7 +35,7 @@ class ShardsLostError(ClusterError):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingShard:
     """A shard that has not answered yet: its requests under way, by reference, and which replicas failed."""
 
     order: Sequence[int]
@@ -80,46 +80,46 @@ class ShardCalls:
         started, turn = time.monotonic(), next(self._turn)
         deadline = started + self.patience.deadline
         answers: dict[int, Any] = {}
-        asked = {shard: self._asked(shard, turn, started) for shard in requests}
-        for shard, state in asked.items():
+        pending = {shard: self._pending(shard, turn, started) for shard in requests}
+        for shard, state in pending.items():
             self._ask(shard, state, method, requests[shard])
-        while asked:
+        while pending:
             now = time.monotonic()
             if now >= deadline:
-                raise _lost(asked, f"answers within {self.patience.deadline:g} s")
-            under_way = [reference for state in asked.values() for reference in state.under_way]
-            timeout = max(0.0, self._next_event(asked, deadline) - now)
+                raise _lost(pending, f"answers within {self.patience.deadline:g} s")
+            under_way = [reference for state in pending.values() for reference in state.under_way]
+            timeout = max(0.0, self._next_event(pending, deadline) - now)
             if under_way:
                 ready, _ = ray.wait(under_way, num_returns=len(under_way), timeout=timeout)
             else:
                 time.sleep(timeout)
                 ready = []
             for reference in ready:
-                self._take(reference, asked, answers)
-            self._ask_again(asked, method, requests)
+                self._take(reference, pending, answers)
+            self._ask_again(pending, method, requests)
         return answers
 
-    def _asked(self, shard: int, turn: int, now: float) -> _Asked:
+    def _pending(self, shard: int, turn: int, now: float) -> _PendingShard:
         count = len(self.replicas[shard])
         order = [(turn + place) % count for place in range(count)]
-        return _Asked(order, now + (self.patience.hedge or float("inf")))
+        return _PendingShard(order, now + (self.patience.hedge or float("inf")))
 
-    def _ask(self, shard: int, state: _Asked, method: str, arguments: Sequence[Any]) -> None:
+    def _ask(self, shard: int, state: _PendingShard, method: str, arguments: Sequence[Any]) -> None:
         replica = state.next_replica()
         if replica is None:
             return
         actor = self.replicas[shard][replica]
         state.under_way[getattr(actor, method).remote(*arguments)] = replica
 
-    def _take(self, reference: Any, asked: dict[int, _Asked], answers: dict[int, Any]) -> None:
+    def _take(self, reference: Any, pending: dict[int, _PendingShard], answers: dict[int, Any]) -> None:
         """The answer of a request that ended."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
-        shard = next((shard for shard, state in asked.items() if reference in state.under_way), None)
+        shard = next((shard for shard, state in pending.items() if reference in state.under_way), None)
         if shard is None:  # another replica was quicker
             return
-        state = asked[shard]
+        state = pending[shard]
         replica = state.under_way.pop(reference)
         try:
             answers[shard] = ray.get(reference)
@@ -129,15 +129,15 @@ class ShardCalls:
         except RayError:
             state.failed.add(replica)
             return
-        del asked[shard]
+        del pending[shard]
 
     def _ask_again(
-        self, asked: Mapping[int, _Asked], method: str, requests: Mapping[int, Sequence[Any]]
+        self, pending: Mapping[int, _PendingShard], method: str, requests: Mapping[int, Sequence[Any]]
     ) -> None:
         """Ask another replica where one failed or is slow, and all of them again where all failed."""
         now = time.monotonic()
         dead = {}
-        for shard, state in asked.items():
+        for shard, state in pending.items():
             if state.under_way and now < state.next_hedge:
                 continue
             if state.under_way:
@@ -158,9 +158,9 @@ class ShardCalls:
         if dead:
             raise _lost(dead, "a living replica")
 
-    def _next_event(self, asked: Mapping[int, _Asked], deadline: float) -> float:
+    def _next_event(self, pending: Mapping[int, _PendingShard], deadline: float) -> float:
         times = [deadline]
-        for state in asked.values():
+        for state in pending.values():
             if state.retry_at is not None:
                 times.append(state.retry_at)
             if state.under_way:
@@ -169,10 +169,10 @@ class ShardCalls:
         return min([*times, time.monotonic() + RETRY_SECONDS])
 
 
-def _lost(asked: Mapping[int, _Asked], expected: str) -> ShardsLostError:
-    numbers = ", ".join(str(shard + 1) for shard in sorted(asked))
+def _lost(pending: Mapping[int, _PendingShard], expected: str) -> ShardsLostError:
+    numbers = ", ".join(str(shard + 1) for shard in sorted(pending))
     return ShardsLostError(
         f"expected {expected} of shard {numbers}, found none; wait until its node is back, raise "
         "`deadline`, or take answers without it with `partial`",
-        frozenset(asked),
+        frozenset(pending),
     )

@@ -139,7 +139,7 @@ class ClusterIndex(Index):
         for remaining in reversed(range(ATTEMPTS)):
             self._try_absent()
             try:
-                found = search()
+                result = search()
             except MovedOnError:
                 if not remaining:
                     raise
@@ -150,7 +150,7 @@ class ClusterIndex(Index):
                 self._leave_out(error.shards)
             else:
                 self._say_missing()
-                return found
+                return result
         raise AssertionError("the last attempt returns or raises")
 
     def _open_reader(self) -> IndexReader:

@@ -51,10 +51,10 @@ class Storage:
     def get(self, name: str, folder: Path) -> None:
         """Copy a folder from there."""
         root = f"{self._root}/{name}"
-        for found in sorted(self._files.find(root)):
-            target = folder / found[found.index(root) + len(root) :].lstrip("/")
+        for path in sorted(self._files.find(root)):
+            target = folder / path[path.index(root) + len(root) :].lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._files.get_file(found, str(target))
+            self._files.get_file(path, str(target))
 
     def remove(self) -> None:
         """Remove all folders."""

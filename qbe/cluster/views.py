@@ -134,23 +134,23 @@ class ClusterVectors:
 
     def _blocks(self, rows: Rows) -> list[tuple[Rows, _Block, Rows]]:
         """Where the vectors of papers are: places among ``rows`` (m,), a block, and places in it (m,)."""
-        found = []
+        blocks = []
         missing = np.ones(len(rows), np.bool_)
         for block in list(self._recent):
             inside = np.minimum(np.searchsorted(block.rows, rows), len(block.rows) - 1)
             here = missing & (block.rows[inside] == rows)
             if here.any():
                 places = np.flatnonzero(here)
-                found.append((places, block, inside[places]))
+                blocks.append((places, block, inside[places]))
                 missing &= ~here
                 if not missing.any():
-                    return found
+                    return blocks
         if missing.any():
             places = np.flatnonzero(missing)
             block = self._brought(np.unique(rows[places]))
-            found.append((places, block, np.searchsorted(block.rows, rows[places])))
+            blocks.append((places, block, np.searchsorted(block.rows, rows[places])))
             self._recent.appendleft(block)
-        return found
+        return blocks
 
     def _brought(self, rows: Rows) -> _Block:
         """The vectors of papers, ascending rows, each shard's from it."""

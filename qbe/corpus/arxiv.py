@@ -46,7 +46,7 @@ def _lines(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[t
     """The lines with their places, without blank ones and those of other categories."""
     wanted = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
     for number, line in numbered_lines(stream, name):
-        if reading.categories and (found := _CATEGORIES.search(line)) and not wanted(found[1]):
+        if reading.categories and (match := _CATEGORIES.search(line)) and not wanted(match[1]):
             continue
         if not line.isspace():
             yield f"{name}, line {number}", line

@@ -123,10 +123,10 @@ def _parsed(text: str) -> list[Any]:
     return list(parse_string(text, parse_stack=[]).blocks)
 
 
-def _record(key: str, found: Iterable[Any], strings: Mapping[str, str], where: str) -> dict[str, Any]:
+def _record(key: str, fields: Iterable[Any], strings: Mapping[str, str], where: str) -> dict[str, Any]:
     """The record of an entry; raises RecordError where it has no key, no title, or a field twice."""
     raw: dict[str, str] = {}
-    for field in found:
+    for field in fields:
         if field.key.lower() in raw:
             raise _duplicate_fields(where, [field.key])
         raw[field.key.lower()] = field.value
@@ -218,9 +218,9 @@ def _authors(text: str) -> list[str]:
 
 def _date(date: str, published: str, month: str, day: str) -> str:
     """The date as YYYY-MM-DD, as much of it as is known; '' without a year."""
-    found = _DATE.match(date)
-    if found and len(found[0]) > len("YYYY"):
-        return found[0]
+    match = _DATE.match(date)
+    if match and len(match[0]) > len("YYYY"):
+        return match[0]
     known = year(published) or year(date)
     if known is None:
         return ""
@@ -246,19 +246,19 @@ def _arxiv(value: partial[str]) -> str:
     return number[1] if number else ""
 
 
-def _broken(where: str, found: str) -> RecordError:
-    found = "".join(each if each.isprintable() else " " for each in found.replace("`", "'")[:200])
-    found = " ".join(found.split())
+def _broken(where: str, content: str) -> RecordError:
+    content = "".join(each if each.isprintable() else " " for each in content.replace("`", "'")[:200])
+    content = " ".join(content.split())
     return RecordError(
-        f"{where}: expected an entry with fields in balanced braces or quotation marks, found {found}; "
+        f"{where}: expected an entry with fields in balanced braces or quotation marks, found {content}; "
         "mend or remove it",
         "a broken entry",
     )
 
 
 def _duplicate_fields(where: str, names: Iterable[str]) -> RecordError:
-    found = ", ".join(ascii(name[:40]) for name in sorted(names)[:5])
+    keys = ", ".join(ascii(name[:40]) for name in sorted(names)[:5])
     return RecordError(
-        f"{where}: expected each field once, found {found} again; remove all but one",
+        f"{where}: expected each field once, found {keys} again; remove all but one",
         "a field that occurs twice",
     )

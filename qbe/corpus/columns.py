@@ -52,7 +52,7 @@ class Columns(NamedTuple):
     may_lack_id: bool
 
 
-def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> Columns:
+def find_columns(header: Sequence[str], named: Mapping[str, str], name: str) -> Columns:
     """The columns of a table, as they are named for its fields, else by their usual names.
 
     Raises CorpusError for a named column that is not there, and where title or abstract are not found.
@@ -64,26 +64,26 @@ def find_columns(found: Sequence[str], named: Mapping[str, str], name: str) -> C
     ...
     qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
     """
-    usual = {_normal(column): position for position, column in reversed(list(enumerate(found)))}
+    usual = {_normal(column): position for position, column in reversed(list(enumerate(header)))}
     positions: dict[str, int] = {}
     for field in FIELDS:
         if field in named:
-            if named[field] not in found:
+            if named[field] not in header:
                 raise CorpusError(
-                    f"{name}: expected a column {_short(named[field])} for {field}, found {_listed(found)}; "
+                    f"{name}: expected a column {_short(named[field])} for {field}, found {_listed(header)}; "
                     "check `columns`"
                 )
-            positions[field] = found.index(named[field])
+            positions[field] = header.index(named[field])
         else:
             place = next((usual[each] for each in _USUAL[field] if each in usual), None)
             if place is not None:
                 positions[field] = place
     if missing := [field for field in ("title", "abstract") if field not in positions]:
         raise CorpusError(
-            f"{name}: expected columns for {', '.join(missing)}, found {_listed(found)}; name yours: "
+            f"{name}: expected columns for {', '.join(missing)}, found {_listed(header)}; name yours: "
             "`columns` id=...,title=...,abstract=..."
         )
-    is_partial = "id" not in named and "id" in positions and _normal(found[positions["id"]]) in _NOT_ALWAYS
+    is_partial = "id" not in named and "id" in positions and _normal(header[positions["id"]]) in _NOT_ALWAYS
     return Columns(positions, is_partial or "id" not in positions)
 
 
@@ -128,9 +128,9 @@ def _normal(column: str) -> str:
     return "".join(filter(str.isalnum, column)).lower()
 
 
-def _listed(found: Sequence[str]) -> str:
-    names = [_short(column) for column in found[:_MOST_COLUMNS]]
-    return ", ".join([*names, "..."] if len(found) > len(names) else names) or "none"
+def _listed(header: Sequence[str]) -> str:
+    names = [_short(column) for column in header[:_MOST_COLUMNS]]
+    return ", ".join([*names, "..."] if len(header) > len(names) else names) or "none"
 
 
 def _short(column: str) -> str:

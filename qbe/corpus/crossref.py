@@ -131,8 +131,8 @@ def _authors(work: Mapping[str, Any], where: str) -> list[str]:
 def _date(work: Mapping[str, Any], where: str) -> str:
     """The date of publication, as much of it as is known."""
     for name in ("issued", "published"):
-        found = fields.items(fields.mapping(work, name, where), "date-parts", where)
-        parts = found[0] if found and isinstance(found[0], list) else []
+        date_parts = fields.items(fields.mapping(work, name, where), "date-parts", where)
+        parts = date_parts[0] if date_parts and isinstance(date_parts[0], list) else []
         known: list[str] = []
         for part, last in zip(parts, (9999, 12, 31), strict=False):
             if type(part) is not int or not 1 <= part <= last:

@@ -41,8 +41,8 @@ def recognizes(head: Head) -> bool:
     text = head.text
     if not text.startswith("[") or any(name in text for name in _OTHERS) or _TITLES.search(text):
         return False
-    found = _TYPE.search(text)
-    return found is not None and _TYPES.fullmatch(found[1]) is not None
+    match = _TYPE.search(text)
+    return match is not None and _TYPES.fullmatch(match[1]) is not None
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -83,12 +83,12 @@ def to_record(item: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _paper_id(item: Mapping[str, Any], doi: str, where: str) -> str:
     """The key, or the id: of an address its DOI or its last part, without white space."""
-    found = item.get("citation-key") or item.get("id")
-    if type(found) is int:
-        return str(found)
-    if found is not None and not isinstance(found, str):
-        raise fields.wrong_type(where, "id", "a string or a number", found)
-    paper_id = "_".join((found or "").split())
+    value = item.get("citation-key") or item.get("id")
+    if type(value) is int:
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        raise fields.wrong_type(where, "id", "a string or a number", value)
+    paper_id = "_".join((value or "").split())
     if _URL.match(paper_id):
         paper_id = fields.doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
     if not paper_id and not doi:
@@ -113,8 +113,8 @@ def _date(issued: Mapping[str, Any], where: str) -> str:
     if known:
         return "-".join(known)
     texts = (issued.get(name) for name in ("edtf", "raw", "literal"))
-    found = (_DATE.match(text) for text in texts if isinstance(text, str))
-    return next((match[0] for match in found if match), "")
+    matches = (_DATE.match(text) for text in texts if isinstance(text, str))
+    return next((match[0] for match in matches if match), "")
 
 
 def _ids(item: Mapping[str, Any]) -> dict[str, str]:

@@ -118,20 +118,20 @@ class _Window:
     def character(self) -> str:
         """The next character that is not white space; '' at the end."""
         while True:
-            if found := _NO_SPACE.search(self._text, self._at):
-                self._at = found.start()
-                return found[0]
+            if match := _NO_SPACE.search(self._text, self._at):
+                self._at = match.start()
+                return match[0]
             self._at = len(self._text)
             if not self._more():
                 return ""
 
     def take(self, expected: str, what: str = "") -> None:
         """Step over a character; raises CorpusError where another stands."""
-        found = self.character()
-        if found != expected:
+        character = self.character()
+        if character != expected:
             raise CorpusError(
                 f"{self.where}: expected {what or repr(expected)}, found "
-                f"{ascii(found) if found else 'the end of the file'}; mend the file or fetch it again"
+                f"{ascii(character) if character else 'the end of the file'}; mend the file or fetch it again"
             )
         self._at += 1
 
@@ -209,9 +209,9 @@ def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
     except RecursionError as error:
         return malformed(error, "", where)
     except UnicodeEncodeError as error:
-        found = f"byte 0x{ord(text[error.start]) - 0xDC00:02x}"
+        byte = f"byte 0x{ord(text[error.start]) - 0xDC00:02x}"
         return RecordError(
-            f"{where}: expected UTF-8 text, found {found}; convert the file to UTF-8",
+            f"{where}: expected UTF-8 text, found {byte}; convert the file to UTF-8",
             "text that is not UTF-8",
         )
     except RecordError as error:

@@ -90,14 +90,14 @@ def _paper_id(work: Mapping[str, Any], where: str) -> str:
             "mend or remove the record",
             "no paper_id",
         )
-    found = _WORK.search(identifier)
-    if found is None:
+    match = _WORK.search(identifier)
+    if match is None:
         raise RecordError(
             f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
             f"{identifier[:60]!a}; give files of works only",
             fields.NOT_THIS_FORMAT,
         )
-    return found[1]
+    return match[1]
 
 
 def _abstract(work: Mapping[str, Any], where: str) -> str:
@@ -108,10 +108,10 @@ def _abstract(work: Mapping[str, Any], where: str) -> str:
         if not isinstance(positions, list):
             raise fields.wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
         if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
-            found = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
+            actual = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
             raise RecordError(
                 f"{where}: expected positions from 0 to {MAX_POSITION:,} in abstract_inverted_index, "
-                f"found {found}; mend or remove the record",
+                f"found {actual}; mend or remove the record",
                 fields.NOT_THIS_FORMAT,
             )
         length += len(positions) * (len(word) + 1)
@@ -135,28 +135,28 @@ def _authors(work: Mapping[str, Any], where: str) -> list[str]:
 def _categories(work: Mapping[str, Any], where: str) -> list[str]:
     """Fields of study: those of the topics; before there were topics, the concepts of the highest level."""
     topics = fields.objects(work, "topics", where)
-    found = [fields.mapping(topic, "field", where) for topic in topics]
-    if not found:
-        found = [concept for concept in fields.objects(work, "concepts", where) if concept.get("level") == 0]
-    names = (fields.text(each, "display_name", where) for each in found)
+    areas = [fields.mapping(topic, "field", where) for topic in topics]
+    if not areas:
+        areas = [concept for concept in fields.objects(work, "concepts", where) if concept.get("level") == 0]
+    names = (fields.text(each, "display_name", where) for each in areas)
     return [name for name in dict.fromkeys(names) if name]
 
 
 def _cites(work: Mapping[str, Any], where: str) -> list[str]:
-    found = (_WORK.search(each) for each in fields.strings(work, "referenced_works", where))
-    return [match[1] for match in found if match]
+    matches = (_WORK.search(each) for each in fields.strings(work, "referenced_works", where))
+    return [match[1] for match in matches if match]
 
 
 def _ids(work: Mapping[str, Any], where: str) -> dict[str, str]:
     """Ids in other collections, without the addresses before them."""
     ids = fields.mapping(work, "ids", where)
     central = _last_part(ids.get("pmcid")).upper().removeprefix(_PUBMED_CENTRAL)
-    found = {
+    identifiers = {
         "pmid": _last_part(ids.get("pmid")),
         "pmc": central and f"{_PUBMED_CENTRAL}{central}",
         "mag": _last_part(ids.get("mag")),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in identifiers.items() if value}
 
 
 def _last_part(value: Any) -> str:

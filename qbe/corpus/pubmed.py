@@ -104,8 +104,8 @@ def _record(
 
 def _child(parent: Element, path: str) -> Element:
     """The first element of that path, an empty one where there is none."""
-    found = parent.find(path)
-    return Element("absent") if found is None else found
+    child = parent.find(path)
+    return Element("absent") if child is None else child
 
 
 def _title(parent: Element, tag: str) -> str:
@@ -173,10 +173,10 @@ def _published(first: Element, others: Iterable[Element]) -> dict[str, Any]:
 
 def _date(element: Element) -> tuple[int | None, str]:
     """The year, None where there is none, and a date, '' where no more than the year is known."""
-    found = _YEAR.search(text_of(element.find("Year")) or text_of(element.find("MedlineDate")))
-    if not found:
+    match = _YEAR.search(text_of(element.find("Year")) or text_of(element.find("MedlineDate")))
+    if not match:
         return None, ""
-    year, named, day = found[0], text_of(element.find("Month")), text_of(element.find("Day"))
+    year, named, day = match[0], text_of(element.find("Month")), text_of(element.find("Day"))
     number = str(month(named) or named)
     if not _is_number(number, 12):
         return int(year), ""
@@ -195,10 +195,10 @@ def _ids(parent: Element, data: Element) -> dict[str, Any]:
         for each in parent.findall("ELocationID")
         if each.get("EIdType") == "doi" and each.get("ValidYN") != "N"
     )
-    own = [*_ids_of(parent, "doi"), *_ids_of(data, "doi")]
+    article_dois = [*_ids_of(parent, "doi"), *_ids_of(data, "doi")]
     cites = (pmid for reference in data.iter("Reference") for pmid in _ids_of(reference, "pubmed"))
     return {
-        "doi": next(filter(None, map(doi, (*locations, *own))), ""),
+        "doi": next(filter(None, map(doi, (*locations, *article_dois))), ""),
         "ids": present({"pmc": next(_ids_of(data, "pmc"), "")}),
         "cites": list(dict.fromkeys(cites)),
     }

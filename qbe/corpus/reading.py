@@ -77,8 +77,8 @@ class Reading:
         """Whether a paper of this metadata has one of the categories that are wanted, or all are."""
         if self._category is None:
             return True
-        found = metadata.get("categories") or ()
-        names = found.split() if isinstance(found, str) else found
+        categories = metadata.get("categories") or ()
+        names = categories.split() if isinstance(categories, str) else categories
         return any(self._category.match(str(name)) for name in names)
 
     def record(self) -> dict[str, Any]:

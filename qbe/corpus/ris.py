@@ -69,11 +69,11 @@ def date_of(text: str) -> str:
     >>> date_of("2019/05//Spring"), date_of("2019-5-7T12:00:00"), date_of("May 2019")
     ('2019-05', '2019-05-07', '')
     """
-    found = _DATE.match(text)
-    if found is None:
+    match = _DATE.match(text)
+    if match is None:
         return ""
-    parts = [found[1]]
-    for part, last in ((found[2], 12), (found[3], 31)):
+    parts = [match[1]]
+    for part, last in ((match[2], 12), (match[3], 31)):
         if not part or not 1 <= int(part) <= last:
             break
         parts.append(f"{int(part):02}")
@@ -96,45 +96,45 @@ def _records(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes 
                 lines.append(line)
             if line.startswith(_END):
                 is_whole = size <= MAX_RECORD_BYTES
-                found = f"more than {MAX_RECORD_BYTES >> 20} MiB before it"
-                yield where, b"".join(lines) if is_whole else _broken(where, found)
+                actual = f"more than {MAX_RECORD_BYTES >> 20} MiB before it"
+                yield where, b"".join(lines) if is_whole else _broken(where, actual)
                 lines = []
     if lines:
         yield where, _broken(where, "the end of the file before it")
 
 
-def _broken(where: str, found: str) -> RecordError:
+def _broken(where: str, actual: str) -> RecordError:
     return RecordError(
-        f"{where}: expected 'ER  -' at the end of the record, found {found}; mend or remove the record",
+        f"{where}: expected 'ER  -' at the end of the record, found {actual}; mend or remove the record",
         "a broken entry",
     )
 
 
 def _record(data: bytes, number: int, where: str) -> dict[str, Any]:
     """The record of RIS's; raises RecordError where it has no title, or is not UTF-8."""
-    found = _parsed(decode_text(data, where))
-    book, title = _first(found, "BT"), _first(found, *_TITLE)
+    values = _parsed(decode_text(data, where))
+    book, title = _first(values, "BT"), _first(values, *_TITLE)
     if not (title or book):
         raise RecordError(
             f"{where}: expected a title (TI), found none; add it or remove the record", "no title"
         )
-    digital, paper_id = doi(_first(found, "DO")), _first(found, "ID")
+    digital, paper_id = doi(_first(values, "DO")), _first(values, "ID")
     is_id = len(paper_id.split()) == 1
-    dates = [date for name in _DATES for text in found.get(name, ()) if (date := date_of(text))]
+    dates = [date for name in _DATES for text in values.get(name, ()) if (date := date_of(text))]
     year = dates[0][:4] if dates else ""
     date = max((each for each in dates if each[:4] == year), key=len, default="")
     metadata = {
-        "authors": [clean_title(given_first(each)) for each in found.get("AU") or found.get("A1") or ()],
+        "authors": [clean_title(given_first(each)) for each in values.get("AU") or values.get("A1") or ()],
         "year": int(year) if year else None,
         "date": date if len(date) > len("YYYY") else "",
-        "venue": clean_title(_first(found, *_VENUE) or (book if title else "")),
+        "venue": clean_title(_first(values, *_VENUE) or (book if title else "")),
         "doi": digital,
-        "url": _first(found, "UR"),
+        "url": _first(values, "UR"),
     }
     return {
         "paper_id": paper_id if is_id else digital or f"ris-{number}",
         "title": clean_title(title or book),
-        "abstract": clean_abstract(" ".join(found.get("AB") or found.get("N2") or ())) or None,
+        "abstract": clean_abstract(" ".join(values.get("AB") or values.get("N2") or ())) or None,
         "metadata": present(metadata),
     }
 
@@ -159,5 +159,5 @@ def _parsed(text: str) -> dict[str, list[str]]:
     return {tag: [value for value in record.get(tag, ()) if value] for tag in _LISTS}
 
 
-def _first(found: Mapping[str, list[str]], *tags: str) -> str:
-    return next((found[tag][0] for tag in tags if found[tag]), "")
+def _first(values: Mapping[str, list[str]], *tags: str) -> str:
+    return next((values[tag][0] for tag in tags if values[tag]), "")

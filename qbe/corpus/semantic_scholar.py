@@ -130,8 +130,8 @@ def join_abstracts(papers: Iterator[Entry], abstracts: Iterator[Entry], folder: 
         store.execute(_INDEX)
         for where, paper in papers:
             if not isinstance(paper, RecordError) and not paper["abstract"]:
-                found = store.execute(_FIND, (paper["paper_id"],)).fetchone()
-                paper = {**paper, "abstract": found[0]} if found else paper
+                row = store.execute(_FIND, (paper["paper_id"],)).fetchone()
+                paper = {**paper, "abstract": row[0]} if row else paper
             yield Entry(where, paper)
 
 
@@ -218,14 +218,14 @@ def _s2orc_author(author: Mapping[str, Any], where: str) -> str:
 
 def _categories(paper: Mapping[str, Any], where: str) -> list[str]:
     """Fields of study: those of Semantic Scholar's own classification, else those of its predecessor."""
-    found = [fields.text(each, "category", where) for each in fields.objects(paper, "s2fieldsofstudy", where)]
-    found = found or fields.strings(paper, "fieldsofstudy", where)
-    return [name for name in dict.fromkeys(found) if name]
+    names = [fields.text(each, "category", where) for each in fields.objects(paper, "s2fieldsofstudy", where)]
+    names = names or fields.strings(paper, "fieldsofstudy", where)
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def _ids(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str]:
     """Ids in other collections, by their name in a paper's metadata."""
-    ids = {ours: str(values[name]) for name, ours in names.items() if isinstance(values.get(name), str | int)}
+    ids = {key: str(values[name]) for name, key in names.items() if isinstance(values.get(name), str | int)}
     if central := ids.get("pmc", "").upper().removeprefix(_PUBMED_CENTRAL):
         ids["pmc"] = f"{_PUBMED_CENTRAL}{central}"
     return {name: value for name, value in ids.items() if value}

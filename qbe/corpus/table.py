@@ -160,9 +160,9 @@ def _malformed(where: str, error: csv.Error) -> RecordError:
     )
 
 
-def _other_width(where: str, expected: int, found: int) -> RecordError:
+def _other_width(where: str, expected: int, actual: int) -> RecordError:
     return RecordError(
-        f"{where}: expected {expected} fields, found {found}; put fields with commas or line breaks in "
+        f"{where}: expected {expected} fields, found {actual}; put fields with commas or line breaks in "
         "quotation marks",
         "a row with another number of fields",
     )

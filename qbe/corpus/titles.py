@@ -50,5 +50,5 @@ class TitleIndex:
         rarest = sorted(numbers, key=len)[: len(words) - int(MAX_JACCARD * len(words))]
         return any(
             len(words & self._titles[number]) / len(words | self._titles[number]) > MAX_JACCARD
-            for number in {number for found in rarest for number in found}
+            for number in {number for postings in rarest for number in postings}
         )

@@ -78,11 +78,11 @@ def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
     """
     years, without = {}, 0
     for paper in papers:
-        found = year(paper.year)
-        if found is None:
+        paper_year = year(paper.year)
+        if paper_year is None:
             without += 1
         else:
-            years[sys.intern(paper.paper_id)] = found
+            years[sys.intern(paper.paper_id)] = paper_year
     return years, without
 
 

@@ -48,7 +48,7 @@ def command(folder: Path, facet: Facet) -> str:
     return f"qbe search --index {folder_text} --paper {PAPER} --facet {facet} --hits {HITS} --format table"
 
 
-def in_layout(layout: Layout, found: list[str]) -> str:
+def in_layout(layout: Layout, paper_ids: list[str]) -> str:
     """How many papers share the kind of method and the kind of problem of the query paper.
 
     >>> from qbe.datasets.embedded import read_layout
@@ -59,8 +59,8 @@ def in_layout(layout: Layout, found: list[str]) -> str:
     """
     counts = []
     for number, facet in enumerate(FACETS):
-        sharing = sum(grade(layout, PAPER, paper_id, facet) >= _SAME_FAMILY for paper_id in found)
+        sharing = sum(grade(layout, PAPER, paper_id, facet) >= _SAME_FAMILY for paper_id in paper_ids)
         whose = "its" if number else "share the query's"
         family = layout.places[PAPER][facet].family
         counts.append(f"{sharing} {whose} kind of {FACTORS[facet]} ({family})")
-    return f"Of these {len(found)} papers {', '.join(counts)}."
+    return f"Of these {len(paper_ids)} papers {', '.join(counts)}."

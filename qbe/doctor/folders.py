@@ -21,14 +21,14 @@ def cache_check() -> Check:
     folder = cache_folder()
     sizes = cached(folder)
     values = {"folder": str(folder), "content": sizes}
-    found = f"{folder}: " + (
+    finding = f"{folder}: " + (
         ", ".join(f"{name} {in_bytes(size)}" for name, size in sizes.items()) or "nothing yet"
     )
     place = nearest_existing(folder)
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         advice = "it cannot be written: set QBE_CACHE to a folder that can, or nothing is kept"
-        return Check("cache", State.ADVICE, found, advice, values)
-    return Check("cache", State.OK, found, values=values)
+        return Check("cache", State.ADVICE, finding, advice, values)
+    return Check("cache", State.OK, finding, values=values)
 
 
 def cached(folder: Path) -> dict[str, int]:
@@ -60,13 +60,13 @@ def data_check() -> Check:
     """
     name, value = "QBE_DATA", os.environ.get("QBE_DATA")
     if not value:
-        found = "not set; only test collections and training read it"
-        return Check(name, State.OK, found, values={"folder": None, "content": []})
+        finding = "not set; only test collections and training read it"
+        return Check(name, State.OK, finding, values={"folder": None, "content": []})
     try:
         content = sorted(entry.name for entry in Path(value).iterdir() if entry.is_dir())
     except OSError as error:
         advice = "set it to a folder that can be read, or unset it"
         values = {"folder": value, "content": []}
         return Check(name, State.ADVICE, f"{value}: {error.strerror}", advice, values)
-    found = f"{value}: {', '.join(content) or 'no folder below it'}"
-    return Check(name, State.OK, found, values={"folder": value, "content": content})
+    finding = f"{value}: {', '.join(content) or 'no folder below it'}"
+    return Check(name, State.OK, finding, values={"folder": value, "content": content})

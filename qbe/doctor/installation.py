@@ -20,11 +20,11 @@ def installation_check() -> Check:
     version, python = installed_version(("qbe",)), platform.python_version()
     place = package_folder()
     values = {"version": version, "python": python, "system": sys.platform, "folder": str(place)}
-    found = f"{version or 'of unknown version'} in {place}, Python {python} in {sys.prefix}"
+    finding = f"{version or 'of unknown version'} in {place}, Python {python} in {sys.prefix}"
     if version is None:
         advice = "qbe is not installed here; in its checkout run: pip install -c constraints.txt ."
-        return Check("qbe", State.ADVICE, found, advice, values)
-    return Check("qbe", State.OK, found, values=values)
+        return Check("qbe", State.ADVICE, finding, advice, values)
+    return Check("qbe", State.OK, finding, values=values)
 
 
 def package_folder() -> Path:
@@ -46,17 +46,17 @@ def shadow_check(folder: Path) -> Check:
     >>> shadow_check(Path()).state
     <State.OK: 'ok'>
     """
-    found = PathFinder.find_spec("qbe", [str(folder.absolute()), *sys.path[1:]])
+    spec = PathFinder.find_spec("qbe", [str(folder.absolute()), *sys.path[1:]])
     clone = folder.absolute() / "qbe"
     values: dict[str, str | None] = {"imports": None}
-    if found is not None and found.origin is None:
+    if spec is not None and spec.origin is None:
         values["imports"] = str(clone)
         advice = "start Python in another folder, or rename this one"
         text = f"import qbe gives the folder {clone}, which has no __init__.py"
         return Check("this folder", State.ADVICE, text, advice, values)
-    if found is not None and found.origin is not None:
-        values["imports"] = str(Path(found.origin).parent)
-        if Path(found.origin).resolve().parent != package_folder().resolve():
+    if spec is not None and spec.origin is not None:
+        values["imports"] = str(Path(spec.origin).parent)
+        if Path(spec.origin).resolve().parent != package_folder().resolve():
             text = f"import qbe gives another copy, {values['imports']}"
             return Check("this folder", State.ADVICE, text, "start Python in another folder", values)
     return Check("this folder", State.OK, "import qbe gives this installation", values=values)

@@ -67,8 +67,8 @@ def _check(package: Package, absent: State) -> Check:
     return Check(package.module, State.OK, installed or "version unknown", values={"version": installed})
 
 
-def _incomplete(package: Package, state: State, found: str) -> Check:
-    check = Check(package.module, state, found, values={"version": None}, requirement=package.requirement)
+def _incomplete(package: Package, state: State, finding: str) -> Check:
+    check = Check(package.module, state, finding, values={"version": None}, requirement=package.requirement)
     return check._replace(advice=f"for {package.purpose}: {pip_line([check])}")
 
 

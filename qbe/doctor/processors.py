@@ -38,9 +38,9 @@ def processor_checks() -> list[Check]:
     ['processors', 'instructions']
     """
     available, present = available_threads(), os.cpu_count() or 1
-    found = f"{available} available" + (f" of {present}" if present != available else "")
+    finding = f"{available} available" + (f" of {present}" if present != available else "")
     values = {"available": available, "present": present}
-    return [Check("processors", State.OK, found, values=values), instructions_check(processor_flags())]
+    return [Check("processors", State.OK, finding, values=values), instructions_check(processor_flags())]
 
 
 def instructions_check(flags: Iterable[str] | None) -> Check:
@@ -56,15 +56,15 @@ def instructions_check(flags: Iterable[str] | None) -> Check:
         return Check(name, State.OK, "unknown on this system", values={"sets": None})
     sets = instruction_sets(flags)
     values = {"sets": sets}
-    found = ", ".join(sets) or "none of AVX2, AVX-512, VNNI, bf16, AMX"
+    finding = ", ".join(sets) or "none of AVX2, AVX-512, VNNI, bf16, AMX"
     if any(fast in sets for fast in _BYTES):
         training = "; bf16 makes training faster" if {"bf16", "AMX"} & set(sets) else ""
-        return Check(name, State.OK, f"{found}: int8 models run at full speed{training}", values=values)
+        return Check(name, State.OK, f"{finding}: int8 models run at full speed{training}", values=values)
     if {"AVX2", "NEON"} & set(sets):
         wanted = "VNNI" if "AVX2" in sets else "a dot product"
         advice = f"int8 models run, but take several instructions where {wanted} takes one"
-        return Check(name, State.ADVICE, found, advice, values)
-    return Check(name, State.ADVICE, found, "encoding is slow; build large indexes elsewhere", values)
+        return Check(name, State.ADVICE, finding, advice, values)
+    return Check(name, State.ADVICE, finding, "encoding is slow; build large indexes elsewhere", values)
 
 
 def instruction_sets(flags: Iterable[str]) -> list[str]:

@@ -34,11 +34,11 @@ def memory_check() -> Check:
     values = {"total": total, "available": available}
     if total is None:
         return Check("memory", State.OK, "unknown on this system", values=values)
-    found = in_bytes(total) + (f", {in_bytes(available)} available" if available is not None else "")
+    finding = in_bytes(total) + (f", {in_bytes(available)} available" if available is not None else "")
     if (total if available is None else available) < LITTLE_MEMORY:
         advice = "searching takes about 0.6 GB, and building a large index 1.4 GB"
-        return Check("memory", State.ADVICE, found, advice, values)
-    return Check("memory", State.OK, found, values=values)
+        return Check("memory", State.ADVICE, finding, advice, values)
+    return Check("memory", State.OK, finding, values=values)
 
 
 def total_memory() -> int | None:
@@ -91,10 +91,10 @@ def disk_check(name: str, folder: Path) -> Check:
         free = values["free"] = shutil.disk_usage(place).free
     except OSError as error:
         return Check(name, State.ADVICE, f"{place}: {error.strerror}", "choose another folder", values)
-    found = f"{in_bytes(free)} free at {place}"
+    finding = f"{in_bytes(free)} free at {place}"
     if free < LITTLE_ROOM:
-        return Check(name, State.ADVICE, found, "an index takes about 13 kB a paper", values)
-    return Check(name, State.OK, found, values=values)
+        return Check(name, State.ADVICE, finding, "an index takes about 13 kB a paper", values)
+    return Check(name, State.OK, finding, values=values)
 
 
 def nearest_existing(folder: Path) -> Path:

@@ -107,11 +107,11 @@ def accuracies(grades: FacetGrades, scores: FacetScores) -> dict[str, CrossedAcc
     >>> accuracies({"q": {"a": a, "b": b}}, scores)
     {'method-background': CrossedAccuracy(first=1.0, second=1.0, both=1.0, pairs=1)}
     """
-    found = {
+    by_pair = {
         f"{first}-{second}": crossed_accuracy(crossed_pairs(grades, first, second), scores, first, second)
         for first, second in FACET_PAIRS
     }
-    return {name: accuracy for name, accuracy in found.items() if accuracy is not None}
+    return {name: accuracy for name, accuracy in by_pair.items() if accuracy is not None}
 
 
 def _right(scores: Mapping[str, float], better: str, worse: str) -> float:

@@ -116,12 +116,12 @@ def _section(protocol: str | None) -> tuple[dict[str, Any], _Shape]:
 
 
 def _complete(
-    printed: Mapping[str, Mapping[str, float | None]], shape: _Shape, one: int
+    printed: Mapping[str, Mapping[str, float | None]], shape: _Shape, scale: int
 ) -> dict[str, dict[str, float | None]]:
     """Convert printed numbers to fractions, with None for every measure and scope without a figure."""
     return {
         measure: {
-            scope: None if (value := printed.get(measure, {}).get(scope)) is None else round(value / one, 4)
+            scope: None if (value := printed.get(measure, {}).get(scope)) is None else round(value / scale, 4)
             for scope in shape.scopes
         }
         for measure in shape.measures

@@ -36,10 +36,10 @@ def fuse_attention(path: Path, heads: int) -> int:
 
     model = onnx.load(str(path))
     graph = model.graph
-    found = list(_attentions(graph))
-    if not found:
+    attentions = list(_attentions(graph))
+    if not attentions:
         return 0
-    results = {attention.result for attention in found}
+    results = {attention.result for attention in attentions}
     nodes = [node for node in graph.node if not results & set(node.output)]
     nodes += [
         helper.make_node(
@@ -50,13 +50,13 @@ def fuse_attention(path: Path, heads: int) -> int:
             domain=_DOMAIN,
             num_heads=heads,
         )
-        for number, attention in enumerate(found)
+        for number, attention in enumerate(attentions)
     ]
     del graph.node[:]
     graph.node.extend(_ordered(_used(nodes, {output.name for output in graph.output}), graph))
     model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
     onnx.save(model, str(path))
-    return len(found)
+    return len(attentions)
 
 
 def _attentions(graph: Any) -> Iterator[_Attention]:

@@ -18,8 +18,8 @@ class Head(NamedTuple):
     data; one that is not known (NaN) counts as the mean. ``hidden`` (F, H), ``bias`` (H,), ``direct`` (F,)
     and ``out`` (H,) are the weights: a score is linear in the features and in the hidden units.
 
-    >>> one = np.ones(1)
-    >>> head = Head(0 * one, 2 * one, np.ones((1, 1)), 0 * one, 3 * one, 0 * one)
+    >>> unit = np.ones(1)
+    >>> head = Head(0 * unit, 2 * unit, np.ones((1, 1)), 0 * unit, 3 * unit, 0 * unit)
     >>> head.scores(np.array([[4.0], [np.nan]])).tolist()
     [6.0, 0.0]
     """

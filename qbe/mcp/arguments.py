@@ -53,8 +53,8 @@ class PaperOrText(Arguments):
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if (self.paper_id is None) == (self.text is None):
-            found = "neither" if self.text is None else "both"
-            raise ValueError(f"expected either text or paper_id, found {found}")
+            actual = "neither" if self.text is None else "both"
+            raise ValueError(f"expected either text or paper_id, found {actual}")
         if self.title and self.text is None:
             raise ValueError("expected title with text only, found it with paper_id; leave title out")
         return self

@@ -61,7 +61,7 @@ def fitting_hits(answer: HitsT, start: int) -> HitsT:
     )
 
 
-def _cut(start: int, whole: int, kept: int, found: int) -> str:
+def _cut(start: int, whole: int, kept: int, total: int) -> str:
     left_out = []
     if whole < kept:
         several = kept - whole > 1
@@ -69,10 +69,10 @@ def _cut(start: int, whole: int, kept: int, found: int) -> str:
             f"the abstract{'s' * several} of {_places(start + whole, start + kept)} "
             f"{'were' if several else 'was'} left out (get_paper gives {'them' if several else 'it'})"
         )
-    if kept < found:
-        several = found - kept > 1
+    if kept < total:
+        several = total - kept > 1
         left_out.append(
-            f"{_places(start + kept, start + found)} {'were' if several else 'was'} left out (call again "
+            f"{_places(start + kept, start + total)} {'were' if several else 'was'} left out (call again "
             f"with start={start + kept})"
         )
     return f"To stay below {LIMIT // 1000} kB, {' and '.join(left_out)}."

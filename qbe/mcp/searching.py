@@ -91,8 +91,8 @@ class SearchPapers(Paged, PaperOrText):
         )
         record = service.search(request)
         hits = _hits(record)
-        found = FoundPapers(**hits.model_dump(), stage=record["stage"], searched_papers=record["passing"])
-        return fitting_hits(found, self.start)
+        papers = FoundPapers(**hits.model_dump(), stage=record["stage"], searched_papers=record["passing"])
+        return fitting_hits(papers, self.start)
 
 
 class RecommendCitations(Paged, PaperOrText):

@@ -64,5 +64,5 @@ def key_problem(headers: Mapping[str, str], key: str | None) -> str | None:
     given = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
     if hmac.compare_digest(given.encode(), key.encode()):
         return None
-    found = "another one" if given else "none"
-    return f"expected an API key in the header Authorization: Bearer KEY, found {found}"
+    actual = "another one" if given else "none"
+    return f"expected an API key in the header Authorization: Bearer KEY, found {actual}"

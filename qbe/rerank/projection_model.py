@@ -57,26 +57,26 @@ def find_model(encoder: Mapping[str, Any], folder: Path | None = None) -> Path:
     Raises UsageError where there is none, or where the one given reads the vectors of another encoder,
     ModelError for one that is absent or damaged.
     """
-    found = shipped_model(encoder["weights_sha256"]) if folder is None else folder
-    if found is None and encoder["name"] in ENCODERS:
+    model_folder = shipped_model(encoder["weights_sha256"]) if folder is None else folder
+    if model_folder is None and encoder["name"] in ENCODERS:
         raise UsageError(
             f"expected vectors of this version's {encoder['name']} for `rerank` projections, found those of "
             f"other weights ({encoder['weights_sha256'][:12]}); build the index again, or choose another "
             "`rerank`"
         )
-    if found is None:
+    if model_folder is None:
         raise UsageError(
             f"expected vectors of {' or '.join(ENCODERS)} for `rerank` projections, found those of "
             f"{encoder['name']}; choose another `rerank`, or train projections for them (qbe train "
             "facet-projections); qbe search takes their folder as `reranker`"
         )
-    read = read_model(found).encoder
+    read = read_model(model_folder).encoder
     if read["weights_sha256"] != encoder["weights_sha256"]:
         raise UsageError(
-            f"expected projections of the vectors of {encoder['name']}, found {found}, which reads those of "
-            f"{read['name']}; leave out `reranker`, or train it over an index of these vectors"
+            f"expected projections of the vectors of {encoder['name']}, found {model_folder}, which reads "
+            f"those of {read['name']}; leave out `reranker`, or train it over an index of these vectors"
         )
-    return found
+    return model_folder
 
 
 def write_model(folder: Path, model: ProjectionModel) -> None:

@@ -30,8 +30,8 @@ class DenseStage:
     >>> paper = index.paper("s036")
     >>> query = EncodedAspect.of(Aspect(paper, Facet.METHOD), index.vectors(paper))
     >>> with index.reading() as reader:
-    ...     ((own, best),) = DenseStage(reader, Workers()).batch_search([query], 2, [None])
-    >>> own.paper_id, round(own.score, 2), best.paper_id
+    ...     ((itself, best),) = DenseStage(reader, Workers()).batch_search([query], 2, [None])
+    >>> itself.paper_id, round(itself.score, 2), best.paper_id
     ('s036', 1.0, 's051')
     """
 

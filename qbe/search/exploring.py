@@ -45,12 +45,12 @@ class ExploreStage:
         rows = [self._rows(request.ranking, k) for request in requests]
         places = list(zip(requests, rows, strict=True))
         graded = [
-            [Graded(self._grader.by_vectors(GradeRequest(facets, found)), {}) for facets in request.facets]
-            for request, found in places
+            [Graded(self._grader.by_vectors(GradeRequest(facets, papers)), {}) for facets in request.facets]
+            for request, papers in places
         ]
         ranked = [
-            _hits(self._reader, request, found, by_paper, explain=explain)
-            for (request, found), by_paper in zip(places, graded, strict=True)
+            _hits(self._reader, request, papers, by_paper, explain=explain)
+            for (request, papers), by_paper in zip(places, graded, strict=True)
         ]
         if not self._grader.reranks:
             return [hits[:k] for hits in ranked]

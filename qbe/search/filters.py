@@ -212,8 +212,8 @@ def _in_categories(categories: Sequence[str]) -> Callable[[Mapping[str, Any]], b
     known: dict[str | tuple[str, ...], bool] = {}  # papers of the same categories are many
 
     def keeps(metadata: Mapping[str, Any]) -> bool:
-        found = metadata.get("categories")
-        names = found if isinstance(found, str) else tuple(map(str, found)) if isinstance(found, list) else ()
+        value = metadata.get("categories")
+        names = value if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
         if names not in known:
             known[names] = reading.keeps({"categories": names})
         return known[names]
@@ -226,12 +226,12 @@ def _by_authors(authors: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
     plain = all(word.isascii() for words in wanted for word in words)
 
     def keeps(metadata: Mapping[str, Any]) -> bool:
-        found = metadata.get("authors")
+        value = metadata.get("authors")
         if plain:  # then most papers are told without taking their names apart
-            text = _letters(found if isinstance(found, str) else " ".join(_names(found)))
+            text = _letters(value if isinstance(value, str) else " ".join(_names(value)))
             if not any(all(word in text for word in words) for words in wanted):
                 return False
-        names = [set(_words(name)) for name in _names(found)]
+        names = [set(_words(name)) for name in _names(value)]
         return any(words <= name for words in wanted for name in names)
 
     return keeps
@@ -266,13 +266,13 @@ def _letters(text: str) -> str:
 
 def _has_value(key: str, value: str) -> Callable[[Mapping[str, Any]], bool]:
     def keeps(metadata: Mapping[str, Any]) -> bool:
-        found = metadata.get(key)
-        return any(map(is_value, found)) if isinstance(found, list) else is_value(found)
+        stored = metadata.get(key)
+        return any(map(is_value, stored)) if isinstance(stored, list) else is_value(stored)
 
-    def is_value(found: object) -> bool:
-        if isinstance(found, bool):
-            return value == str(found).lower()
-        return isinstance(found, str | int | float) and value == str(found)
+    def is_value(item: object) -> bool:
+        if isinstance(item, bool):
+            return value == str(item).lower()
+        return isinstance(item, str | int | float) and value == str(item)
 
     return keeps
 

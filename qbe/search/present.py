@@ -281,8 +281,8 @@ def _sentence_lines(
     lines = _wrapped(margin, f"{label}{sentence}", width)
     if not highlight:
         return lines
-    asked = query.aspects[match.aspect].paper.sentences[match.query_position].text
-    words, begin = common_words(asked, sentence), len(margin.ljust(INDENT)) + len(label)
+    query_sentence = query.aspects[match.aspect].paper.sentences[match.query_position].text
+    words, begin = common_words(query_sentence, sentence), len(margin.ljust(INDENT)) + len(label)
     return [
         lines[0][:begin] + in_bold(lines[0][begin:], words),
         *(in_bold(each, words) for each in lines[1:]),

@@ -176,12 +176,12 @@ class ShardSearch(LuceneSearch):
         """The query of a term that is ``count`` times in a text and in ``frequency`` documents of the corpus;
         None where the shard lacks it.
         """
-        own = self._document_frequency(text)
-        if not own:
+        shard_frequency = self._document_frequency(text)
+        if not shard_frequency:
             return None
         java = _jvm.java_class
         weight = np.float32(np.float32(count) * idf(self._corpus.documents, frequency))
-        raised, boost = multiplied(weight, self._documents, own)
+        raised, boost = multiplied(weight, self._documents, shard_frequency)
         term = java("org.apache.lucene.index.Term")(FIELD, text)
         states = java("org.apache.lucene.index.TermStates").build(self._searcher, term, True)
         states.accumulateStatistics(raised, raised)

@@ -44,8 +44,10 @@ def shown(query: Query, paper: Paper, hit: Hit) -> Shown | None:
     """
     pairs = [*([hit.driven_by] if hit.driven_by else []), *hit.matches]
     pairs = [pair for pair in pairs if query.aspects[pair.aspect].weight > 0] or pairs
-    found = [Shown(pair, label_of(paper, pair.position, query.aspects[pair.aspect].facet)) for pair in pairs]
-    return next((each for each in found if each.carries_facet), found[0] if found else None)
+    candidates = [
+        Shown(pair, label_of(paper, pair.position, query.aspects[pair.aspect].facet)) for pair in pairs
+    ]
+    return next((each for each in candidates if each.carries_facet), candidates[0] if candidates else None)
 
 
 def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
@@ -58,9 +60,9 @@ def label_of(paper: Paper, position: int, facet: Facet | None) -> str:
     >>> [label_of(paper, position, Facet.METHOD) for position in (1, 2)], label_of(paper, 1, None)
     (['(labelled background)', 'method'], 'background')
     """
-    own = paper.sentences[position].facet
-    if facet is None or own is facet:
-        return str(own or "")
+    sentence_facet = paper.sentences[position].facet
+    if facet is None or sentence_facet is facet:
+        return str(sentence_facet or "")
     if stands_in(paper, position, facet):
         return f"{facet}?"
-    return f"(labelled {own or 'other'})" if paper.labelled else "(not labelled)"
+    return f"(labelled {sentence_facet or 'other'})" if paper.labelled else "(not labelled)"

@@ -98,10 +98,10 @@ class Guard:
     def _record(self, scope: Scope, status: int, seconds: float, body: bytes) -> None:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.count(scope["method"] if route != "other" else "other", route, status, seconds)
-        asked = ""
+        query_text = ""
         if self._settings.log_queries:
-            asked = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
-        log.info("%s %s %d %.3f s%s", scope["method"], repr(scope["path"])[1:-1], status, seconds, asked)
+            query_text = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
+        log.info("%s %s %d %.3f s%s", scope["method"], repr(scope["path"])[1:-1], status, seconds, query_text)
 
 
 def _name_of(host: str) -> str:

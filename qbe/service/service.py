@@ -216,11 +216,11 @@ class SearchService(Closing):
         (paper,) = self._papers(request)
         left_out = [*request.exclude, *request.cited]
         end = request.start + request.k
-        found = [paper_id for paper_id in left_out if paper_id in self.index]
+        excluded = [paper_id for paper_id in left_out if paper_id in self.index]
         cited = [paper_id for paper_id in request.cited if paper_id in self.index]
-        asked = CiteRequest(paper, cited, found)
-        hits = self._result(lane.submit(asked, end + 1, request.paper_filter))
-        missing = len(left_out) - len(found)
+        cite_request = CiteRequest(paper, cited, excluded)
+        hits = self._result(lane.submit(cite_request, end + 1, request.paper_filter))
+        missing = len(left_out) - len(excluded)
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
         query = Query(paper)
         return {

@@ -44,16 +44,16 @@ class Completion:
 
     def words(self, command: str, argument: str, begin: str) -> list[str]:
         """What the last word of a command's argument, of which ``begin`` is there, may be."""
-        found = [word for word in _WORDS.get(command, ()) if word.startswith(begin)]
-        return [*found, *(self._ids_of(begin, argument) if command in _OF_IDS else [])]
+        completions = [word for word in _WORDS.get(command, ()) if word.startswith(begin)]
+        return [*completions, *(self._ids_of(begin, argument) if command in _OF_IDS else [])]
 
     def _ids_of(self, begin: str, words: str) -> list[str]:
         """Ids that begin so; where there are none, that of the only paper whose title has the words."""
         ids = self._sorted()
         place = bisect_left(ids, begin)
-        found = list(islice(takewhile(lambda each: each.startswith(begin), islice(ids, place, None)), MOST))
-        if found or not words.strip():
-            return found
+        matched = list(islice(takewhile(lambda each: each.startswith(begin), islice(ids, place, None)), MOST))
+        if matched or not words.strip():
+            return matched
         papers = self._service.complete(words, 2)["papers"]
         return [papers[0]["paper_id"]] if len(papers) == 1 else []
 

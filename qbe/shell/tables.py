@@ -66,11 +66,11 @@ def why_lines(hit: Record, facets: Mapping[str, str], most: int, width: int) -> 
     if hit.get("grades"):
         lines += _wrapped("", grades_in_words(hit["grades"]), width)
     for match in hit["matches"][:most]:
-        asked, found = match["query_sentence"], match["sentence"]
+        query_text, sentence = match["query_sentence"], match["sentence"]
         margin = f"~{match['query_position']}".rjust(4) + f" {match['score']:8.4f} "
-        lines += ["", *_wrapped(margin, f"{_who('query', facets.get(asked))}: {asked}", width)]
+        lines += ["", *_wrapped(margin, f"{_who('query', facets.get(query_text))}: {query_text}", width)]
         margin = f"{match['position']:4d}"
-        lines += _wrapped(margin, f"{_who('paper', match['facet'])}: {found}", width)
+        lines += _wrapped(margin, f"{_who('paper', match['facet'])}: {sentence}", width)
     if not hit["matches"]:
         lines += _wrapped("", "No sentences were compared.", width)
     return lines

@@ -67,7 +67,7 @@ def build(
             place,
             "an index",
             read_index,
-            lambda found: _is_built(found, place.output, settings, source),
+            lambda existing: _is_built(existing, place.output, settings, source),
             overwrite=overwrite,
             resume=resume,
         )
@@ -109,11 +109,11 @@ def _open_source(corpus: Any, reading: Reading) -> Source:
     return open_corpus(corpus, reading)
 
 
-def _is_built(found: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
+def _is_built(existing: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
     """Whether what is there is what this build makes, and was never updated."""
     return (
-        isinstance(found, Manifest)
-        and stages.is_same(found.settings, found.corpus, settings, source)
+        isinstance(existing, Manifest)
+        and stages.is_same(existing.settings, existing.corpus, settings, source)
         and _is_newer(output, source)
     )
 

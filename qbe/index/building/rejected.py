@@ -39,10 +39,10 @@ def check_replaceable(output: Path) -> None:
     try:
         with path.open(encoding="utf-8") as stream:
             line = stream.readline()
-        own = not line or set(json.loads(line)) == {"where", "reason", "message"}
+        is_replaceable = not line or set(json.loads(line)) == {"where", "reason", "message"}
     except (OSError, ValueError, TypeError):
-        own = False
-    if not own:
+        is_replaceable = False
+    if not is_replaceable:
         raise IndexBuildError(
             f"expected no file, or an earlier list of skipped records, at {path}, found another file; "
             "move it away, or choose another `folder`"

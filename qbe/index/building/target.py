@@ -36,7 +36,7 @@ def check_target(
 
     >>> from qbe.index.building.staging import build_place
     >>> with build_place(Path("indexes/sample")) as place:
-    ...     check_target(place, "an index", read_index, lambda found: True, overwrite=False, resume=False)
+    ...     check_target(place, "an index", read_index, lambda existing: True, overwrite=False, resume=False)
     Traceback (most recent call last):
         ...
     qbe.errors.IndexBuildError: ...sample is an index already; choose another `folder`, or replace it with ...
@@ -45,7 +45,7 @@ def check_target(
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None
     try:
-        found = read(output)
+        existing = read(output)
     except IndexFormatError as error:
         raise IndexBuildError(
             f"expected no such path, or {kind}, at {output}: {error}; choose another `folder`, or remove it"
@@ -55,9 +55,9 @@ def check_target(
         check_own_files(output)
         return None
     unfinished = (place.staging / STATE).exists()
-    if resume and not unfinished and is_result(found):
+    if resume and not unfinished and is_result(existing):
         log.info("the build of %s had ended; nothing is left to do", output)
-        return found
+        return existing
     advice = (
         "go on replacing it with `overwrite` and `resume`" if unfinished else "replace it with `overwrite`"
     )

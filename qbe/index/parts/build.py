@@ -46,9 +46,9 @@ def build_part(
             place,
             "a part",
             read_part,
-            lambda found: (
-                found.part == part
-                and stages.is_same(found.settings, found.counts, settings, source)
+            lambda existing: (
+                existing.part == part
+                and stages.is_same(existing.settings, existing.counts, settings, source)
                 and source.newest() <= (place.output / PART).stat().st_mtime_ns
             ),
             overwrite=overwrite,

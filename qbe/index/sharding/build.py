@@ -92,7 +92,7 @@ def build_shards(
             place,
             "an index",
             read_index,
-            lambda found: _is_built(found, place.output, source, count),
+            lambda existing: _is_built(existing, place.output, source, count),
             overwrite=overwrite,
             resume=resume,
         )
@@ -122,13 +122,13 @@ def build_shards(
         return _whole(place.output)
 
 
-def _is_built(found: Commit | Manifest, output: Path, source: ShardSource, count: int) -> bool:
+def _is_built(existing: Commit | Manifest, output: Path, source: ShardSource, count: int) -> bool:
     """Whether what is there is so many shards of the source, never updated."""
-    if not isinstance(found, Commit) or not found.generation == len(found.segments) == count:
+    if not isinstance(existing, Commit) or not existing.generation == len(existing.segments) == count:
         return False
-    manifests = [read_manifest(output / segment.name) for segment in found.segments]
+    manifests = [read_manifest(output / segment.name) for segment in existing.segments]
     return (
-        list(found.segments) == _segments(manifest.digest for manifest in manifests)
+        list(existing.segments) == _segments(manifest.digest for manifest in manifests)
         and source.newest() <= (output / COMMIT).stat().st_mtime_ns
         and source.is_of(manifests)
     )

@@ -261,18 +261,18 @@ class _Training:
                 kinds = [(query._replace(seeds=half), rest, known.key)]
                 if not known.seeds:
                     kinds = [(query, whole, known.key), (without, rest, known.key + HALF)]
-                for asked, wanted, name in kinds:
-                    if asked is not query and not len(half):
+                for variant, wanted, name in kinds:
+                    if variant is not query and not len(half):
                         continue
-                    lists[name].append(self._list(judge, asked, candidates, wanted, known))
+                    lists[name].append(self._list(judge, variant, candidates, wanted, known))
             for _ in range(draws - 1):
                 count = round(len(whole) * rng.uniform(*self._recipe.shares))
                 seeds = np.sort(rng.permutation(whole)[:count])
                 wanted = np.setdiff1d(whole, seeds)
                 for known in EVERY_KNOWN:
                     if known.seeds and len(seeds) and len(wanted):
-                        asked = query._replace(seeds=seeds)
-                        lists[known.key].append(self._list(judge, asked, candidates, wanted, known))
+                        variant = query._replace(seeds=seeds)
+                        lists[known.key].append(self._list(judge, variant, candidates, wanted, known))
         return lists
 
     def _list(

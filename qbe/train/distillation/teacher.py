@@ -45,7 +45,7 @@ class Teacher:
 
         Only papers that are ``usable`` (papers,) bool are neighbours, and none is its own.
         """
-        found = []
+        nearest = []
         for matrix in self._matrices:
             whole = F.normalize(self._vectors.whole @ matrix.T, dim=-1)
             blocks = []
@@ -55,8 +55,8 @@ class Teacher:
                 rows = torch.arange(len(cosines))
                 cosines[rows, rows + begin] = -torch.inf
                 blocks.append(cosines.topk(count, dim=1).indices)
-            found.append(torch.cat(blocks))
-        return torch.stack(found)
+            nearest.append(torch.cat(blocks))
+        return torch.stack(nearest)
 
     def scored(self, papers: Sequence[int], layout: Layout) -> Scored:
         """The scores of some papers, given by their places; of each the first sentences, as many as the

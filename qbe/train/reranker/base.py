@@ -72,13 +72,13 @@ def layer_names(kind: str, layers: int) -> dict[str, str]:
     >>> names["encoder.layer.0.output.dense.bias"]
     'encoder.layer.0.output.dense.bias'
     """
-    own = {part: part for part in _PARTS}
+    part_names = {part: part for part in _PARTS}
     if kind == "mpnet":
-        own |= _MPNET
+        part_names |= _MPNET
     return {
         f"encoder.layer.{layer}.{bert}.{leaf}": f"encoder.layer.{layer}.{name}.{leaf}"
         for layer in range(layers)
-        for bert, name in own.items()
+        for bert, name in part_names.items()
         for leaf in ("weight", "bias")
     }
 

@@ -62,14 +62,14 @@ def with_blends(lists: GradedLists, papers: Mapping[str, Paper], share: float, s
         rng = random.Random(f"{seed}-{query}")
         if rng.random() >= share:
             continue
-        own = {query, *(pair.paper_id for pair in lists[query])}
+        listed = {query, *(pair.paper_id for pair in lists[query])}
         for number, facet in enumerate(Facet):
             similar = [
                 pair
                 for pair in lists[query]
                 if pair.grades[number] >= SIMILAR and papers[pair.paper_id].positions(facet)
             ]
-            others = {other: _stranger(lenders[other], own, rng) for other in Facet if other is not facet}
+            others = {other: _stranger(lenders[other], listed, rng) for other in Facet if other is not facet}
             if not similar or None in others.values():
                 continue
             chosen = rng.choice(similar)
@@ -81,9 +81,9 @@ def with_blends(lists: GradedLists, papers: Mapping[str, Paper], share: float, s
     return Blended(blended, {**papers, **more})
 
 
-def _stranger(lenders: Sequence[str], own: set[str], rng: random.Random) -> str | None:
+def _stranger(lenders: Sequence[str], excluded: set[str], rng: random.Random) -> str | None:
     """A random paper of other lists; None where a few draws give none."""
     for _ in range(10):
-        if lenders and (name := rng.choice(lenders)) not in own:
+        if lenders and (name := rng.choice(lenders)) not in excluded:
             return name
     return None
