@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
-	@echo "make reproduce-large  the same with the large encoder (half an hour, 1.5 GB of models)"
+	@echo "make reproduce-large  the same with the large encoder (6 to 30 minutes, 1.5 GB of models)"
 	@echo "make exploration  one facet liked, another disliked, on graded pairs of arXiv papers (a quarter of an hour)"
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
