@@ -16,8 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 import pytest
-
-from tests.support.serving import serving
+from support.serving import serving
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="skipped: Playwright is not installed")
 expect = sync_api.expect

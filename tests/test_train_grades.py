@@ -409,4 +409,5 @@ def test_the_command_trains(graded_index, pairs, tmp_path, capsys):
     assert line.startswith(f"{output}: {pairs.name}/dev.tsv: errors ")
     assert line.endswith(" grades (background / method / result)")
     note = json.loads((tmp_path / "work" / "made-from.json").read_text())
+    assert note.pop("reranker") == describe_reranker()
     assert {key: model.training[key] for key in note} == note
