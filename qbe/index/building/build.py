@@ -18,8 +18,8 @@ from qbe.index.building.rejected import check_replaceable, publish_rejected, rec
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
-from qbe.index.building.target import check_target, read_index
-from qbe.index.building.unfinished import State, discard_stale, read_state, save_state
+from qbe.index.building.target import check_index_target
+from qbe.index.building.unfinished import State, read_state, save_state
 from qbe.index.dense.ann import AnnSettings, SharedDense, checked, checked_or_flat, resolve_stored
 from qbe.index.dense.vectors import WHOLE
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest
@@ -63,17 +63,14 @@ def build(
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
-        finished = check_target(
+        finished = check_index_target(
             place,
-            "an index",
-            read_index,
             lambda existing: _is_built(existing, place.output, settings, source),
             overwrite=overwrite,
             resume=resume,
         )
         if isinstance(finished, Manifest):
             return finished
-        discard_stale(place.staging, overwrite, resume)
         return _run(place, source, settings, execution)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from qbe.errors import IndexBuildError, IndexFormatError
 from qbe.index.building.foreign import check_own_files
 from qbe.index.building.staging import Place
-from qbe.index.building.unfinished import STATE
+from qbe.index.building.unfinished import STATE, discard_stale
 from qbe.index.manifest import Manifest, read_manifest
 from qbe.index.segments.commit import Commit, read_commit
 
@@ -28,11 +28,13 @@ def check_target(
     overwrite: bool,
     resume: bool,
 ) -> Found | None:
-    """None when there is something to build; what was read when a build to resume has ended already.
+    """None when there is something to build, and no unfinished build is in the way any more; what was read
+    when a build to resume has ended already.
 
     ``kind`` names what may be in the place ("an index"), ``read`` reads it or raises IndexFormatError, and
     ``is_result`` says whether it is what the build would make. Raises IndexBuildError for another path,
-    for files that are not an index's, and for what would have to be overwritten.
+    for files that are not an index's, for what would have to be overwritten, and for an unfinished build
+    that is neither resumed nor overwritten.
 
     >>> from qbe.index.building.staging import build_place
     >>> with build_place(Path("indexes/sample")) as place:
@@ -41,6 +43,28 @@ def check_target(
         ...
     qbe.errors.IndexBuildError: ...sample is an index already; choose another `folder`, or replace it with ...
     """
+    existing = _existing_result(place, kind, read, is_result, overwrite=overwrite, resume=resume)
+    if existing is None:
+        discard_stale(place.staging, overwrite, resume)
+    return existing
+
+
+def check_index_target(
+    place: Place, is_result: Callable[[Commit | Manifest], bool], *, overwrite: bool, resume: bool
+) -> Commit | Manifest | None:
+    """`check_target` where an index is to be."""
+    return check_target(place, "an index", read_index, is_result, overwrite=overwrite, resume=resume)
+
+
+def _existing_result(
+    place: Place,
+    kind: str,
+    read: Callable[[Path], Found],
+    is_result: Callable[[Found], bool],
+    *,
+    overwrite: bool,
+    resume: bool,
+) -> Found | None:
     output = place.output
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return None

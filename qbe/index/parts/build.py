@@ -15,7 +15,7 @@ from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.staging import Place, build_place
 from qbe.index.building.target import check_target
-from qbe.index.building.unfinished import STATE, State, discard_stale, read_state, save_state
+from qbe.index.building.unfinished import STATE, State, read_state, save_state
 from qbe.index.manifest import PART, describe_files
 from qbe.index.parts.part import BuildShard, PartMetadata, PartPapers, read_part, write_part
 
@@ -56,7 +56,6 @@ def build_part(
         )
         if finished is not None:
             return finished
-        discard_stale(place.staging, overwrite, resume)
         return _run(place, source, settings, part, execution)
 
 

@@ -13,8 +13,8 @@ from qbe.files import publish_directory, sync_tree
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import Execution
 from qbe.index.building.staging import build_place
-from qbe.index.building.target import check_target, read_index
-from qbe.index.building.unfinished import STATE, discard_stale, read_state, save_state
+from qbe.index.building.target import check_index_target
+from qbe.index.building.unfinished import STATE, read_state, save_state
 from qbe.index.dense.ann import IN_LISTS, Learned, SharedDense
 from qbe.index.dense.faiss_build import metric_of, writing
 from qbe.index.dense.lists import save_learned, train_lists
@@ -88,17 +88,14 @@ def build_shards(
     execution = execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
-        finished = check_target(
+        finished = check_index_target(
             place,
-            "an index",
-            read_index,
             lambda existing: _is_built(existing, place.output, source, count),
             overwrite=overwrite,
             resume=resume,
         )
         if finished is not None:
             return _whole(place.output)
-        discard_stale(place.staging, overwrite, resume)
         inputs: dict[str, Any] = {**source.describe(), "shards": count}
         if read_state(place.staging, inputs) is None:
             shutil.rmtree(place.staging, ignore_errors=True)
