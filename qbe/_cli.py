@@ -198,6 +198,20 @@ def check_cluster(options: argparse.Namespace) -> None:
             raise UsageError(f"--{name} goes with --cluster; add it, or drop --{name}")
 
 
+def check_plot_is_no_output(plot: str | None, outputs: Iterable[str | None]) -> None:
+    """Raise UsageError where a plot would be written to the file of a result, whatever the paths look like.
+
+    >>> check_plot_is_no_output("runs/../a.svg", ["a.svg"])
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected two files for --plot and --output, found runs/../a.svg twice; rename one
+    """
+    from qbe.errors import UsageError
+
+    if plot and os.path.realpath(plot) in {os.path.realpath(output) for output in outputs if output}:
+        raise UsageError(f"expected two files for --plot and --output, found {plot} twice; rename one")
+
+
 def run(
     program: str,
     main: Callable[[list[str]], None],

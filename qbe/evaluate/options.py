@@ -114,8 +114,6 @@ def check(options: argparse.Namespace) -> None:
     ...
     qbe.errors.UsageError: --plot and --worst need --protocol csfcube and a --baseline; give both
     """
-    import os
-
     from qbe.errors import UsageError
 
     csfcube = options.protocol == "csfcube"
@@ -132,10 +130,7 @@ def check(options: argparse.Namespace) -> None:
     by_query = options.plot is not None or options.worst is not None
     if by_query and not (csfcube and options.baseline):
         raise UsageError("--plot and --worst need --protocol csfcube and a --baseline; give both")
-    if options.plot and options.output and os.path.realpath(options.plot) == os.path.realpath(options.output):
-        raise UsageError(
-            f"expected two files for --plot and --output, found {options.plot} twice; rename one"
-        )
+    _cli.check_plot_is_no_output(options.plot, [options.output])
     if options.worst is not None and options.worst < 1:
         raise UsageError(f"expected --worst of at least 1, found {options.worst}")
     if options.corpus and options.worst is None and options.by is None:

@@ -449,8 +449,6 @@ def check(options: argparse.Namespace, form: str) -> None:
 
     ``form`` is the format of the output, one of FORMATS.
     """
-    import os
-
     from qbe.errors import UsageError
 
     check_results(options, form)
@@ -463,12 +461,7 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
     if options.plot is not None and len(set(options.first_stage)) > 1:
         raise UsageError("--plot draws the hits of one search; give one --first-stage with it")
-    if options.plot is not None:
-        places = [os.path.realpath(place) for place in outputs_of(options).values() if place]
-        if os.path.realpath(options.plot) in places:
-            raise UsageError(
-                f"expected two files for --plot and --output, found {options.plot} twice; rename one"
-            )
+    _cli.check_plot_is_no_output(options.plot, outputs_of(options).values())
     if options.not_paper and options.topics:
         raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in EXPLAINED_FORMATS:
