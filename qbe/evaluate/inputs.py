@@ -11,11 +11,16 @@ from typing import Any
 from qbe import trec
 from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.files import StrPath
+from qbe.shapes import SHAPES
 from qbe.types import Facet, Hit, Paper, Run, Sentence
 
 _FACETS = "|".join(facet.value for facet in Facet)
-_FACET_NAME = re.compile(rf"(?P<name>.+)\.(?:{_FACETS})(?:-not-(?:{_FACETS}))?(?:\.[^.]+)?")
-"""Files of one system: ``NAME.method.trec``, and ``NAME.method-not-background.trec`` of exploration."""
+_FACET_NAME = re.compile(
+    rf"(?P<name>.+)\.(?:(?:{_FACETS})(?:-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})(?:\.[^.]+)?"
+)
+"""Files of one system: ``NAME.method.trec``, and of exploration ``NAME.method-not-background.trec`` or
+``NAME.competitors.trec``.
+"""
 
 
 def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
@@ -51,9 +56,9 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
 
     ``NAME.background.trec``, ``NAME.method.trec`` and ``NAME.result.trec`` of one folder (with any last
     extension, or none) are one system, NAME, and so are files named by a facet that is liked and one that is
-    not, such as ``NAME.method-not-background.trec``. Any other file is a system by itself, named by its file
-    name without the extension. Where two systems would have the same name, their folders are put before it.
-    Raises UsageError for a file given twice.
+    not, such as ``NAME.method-not-background.trec``, or by a shape, such as ``NAME.competitors.trec``. Any
+    other file is a system by itself, named by its file name without the extension. Where two systems would
+    have the same name, their folders are put before it. Raises UsageError for a file given twice.
 
     >>> for name, files in group_runs(["runs/a.method.trec", "runs/a.result.trec", "runs/b.trec"]).items():
     ...     print(name, len(files))

@@ -31,6 +31,12 @@ such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_backgrou
 is the liked facet's grade minus the disliked one's, at least 0; P@10 and RR of the wanted papers, with a
 liked grade of at least 2 and a disliked one of at most 0.5.
 
+--protocol as-asked takes the same files and counts, of the first 5 and 10 hits over a whole corpus, those
+that are as asked: of queries named ID_method a method grade of at least 1.5, likewise ID_background and
+ID_result; of ID_same-method-other-problem also a background grade of at most 1, of
+ID_same-problem-other-method the reverse, of ID_competitors 1.5 in both. A hit without a grade counts as not
+asked for, and is reported.
+
 --protocol citations scores the papers recommended for citation by F1@20, MRR, R@1000, P@20 and R@20: over
 the whole ranking, of which 1,000 papers count, and by what each query paper cites. F1@20 is a query's, and
 averaged; F1@20 of means, that of mean precision and mean recall, is what publications give. --by year adds
@@ -67,10 +73,20 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=("csfcube", "relish", "treccovid", "scidocs", "crossed", "exploration", "citations"),
+        choices=(
+            "csfcube",
+            "relish",
+            "treccovid",
+            "scidocs",
+            "crossed",
+            "exploration",
+            "as-asked",
+            "citations",
+        ),
         help="score as that collection's own scorer does: over judged pools, for csfcube in two folds; "
         "crossed: whether a ranking follows its facet where two facets disagree; exploration: whether what "
-        "is similar by a liked facet and not by a disliked one comes first; citations: recommended "
+        "is similar by a liked facet and not by a disliked one comes first; as-asked: whether the first hits "
+        "over a whole corpus are what was asked for; citations: recommended "
         "citations, over the whole ranking",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from qbe.evaluate import as_asked
 from qbe.evaluate.citations import CITATIONS, LABELS, citations_definition
 from qbe.evaluate.csfcube import CSFCUBE, MEASURES
 from qbe.evaluate.exploration import DEFINITIONS, EXPLORATION, NDCG
@@ -65,6 +66,8 @@ def _title(scoring: Scoring) -> str:
         return "crossed pairs, shares ranked right"
     if scoring.protocol == EXPLORATION:
         return "exploration, means over query papers"
+    if scoring.protocol == as_asked.AS_ASKED:
+        return "first hits that are as asked, means over query papers"
     if scoring.protocol == CITATIONS:
         return "citation recommendation, means over query papers"
     return f"CSFCube protocol, {scoring.split} folds" if scoring.protocol else "means over queries"
@@ -242,6 +245,8 @@ def _definition(protocol: str | None, measure: str) -> str:
         return f"share of crossed pairs ranked {measure} facet{'s' if measure.endswith('both') else ''}"
     if protocol == EXPLORATION:
         return DEFINITIONS[measure]
+    if protocol == as_asked.AS_ASKED:
+        return as_asked.DEFINITIONS[measure]
     if protocol == CITATIONS and measure in LABELS:
         return citations_definition(measure)
     return definition(measure)

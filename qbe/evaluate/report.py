@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
 from qbe.evaluate.citations import CITATIONS, citations_protocol
-from qbe.evaluate.crossed import crossed_protocol, read_facet_grades
+from qbe.evaluate.crossed import FacetGrades, crossed_protocol, read_facet_grades
 from qbe.evaluate.csfcube import CSFCUBE
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
@@ -29,7 +30,14 @@ from qbe.types import Run
 FOLDS_NAME = "folds.json"
 
 CROSSED = "crossed"
-PROTOCOLS = (CSFCUBE, *POOL_PROTOCOLS, CROSSED, EXPLORATION, CITATIONS)
+FACET_GRADED: Mapping[str, Callable[[FacetGrades, Run], Evaluation]] = {
+    CROSSED: crossed_protocol,
+    EXPLORATION: exploration_protocol,
+    AS_ASKED: as_asked_protocol,
+}
+"""Protocols against grades by facet, with measures of their own."""
+
+PROTOCOLS = (CSFCUBE, *POOL_PROTOCOLS, *FACET_GRADED, CITATIONS)
 
 OVERLAP, YEAR = "overlap", "year"
 BY = (OVERLAP, YEAR)
@@ -126,8 +134,8 @@ def build_report(
 
     evaluations = {name: evaluation(name, read_runs(paths)) for name, paths in files.items()}
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
-    # `compare` pairs all queries of a scope: the other measures of exploration have values for some only.
-    compared = [NDCG] if scoring.protocol == EXPLORATION else None
+    # `compare` pairs all queries of a scope: other measures have values for some only.
+    compared = {EXPLORATION: [NDCG], AS_ASKED: [f"P@{k}" for k in CUTOFFS]}.get(scoring.protocol or "")
     return Report(
         scoring,
         evaluations,
@@ -144,7 +152,7 @@ def _check(scoring: Scoring) -> None:
         raise UsageError(f"expected a `protocol` of {', '.join(PROTOCOLS)}, found {scoring.protocol!r}")
     if scoring.measures:
         parse_measures(scoring.measures)  # a misspelt name
-    if scoring.protocol in (CROSSED, EXPLORATION) and scoring.measures:
+    if scoring.protocol in FACET_GRADED and scoring.measures:
         raise UsageError(f"the `protocol` {scoring.protocol} has measures of its own; leave out `measures`")
     if scoring.by is None:
         return
@@ -156,10 +164,8 @@ def _check(scoring: Scoring) -> None:
 
 def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
     """Read the judgements and what belongs to them; return what evaluates a run."""
-    if scoring.protocol == CROSSED:
-        return partial(crossed_protocol, read_facet_grades(qrels_files))
-    if scoring.protocol == EXPLORATION:
-        return partial(exploration_protocol, read_facet_grades(qrels_files))
+    if scoring.protocol is not None and scoring.protocol in FACET_GRADED:
+        return partial(FACET_GRADED[scoring.protocol], read_facet_grades(qrels_files))
     qrels = read_qrels(qrels_files)
     if scoring.protocol == CITATIONS:
         return _citations(qrels, scoring)

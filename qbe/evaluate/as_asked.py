@@ -1,0 +1,134 @@
+"""As asked: how many of the first hits of a search over a whole corpus are what the query asks for?
+
+Pools of some dozens of judged candidates do not show this: over a whole corpus the best of a hundred thousand
+unrelated papers compete for the first places. So the first hits of every ranking that is compared are judged
+(pooled at rank 10 and shuffled, by assessors who do not see which ranking a paper is from), and a hit without
+a judgement counts as not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+
+from qbe.errors import FileFormatError
+from qbe.evaluate.crossed import FacetGrades
+from qbe.evaluate.csfcube import trec_order
+from qbe.evaluate.evaluation import scores_of
+from qbe.evaluate.results import Evaluation
+from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD
+from qbe.types import Facet, Run
+
+AS_ASKED = "as-asked"
+
+SIMILAR_FROM, OTHER_TO = 1.5, 1.0
+"""Grades: a paper is similar in a facet from the one on, and another one up to the other."""
+
+REQUIREMENTS: Mapping[str, tuple[frozenset[Facet], frozenset[Facet]]] = {
+    **{facet.value: (frozenset({facet}), frozenset()) for facet in Facet},
+    SAME_METHOD_OTHER_PROBLEM: (frozenset({Facet.METHOD}), frozenset({Facet.BACKGROUND})),
+    SAME_PROBLEM_OTHER_METHOD: (frozenset({Facet.BACKGROUND}), frozenset({Facet.METHOD})),
+    COMPETITORS: (frozenset({Facet.BACKGROUND, Facet.METHOD}), frozenset()),
+}
+"""What is asked for: the facets that are to be similar, and those that are to be another, by scope."""
+
+CUTOFFS = (5, 10)
+
+DEFINITIONS: Mapping[str, str] = {
+    **{
+        f"P@{k}": f"share of the first {k} hits that are as asked: a grade of at least {SIMILAR_FROM:g} in "
+        f"the facets that are to be similar, of at most {OTHER_TO:g} in those that are to be another"
+        for k in CUTOFFS
+    },
+    **{
+        f"best P@{k}": f"the P@{k} of the best ranking of the judged papers: the smaller of {k} and the "
+        f"number that are as asked, divided by {k}"
+        for k in CUTOFFS
+    },
+    **{
+        f"mean {facet} grade": f"mean {facet} grade of the judged papers of the first 5 hits"
+        for facet in Facet
+    },
+    "judged@10": "share of the first 10 hits that are judged; those that are not count as not asked for",
+}
+"""The measures, in the order of a report."""
+
+
+def as_asked_protocol(grades: FacetGrades, run: Run) -> Evaluation:
+    """Evaluate the first hits of rankings over a whole corpus.
+
+    A scope is a key of REQUIREMENTS; the run's queries are named ``{paper_id}_{scope}``. Measures are those
+    of DEFINITIONS, means over the query papers. Warns of query papers that are missing in the run (they
+    score 0) and of hits without a judgement. Raises FileFormatError where the run has no query of a graded
+    paper.
+
+    >>> from qbe.types import Hit
+    >>> rows = {"a": {Facet.METHOD: 2.0}, "b": {Facet.METHOD: 1.0}}
+    >>> run = Run("dense", {"p_method": (Hit("b", 2.0), Hit("a", 1.0))})
+    >>> as_asked_protocol({"p": rows}, run).figures["P@5"]
+    {'method': 0.2}
+    """
+    rankings = _rankings(grades, run)
+    scopes = {scope: of_scope for scope, of_scope in rankings.items() if of_scope}
+    if not scopes:
+        paper, shape = next(iter(grades), "p1"), next(iter(REQUIREMENTS))
+        raise FileFormatError(
+            f"expected rankings of the graded papers, of queries such as {paper}_{shape}, found "
+            f"{next(iter(run.rankings), 'no query')}; name the queries of the topics so"
+        )
+    queries = {scope: tuple(f"{paper}_{scope}" for paper in grades) for scope in scopes}
+    per_query: dict[str, dict[str, float]] = {measure: {} for measure in DEFINITIONS}
+    warnings: list[str] = []
+    for scope, of_scope in scopes.items():
+        unjudged = 0
+        for paper, rows in grades.items():
+            hits = of_scope.get(paper, [])
+            unjudged += sum(hit not in rows for hit in hits)
+            for measure, value in _values(rows, hits, scope).items():
+                per_query[measure][f"{paper}_{scope}"] = value
+        if missing := [paper for paper in grades if paper not in of_scope]:
+            warnings.append(f"{len(missing)} of {len(grades)} queries by {scope} missing ({missing[0]}, ...)")
+        if unjudged:
+            warnings.append(f"{unjudged} of the first {CUTOFFS[-1]} hits by {scope} are not judged")
+    figures: dict[str, dict[str, float | None]] = {
+        measure: {
+            scope: fmean(values) if (values := [by_query[q] for q in ids if q in by_query]) else None
+            for scope, ids in queries.items()
+        }
+        for measure, by_query in per_query.items()
+    }
+    return Evaluation(queries, per_query, figures, tuple(warnings))
+
+
+def is_as_asked(row: Mapping[Facet, float], scope: str) -> bool:
+    """Whether a paper with these grades is what a query of that scope asks for.
+
+    >>> is_as_asked({Facet.METHOD: 2, Facet.BACKGROUND: 1}, "same-method-other-problem")
+    True
+    """
+    similar, other = REQUIREMENTS[scope]
+    return all(row.get(facet, 0) >= SIMILAR_FROM for facet in similar) and all(
+        row.get(facet, 0) <= OTHER_TO for facet in other
+    )
+
+
+def _rankings(grades: FacetGrades, run: Run) -> dict[str, dict[str, list[str]]]:
+    """The first hits of each graded paper, without the paper itself, by scope."""
+    rankings: dict[str, dict[str, list[str]]] = {scope: {} for scope in REQUIREMENTS}
+    for query_id, scores in scores_of(run).items():
+        paper, _, scope = query_id.rpartition("_")
+        if scope in rankings and paper in grades:
+            hits = [hit for hit in trec_order(scores) if hit != paper]
+            rankings[scope][paper] = hits[: CUTOFFS[-1]]
+    return rankings
+
+
+def _values(rows: Mapping[str, Mapping[Facet, float]], hits: list[str], scope: str) -> dict[str, float]:
+    """The measures of one query; means of grades only where a hit is judged."""
+    good = {paper for paper, row in rows.items() if is_as_asked(row, scope)}
+    first = [rows[hit] for hit in hits[: CUTOFFS[0]] if hit in rows]
+    values = {f"P@{k}": sum(hit in good for hit in hits[:k]) / k for k in CUTOFFS}
+    values |= {f"best P@{k}": min(k, len(good)) / k for k in CUTOFFS}
+    if first:
+        values |= {f"mean {facet} grade": fmean(row.get(facet, 0.0) for row in first) for facet in Facet}
+    return values | {"judged@10": sum(hit in rows for hit in hits) / max(1, len(hits))}

@@ -1,0 +1,104 @@
+"""First hits that are as asked: requirements by shape, the measures by hand, and the command."""
+
+import json
+
+import pytest
+
+from qbe.errors import FileFormatError
+from qbe.evaluate.__main__ import main
+from qbe.evaluate.as_asked import REQUIREMENTS, as_asked_protocol, is_as_asked
+from qbe.shapes import SHAPES
+from qbe.trec import write_run
+from qbe.types import Facet, Hit, Run
+
+B, M, R = Facet
+
+GRADES = {
+    "p": {
+        "a": {B: 0.0, M: 2.0, R: 0.0},
+        "b": {B: 2.0, M: 1.5, R: 0.0},
+        "c": {B: 1.5, M: 1.0, R: 1.5},
+        "d": {B: 1.0, M: 1.5, R: 0.5},
+        "e": {B: 0.5, M: 0.5, R: 0.0},
+    },
+    "q": {"a": {B: 0.0, M: 0.0, R: 0.0}},
+}
+
+
+def hits(names: str) -> tuple[Hit, ...]:
+    return tuple(Hit(name, float(-place)) for place, name in enumerate(names))
+
+
+@pytest.mark.parametrize(
+    ("scope", "right"),
+    [
+        ("background", "bc"),
+        ("method", "abd"),
+        ("result", "c"),
+        ("same-method-other-problem", "ad"),
+        ("same-problem-other-method", "c"),
+        ("competitors", "b"),
+    ],
+)
+def test_what_is_asked_for_by_shape(scope, right):
+    assert [name for name, row in GRADES["p"].items() if is_as_asked(row, scope)] == list(right)
+
+
+def test_every_facet_and_every_shape_of_exploration_has_its_requirements():
+    assert set(REQUIREMENTS) == {facet.value for facet in Facet} | set(SHAPES)
+
+
+def test_measures_by_hand():
+    """x and y are not judged; of the method a, b and d are right; the query paper itself does not count."""
+    run = Run("by-hand", {"p_method": hits("xpacybd"), "q_method": hits("a"), "p_competitors": hits("ba")})
+    result = as_asked_protocol(GRADES, run)
+    assert result.queries == {
+        "method": ("p_method", "q_method"),
+        "competitors": ("p_competitors", "q_competitors"),
+    }
+    of_method = {measure: values["p_method"] for measure, values in result.per_query.items()}
+    assert of_method == {
+        "P@5": 2 / 5,  # x a c y b
+        "P@10": 3 / 10,
+        "best P@5": 3 / 5,
+        "best P@10": 3 / 10,
+        "mean background grade": 3.5 / 3,
+        "mean method grade": 1.5,
+        "mean result grade": 0.5,
+        "judged@10": 4 / 6,
+    }
+    assert result.figures["P@5"] == {"method": 1 / 5, "competitors": 1 / 10}
+    assert result.warnings == (
+        "2 of the first 10 hits by method are not judged",
+        "1 of 2 queries by competitors missing (q, ...)",
+    )
+
+
+def test_a_run_of_other_queries_is_refused():
+    with pytest.raises(FileFormatError, match="queries such as p_background, found z_method"):
+        as_asked_protocol(GRADES, Run("other", {"z_method": hits("a")}))
+
+
+def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["query_id paper_id background method result"]
+    rows += [f"{q} {p} {row[B]} {row[M]} {row[R]}" for q, pool in GRADES.items() for p, row in pool.items()]
+    (tmp_path / "wild.tsv").write_text("\n".join(row.replace(" ", "\t") for row in rows))
+    for name, best, scope in (
+        ("fused", "a", "method"),
+        ("fused", "c", "competitors"),
+        ("bm25", "e", "method"),
+        ("bm25", "b", "competitors"),
+    ):
+        write_run(f"{name}.{scope}.trec", Run(name, {f"p_{scope}": hits(best), f"q_{scope}": hits("a")}))
+    main(
+        [
+            *("--protocol", "as-asked", "--qrels", "wild.tsv", "--output", "report.json"),
+            *("--run", "fused.method.trec", "fused.competitors.trec"),
+            *("--baseline", "bm25.method.trec", "bm25.competitors.trec"),
+        ]
+    )
+    fused, bm25 = json.loads((tmp_path / "report.json").read_text())["rows"]
+    assert fused["figures"]["P@5"] == {"method": 0.1, "competitors": 0.0}
+    assert bm25["figures"]["P@5"] == {"method": 0.0, "competitors": 0.1}
+    assert "first hits that are as asked, means over query papers" in capsys.readouterr().out
