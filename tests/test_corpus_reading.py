@@ -166,7 +166,7 @@ def test_abstracts_in_other_files_are_joined_with_their_papers():
 
 
 def test_abstracts_are_not_joined_where_another_format_is_named():
-    with pytest.raises(RecordError, match=r"papers\.jsonl, line 1: expected .* as paper_id, found none"):
+    with pytest.raises(RecordError, match=r"papers\.jsonl, line 1: expected .* as abstract, found none"):
         list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("jsonl")))
 
 

@@ -62,7 +62,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     coded = rows.select([0]).remove_columns(["pred_labels", "metadata"]).add_column("labels", [[1, 0]])
     coded.cast_column("labels", datasets.List(names)).to_parquet(root / "labels" / "x.parquet")
     rows.to_parquet(root / "twice" / "x.parquet")
-    rows.to_parquet(root / "twice" / "y.parquet")
+    rows.map(lambda row: {"title": f"Not {row['title']}"}).to_parquet(root / "twice" / "y.parquet")
     (root / "broken").mkdir()
     (root / "broken" / "x.parquet").write_bytes((root / "twice" / "x.parquet").read_bytes()[:-50])
     (root / "empty").mkdir()
@@ -108,7 +108,10 @@ def test_labels_kept_as_numbers(saved: Path) -> None:
             "hf:{}/columns?paper_id=id&title=name&abstract=id",
             "row 1: expected a list of sentences or a string",
         ),
-        ("{}/twice", "row 3: expected each paper_id once, found 'a' again .first as paper 1"),
+        (
+            "{}/twice",
+            "row 3: expected each paper_id once, found 'a' again with another title .first as paper 1",
+        ),
         ("{}/broken", "cannot read .*broken"),
         (
             "{}/empty",

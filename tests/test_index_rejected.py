@@ -28,14 +28,14 @@ BROKEN = {
     "malformed JSON": '{"paper_id": "x", "title": ',
     "not a JSON object": "[1, 2]",
     "text that is not UTF-8": b'{"paper_id": "x", "title": "M\xfcller", "abstract": "A."}',
-    "no paper_id": json.dumps(GOOD),
+    "no paper_id": json.dumps({"paper_id": "", **GOOD}),
     "no title": json.dumps({"paper_id": "x1", "abstract": "A."}),
     "no abstract": json.dumps({"paper_id": "x2", "title": "A", "abstract": " "}),
     "a paper_id with white space or control characters": json.dumps({"paper_id": "x 3", **GOOD}),
     "labels that do not fit": json.dumps(
         {"paper_id": "x4", "title": "A", "abstract": ["A.", "B."], "pred_labels": ["method"]}
     ),
-    "a paper_id that occurs twice": json.dumps({"paper_id": "p0", **GOOD}),
+    "a paper_id that occurs twice": json.dumps({"paper_id": "p0", "title": "On stone", "abstract": "A."}),
 }
 TIMES = [5, 5, 5, 4, 4, 4, 4, 3, 3]
 LENIENT = Reading(on_error="skip", max_rejected=0.5)

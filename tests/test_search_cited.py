@@ -85,7 +85,7 @@ def test_ids_one_a_line(found, name):
     ("name", "text", "missing"),
     [
         ("refs.bib", BIBTEX, "Poe2022"),
-        ("refs.ris", RIS, "ris-4"),
+        ("refs.ris", RIS, "Nobody Knows This"),
         ("refs.json", CSL_JSON, "z"),
         ("refs.jsonl", JSON_LINES, "z"),
         ("refs", "s004\ns006\ns013\nz", "z"),

@@ -45,7 +45,7 @@ _MOST_COLUMNS, _MOST_CHARS = 20, 40
 class Columns(NamedTuple):
     """The position of the column of each field (of `qbe.corpus.reading.FIELDS`) that a table has.
 
-    Where a paper may lack the id, the number of its row stands for it.
+    ``may_lack_id`` says that a paper may have none.
     """
 
     positions: Mapping[str, int]
@@ -87,7 +87,7 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], name: str) -> 
     return Columns(positions, is_partial or "id" not in positions)
 
 
-def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str) -> dict[str, Any]:
+def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The record of a row: a value for each field that has a column.
 
     Values may be text, and those of typed tables: numbers, dates, bytes, lists, objects with a name. In a
@@ -96,9 +96,9 @@ def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str)
 
     >>> columns = find_columns(["Title", "Abstract", "Author"], {}, "papers.csv")
     >>> row = {"title": "On fish", "abstract": "Fish swim.", "authors": "Lee, Ann; Ray, B."}
-    >>> record = to_record(columns, row, 7, "papers.csv, line 8")
+    >>> record = to_record(columns, row, "papers.csv, line 8")
     >>> record["paper_id"], record["metadata"]
-    ('row-7', {'authors': ['Ann Lee', 'B. Ray']})
+    (None, {'authors': ['Ann Lee', 'B. Ray']})
     """
     cells = {field: _cell(value, where) for field, value in row.items()}
     title = clean_title(_text(cells, "title", where))
@@ -116,7 +116,7 @@ def to_record(columns: Columns, row: Mapping[str, Any], number: int, where: str)
         "cites": _cites(cells.get("cites")),
     }
     return {
-        "paper_id": _paper_id(columns, cells, number),
+        "paper_id": _paper_id(columns, cells),
         "title": title,
         "abstract": clean_abstract(_text(cells, "abstract", where)) or None,
         "metadata": fields.present(metadata),
@@ -160,11 +160,11 @@ def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
     return fields.text(cells, field, where)
 
 
-def _paper_id(columns: Columns, cells: Mapping[str, Any], number: int) -> Any:
+def _paper_id(columns: Columns, cells: Mapping[str, Any]) -> Any:
     value = cells.get("id")
     if isinstance(value, str) and columns.positions.get("id") == columns.positions.get("doi"):
         value = fields.doi(value) or value
-    return f"row-{number}" if columns.may_lack_id and value in (None, "") else value
+    return None if columns.may_lack_id and value == "" else value
 
 
 def _name(value: Any) -> str:

@@ -11,6 +11,12 @@ FEWEST_WORDS = 4
 """Shorter titles ("Editorial", "A survey") are compared only where year and first author are known."""
 
 
+_ASCII = {
+    code: chr(code).lower() if chr(code).isalnum() else "" if chr(code) == "'" else " " for code in range(128)
+}
+"""What `normalized_title` makes of each ASCII character."""
+
+
 class Seen:
     """The papers before, by title (with year and first author) or by DOI.
 
@@ -41,6 +47,8 @@ def normalized_title(title: str) -> str:
     >>> normalized_title("Gödel's Theorem: A Proof.")
     'godels theorem a proof'
     """
+    if title.isascii():
+        return " ".join(title.translate(_ASCII).split())
     letters = unicodedata.normalize("NFKD", title.casefold())
     kept = "".join(
         c if c.isalnum() else "" if c in "'\u2019" or unicodedata.combining(c) else " " for c in letters

@@ -23,6 +23,7 @@ from qbe.corpus import (
 )
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head, head_of
+from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE
 from qbe.corpus.reading import Reading
 from qbe.errors import UsageError, did_you_mean
 
@@ -35,7 +36,8 @@ more can be read.
 
 
 class Format(NamedTuple):
-    """A format: its name for ``--format``, what it is, how it is recognized and read.
+    """A format: its name for ``--format``, what it is, how it is recognized and read, and whose ids its
+    papers have (`qbe.corpus.ids`).
 
     ``recognizes`` is asked in the order of FORMATS.
     """
@@ -44,29 +46,32 @@ class Format(NamedTuple):
     title: str
     recognizes: Callable[[Head], bool]
     read: Reader
+    ids: str
 
 
 SEMANTIC_SCHOLAR = Format(
-    "semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read
+    "semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read, ASSIGNED
 )
-JSON_LINES = Format("jsonl", "qbe's JSON lines", jsonl.recognizes, jsonl.read_entries)
+JSON_LINES = Format("jsonl", "qbe's JSON lines", jsonl.recognizes, jsonl.read_entries, UNIQUE)
 
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
-        Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read),
+        Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read, ASSIGNED),
         SEMANTIC_SCHOLAR,
-        Format("openalex", "OpenAlex works", openalex.recognizes, openalex.read),
-        Format("crossref", "Crossref works", crossref.recognizes, crossref.read),
-        Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read),
-        Format("acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read),
-        Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read),
-        Format("csl-json", "CSL-JSON, as of Zotero", csl_json.recognizes, csl_json.read),
-        Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read),
-        Format("ris", "RIS", ris.recognizes, ris.read),
-        Format("parquet", "Parquet", parquet.recognizes, parquet.read),
+        Format("openalex", "OpenAlex works", openalex.recognizes, openalex.read, ASSIGNED),
+        Format("crossref", "Crossref works", crossref.recognizes, crossref.read, ASSIGNED),
+        Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read, ASSIGNED),
+        Format(
+            "acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read, ASSIGNED
+        ),
+        Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read, ASSIGNED),
+        Format("csl-json", "CSL-JSON, as of Zotero", csl_json.recognizes, csl_json.read, CHOSEN),
+        Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read, CHOSEN),
+        Format("ris", "RIS", ris.recognizes, ris.read, CHOSEN),
+        Format("parquet", "Parquet", parquet.recognizes, parquet.read, UNIQUE),
         JSON_LINES,
-        Format("table", "CSV and TSV", table.recognizes, table.read),
+        Format("table", "CSV and TSV", table.recognizes, table.read, CHOSEN),
     )
 }
 

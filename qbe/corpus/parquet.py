@@ -29,7 +29,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """The rows of a file; those of one without a column for ids are called ``row-N``.
+    """The rows of a file; ``paper_id`` is None without a column for ids.
 
     Raises CorpusError for a file that is damaged, or comes through a pipe, or has no columns for title and
     abstract; MissingDependencyError without the package pyarrow.
@@ -61,7 +61,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     for number, values in enumerate(_rows(file, needed, name), start=1):
         where = f"{name}, row {number}"
         try:
-            yield Entry(where, to_record(columns, _readable(values, where), number, where))
+            yield Entry(where, to_record(columns, _readable(values, where), where))
         except RecordError as error:
             yield Entry(where, error)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ from qbe.corpus.dedupe import Seen
 from qbe.corpus.entry import Entry
 from qbe.corpus.formats import OF_DATASETS, SEMANTIC_SCHOLAR, Format, format_of, recognized
 from qbe.corpus.head import head_of
+from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, usable_id
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
-from qbe.corpus.record import NO_ABSTRACT, Splitter, parse_paper
+from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
 from qbe.corpus.streams import display_name, is_address, is_folder, is_read_once, open_source
 from qbe.errors import CorpusError, InputError, RecordError
 from qbe.types import Paper
@@ -33,8 +33,12 @@ def read_corpus(
     reading: Reading = AS_IT_COMES,
     left_out: LeftOut | None = None,
     bytes_read: BytesRead | None = None,
+    known: Callable[[str], str | None] | None = None,
 ) -> Iterator[Paper]:
     """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
+
+    Each has another id: see `qbe.corpus.ids.Ids`, also for ``known``, the papers of an index that these are
+    added to.
 
     Files of Semantic Scholar that have abstracts alone are joined with the papers of the others.
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
@@ -43,8 +47,8 @@ def read_corpus(
     are kept, and what is done with records that cannot be used; they are counted in ``left_out``, and
     the bytes of files in ``bytes_read``.
 
-    Raises CorpusError for anything that the readers refuse, for an id that occurs twice, and where there is
-    no paper at all; MissingDependencyError for a dataset without the package ``datasets``.
+    Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
+    MissingDependencyError for a dataset without the package ``datasets``.
 
     >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
     >>> _ = Path("b.jsonl").write_text('{"paper_id": 2, "title": "B", "abstract": ["Two."]}')
@@ -54,25 +58,30 @@ def read_corpus(
     left_out = LeftOut() if left_out is None else left_out
     stops = (reading.on_error or _default_policy(sources)) == STOP
     duplicates = Seen(reading.dedupe) if reading.dedupe else None
-    ids = _Ids(sources)
+    ids = Ids(sources, known)
     kept = 0
     for stream in _streams(sources, reading, bytes_read):
-        for where, record in stream:
+        for whose, (where, record) in stream:
             try:
-                paper = _paper(where, record, split, reading)
+                paper = _paper(where, record, split, reading, whose)
                 if paper is None:
                     continue
-                ids.check(paper.paper_id, where)
+                if duplicates is not None and (first := duplicates.first(paper)) is not None:
+                    left_out.merge(where, paper.paper_id, first, duplicates.by)
+                    continue
+                placed = ids.place(paper, where, whose)
             except RecordError as error:
                 if stops:
                     raise _with_remedy(error) from None
                 left_out.skip(where, error)
                 continue
-            if duplicates is not None and (first := duplicates.first(paper)) is not None:
-                left_out.merge(where, paper.paper_id, first, duplicates.by)
+            if placed is None:
+                left_out.merge(where, paper.paper_id, paper.paper_id, "id")
                 continue
+            if paper.paper_id not in ("", placed.paper_id):
+                left_out.rename(where, paper.paper_id, placed.paper_id)
             kept += 1
-            yield paper
+            yield placed
             if kept == reading.limit:
                 break
         ids.end_source()
@@ -87,20 +96,23 @@ def read_corpus(
 
 def _streams(
     sources: Sequence[str], reading: Reading, bytes_read: BytesRead | None
-) -> Iterator[Iterator[Entry]]:
-    """The records of each source; those of papers whose abstracts are in other files together, as one."""
+) -> Iterator[Iterator[tuple[str, Entry]]]:
+    """The records of each source, with whose ids they have; those of papers whose abstracts are in other
+    files together, as one.
+    """
     chosen = _chosen(reading)
     parts = [part for source in sources for part in _parts(source, chosen)]
     abstracts = [part for part in parts if _has_only_abstracts(part, chosen)]
     if not abstracts:
-        yield from (entries(source, reading, bytes_read) for source in sources)
+        yield from (_entries(source, reading, bytes_read) for source in sources)
         return
     papers = [part for part in parts if part not in abstracts]
-    yield semantic_scholar.join_abstracts(
+    joined = semantic_scholar.join_abstracts(
         chain.from_iterable(entries(part, reading, bytes_read) for part in papers),
         chain.from_iterable(entries(file, reading, bytes_read) for file in abstracts),
         Path(tempfile.gettempdir()),
     )
+    yield ((ASSIGNED, entry) for entry in joined)
 
 
 def _has_only_abstracts(part: str, chosen: Format | None) -> bool:
@@ -124,21 +136,26 @@ def _default_policy(sources: Sequence[str]) -> str:
 
 
 def _paper(
-    where: str, record: Mapping[str, Any] | RecordError, split: Splitter | None, reading: Reading
+    where: str, record: Mapping[str, Any] | RecordError, split: Splitter | None, reading: Reading, whose: str
 ) -> Paper | None:
-    """The paper of an entry, None where it has none of the categories wanted; raises RecordError."""
+    """The paper of an entry, with an empty id where it has none of its own; None where it has none of the
+    categories wanted. Raises RecordError.
+    """
     if isinstance(record, RecordError):
         raise record
+    paper_id = record.get("paper_id")
+    if whose == CHOSEN and isinstance(paper_id, str) and not is_id(paper_id):
+        record = {**record, "paper_id": usable_id(paper_id) or None}
     metadata = record.get("metadata")
     if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
         return None
     try:
-        return parse_paper(record, where, split)
+        return parse_paper(record, where, split, default_id="")
     except RecordError as error:
         if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not record.get("title"):
             raise
     title_alone = {name: value for name, value in record.items() if name != "pred_labels"}
-    return parse_paper({**title_alone, "abstract": [record["title"]]}, where, split)
+    return parse_paper({**title_alone, "abstract": [record["title"]]}, where, split, default_id="")
 
 
 def _with_remedy(error: RecordError) -> RecordError:
@@ -147,35 +164,6 @@ def _with_remedy(error: RecordError) -> RecordError:
     if error.reason == NO_ABSTRACT:
         remedy = "keep such papers by their titles with `keep_without_abstract`, or " + remedy
     return RecordError(f"{error} ({remedy})", error.reason)
-
-
-class _Ids:
-    """The ids of the papers of some sources, each of which may occur once."""
-
-    def __init__(self, sources: Sequence[str]) -> None:
-        self._sources = sources
-        self._numbers: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
-        self._ends: list[int] = []  # the number of the last paper of each source read
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def end_source(self) -> None:
-        self._ends.append(len(self))
-
-    def check(self, paper_id: str, where: str) -> None:
-        """Note an id; raises RecordError where it occurred before."""
-        number = len(self) + 1
-        first = self._numbers.setdefault(paper_id, number)
-        if first == number:
-            return
-        index = bisect_left(self._ends, first)
-        before = self._ends[index - 1] if index else 0
-        raise RecordError(
-            f"{where}: expected each paper_id once, found {paper_id!r} again (first as paper "
-            f"{first - before} of {display_name(self._sources[index])}); drop one of them",
-            "a paper_id that occurs twice",
-        )
 
 
 def entries(
@@ -189,16 +177,25 @@ def entries(
     >>> [entry.where for entry in entries("a.jsonl")]
     ['a.jsonl, line 1']
     """
+    for _, entry in _entries(source, reading, bytes_read):
+        yield entry
+
+
+def _entries(source: str, reading: Reading, bytes_read: BytesRead | None) -> Iterator[tuple[str, Entry]]:
+    """The records of a source, with whose ids they have."""
     chosen = _chosen(reading)
     if _is_dataset(source, chosen):
         from qbe.corpus.huggingface import read_dataset
 
-        yield from read_dataset(source.removeprefix(HUGGING_FACE))
+        for entry in read_dataset(source.removeprefix(HUGGING_FACE)):
+            yield UNIQUE, entry
         return
     for file in files_of(source):
         with open_source(file, bytes_read) as stream:
             name = display_name(file)
-            yield from (chosen or recognized(stream, name)).read(stream, name, reading)
+            form = chosen or recognized(stream, name)
+            for entry in form.read(stream, name, reading):
+                yield form.ids, entry
 
 
 def _chosen(reading: Reading) -> Format | None:

@@ -155,21 +155,30 @@ def _paper_id(value: Any, where: str, default: str | None) -> str:
             'give each paper a "paper_id"',
             "no paper_id",
         )
-    # isprintable() refuses white space other than the space, control characters and surrogates.
-    if " " in value or not value.isprintable():
+    if is_id(value):
+        return value
+    if len(value) <= MAX_ID_CHARS:
         problem = "white space" if value.split() != [value] else "an unprintable character"
         raise RecordError(
             f"{where}: expected a paper_id without white space (a TREC run could not hold it), "
             f"found {problem} in {_short(value)}; rename the paper",
             "a paper_id with white space or control characters",
         )
-    if len(value) > MAX_ID_CHARS:
-        raise RecordError(
-            f"{where}: expected a paper_id of at most {MAX_ID_CHARS} characters, found {len(value):,}; "
-            "shorten it",
-            "a paper_id that is too long",
-        )
-    return value
+    raise RecordError(
+        f"{where}: expected a paper_id of at most {MAX_ID_CHARS} characters, found {len(value):,}; "
+        "shorten it",
+        "a paper_id that is too long",
+    )
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of a paper: one word without control characters, not too long.
+
+    >>> is_id("10.1000/abc"), is_id("Lee 2019")
+    (True, False)
+    """
+    # isprintable() refuses white space other than the space, control characters and surrogates.
+    return 0 < len(text) <= MAX_ID_CHARS and " " not in text and text.isprintable()
 
 
 def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:

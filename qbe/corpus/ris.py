@@ -37,17 +37,17 @@ def recognizes(head: Head) -> bool:
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""The records of a file; one with neither ID nor DOI is called by its number, ``ris-N``.
+    r"""The records of a file; ``paper_id`` is None where there is no ID.
 
     >>> text = b"TY  - JOUR\nTI  - On fish\nAU  - Lee, Ann\nPY  - 2019/05//\nAB  - Fish\nswim.\nER  - \n"
     >>> [entry] = read(io.BufferedReader(io.BytesIO(text)), "refs.ris", Reading())
     >>> entry.record["paper_id"], entry.record["abstract"], entry.record["metadata"]
-    ('ris-1', 'Fish swim.', {'authors': ['Ann Lee'], 'year': 2019, 'date': '2019-05'})
+    (None, 'Fish swim.', {'authors': ['Ann Lee'], 'year': 2019, 'date': '2019-05'})
     """
     del reading
-    for number, (where, data) in enumerate(_records(stream, name), start=1):
+    for where, data in _records(stream, name):
         try:
-            yield Entry(where, data if isinstance(data, RecordError) else _record(data, number, where))
+            yield Entry(where, data if isinstance(data, RecordError) else _record(data, where))
         except RecordError as error:
             yield Entry(where, error)
 
@@ -110,7 +110,7 @@ def _broken(where: str, actual: str) -> RecordError:
     )
 
 
-def _record(data: bytes, number: int, where: str) -> dict[str, Any]:
+def _record(data: bytes, where: str) -> dict[str, Any]:
     """The record of RIS's; raises RecordError where it has no title, or is not UTF-8."""
     values = _parsed(decode_text(data, where))
     book, title = _first(values, "BT"), _first(values, *_TITLE)
@@ -118,8 +118,6 @@ def _record(data: bytes, number: int, where: str) -> dict[str, Any]:
         raise RecordError(
             f"{where}: expected a title (TI), found none; add it or remove the record", "no title"
         )
-    digital, paper_id = doi(_first(values, "DO")), _first(values, "ID")
-    is_id = len(paper_id.split()) == 1
     dates = [date for name in _DATES for text in values.get(name, ()) if (date := date_of(text))]
     year = dates[0][:4] if dates else ""
     date = max((each for each in dates if each[:4] == year), key=len, default="")
@@ -128,11 +126,11 @@ def _record(data: bytes, number: int, where: str) -> dict[str, Any]:
         "year": int(year) if year else None,
         "date": date if len(date) > len("YYYY") else "",
         "venue": clean_title(_first(values, *_VENUE) or (book if title else "")),
-        "doi": digital,
+        "doi": doi(_first(values, "DO")),
         "url": _first(values, "UR"),
     }
     return {
-        "paper_id": paper_id if is_id else digital or f"ris-{number}",
+        "paper_id": _first(values, "ID") or None,
         "title": clean_title(title or book),
         "abstract": clean_abstract(" ".join(values.get("AB") or values.get("N2") or ())) or None,
         "metadata": present(metadata),

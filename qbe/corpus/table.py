@@ -44,7 +44,7 @@ def recognizes(head: Head) -> bool:
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""The rows of a table; those of one without a column for ids are called ``row-N``.
+    r"""The rows of a table; ``paper_id`` is None without a column for ids.
 
     Raises CorpusError where the header has no columns for title and abstract.
 
@@ -60,14 +60,14 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     if isinstance(header, RecordError):
         raise CorpusError(str(header))
     columns = find_columns(header, reading.columns, name)
-    for number, (where, row) in enumerate(rows, start=1):
+    for where, row in rows:
         try:
             if isinstance(row, RecordError):
                 raise row
             if len(row) != len(header):
                 raise _other_width(where, len(header), len(row))
             values = {field: row[position] for field, position in columns.positions.items()}
-            yield Entry(where, to_record(columns, values, number, where))
+            yield Entry(where, to_record(columns, values, where))
         except RecordError as error:
             yield Entry(where, error)
 

@@ -1,0 +1,149 @@
+"""Ids of papers: made from the content where a source has none, and each once in a corpus."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title
+from qbe.corpus.fields import doi
+from qbe.corpus.record import MAX_ID_CHARS, is_id
+from qbe.corpus.streams import display_name
+from qbe.errors import RecordError
+from qbe.types import Paper
+
+CHOSEN, ASSIGNED, UNIQUE = "chosen", "assigned", "unique"
+"""Whose ids the papers of a format have: keys that people choose, so that two papers may have one; ids that a
+database assigns, so that these are one paper; or qbe's own, of which each must occur once.
+"""
+
+_ARXIV = re.compile(r"(?:arxiv:\s*)?(\S+?)(?:v\d+)?", re.IGNORECASE)
+
+
+def content_id(paper: Paper) -> str:
+    """The id of a paper without one: its DOI, else its arXiv id, else ``sha-`` and 16 digits of its content.
+
+    >>> content_id(Paper("", "On fish", (), metadata={"doi": "https://doi.org/10.1000/ABC"}))
+    '10.1000/abc'
+    >>> content_id(Paper("", "On fish", (), metadata={"ids": {"arxiv": "arXiv:2001.00001v2"}}))
+    '2001.00001'
+    >>> content_id(Paper("", "On fish", (), metadata={"year": 2019, "authors": ["Ann Lee"]}))
+    'sha-f137f42a09453453'
+    """
+    other_ids = paper.metadata.get("ids")
+    arxiv = other_ids.get("arxiv") if isinstance(other_ids, dict) else None
+    match = _ARXIV.fullmatch(arxiv.strip()) if isinstance(arxiv, str) else None
+    made = doi(str(paper.metadata.get("doi") or "")) or (match[1] if match else "")
+    return usable_id(made) or f"sha-{content_digest(paper)[:16]}"
+
+
+def content_digest(paper: Paper) -> str:
+    """The SHA-256 of normalized title, year and first author; also of the abstract, where the title has fewer
+    than FEWEST_WORDS words and year or author are not known.
+    """
+    title, author = normalized_title(paper.title), first_author(paper.metadata.get("authors"))
+    parts = [title, paper.year, author]
+    if title.count(" ") + 1 < FEWEST_WORDS and not (title and paper.year and author):
+        parts.append(paper.abstract)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def usable_id(key: str) -> str:
+    r"""A key as an id that a TREC run can hold: white space and control characters become ``_``, and one that
+    is too long ends with a digest.
+
+    >>> usable_id(" Lee 2019,\tb"), usable_id("lee2019")
+    ('Lee_2019,_b', 'lee2019')
+    """
+    if is_id(key):
+        return key
+    key = "_".join("".join(c if c.isprintable() else " " for c in key).split())
+    if len(key) > MAX_ID_CHARS:
+        key = f"{key[: MAX_ID_CHARS - 17]}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return key
+
+
+class Ids:
+    """The ids of the papers of some sources.
+
+    ``known`` gives the title of a paper that was there before, in an index to which papers are added, by its
+    id; None for another id.
+    """
+
+    def __init__(self, sources: Sequence[str], known: Callable[[str], str | None] | None = None) -> None:
+        self._sources, self._known = sources, known
+        self._numbers: dict[str, int] = {}  # id -> the paper's number in the corpus, from 1
+        self._titles = array("q")  # hashes of their normalized titles
+        self._ends: list[int] = []  # the number of the last paper of each source read
+
+    def end_source(self) -> None:
+        """Note that the papers of the next source follow."""
+        self._ends.append(len(self._titles))
+
+    def place(self, paper: Paper, where: str, whose: str) -> Paper | None:
+        """The paper with an id that none before it has; None where it is one of these, by id and title.
+
+        A paper without an id gets its `content_id`. Where another title has the id, ``whose`` says what
+        follows (CHOSEN, ASSIGNED or UNIQUE): for CHOSEN the id gets six digits of the content as a suffix.
+        Raises RecordError for UNIQUE.
+
+        >>> ids = Ids(["refs.bib"])
+        >>> papers = [Paper("lee2019", title, ()) for title in ("On fish", "On Fish.", "On stone")]
+        >>> [paper and paper.paper_id for paper in (ids.place(each, "", CHOSEN) for each in papers)]
+        ['lee2019', None, 'lee2019-aef603']
+        """
+        if not paper.paper_id:
+            paper = replace(paper, paper_id=content_id(paper))
+            whose = CHOSEN if whose == UNIQUE else whose
+        title = normalized_title(paper.title)
+        if self._note(paper.paper_id, title):
+            return paper
+        if whose == ASSIGNED or self._is_same(paper.paper_id, title):
+            return None
+        if whose == UNIQUE:
+            raise RecordError(
+                f"{where}: expected each paper_id once, found {paper.paper_id!r} again with another title "
+                f"(first {self._first(paper.paper_id)}); drop one of them",
+                "a paper_id that occurs twice",
+            )
+        digest = content_digest(paper)
+        for length in (6, len(digest)):
+            renamed = f"{paper.paper_id}-{digest[:length]}"
+            if self._note(renamed, title):
+                return replace(paper, paper_id=renamed)
+            if self._is_same(renamed, title):
+                break
+        return None
+
+    def number(self, paper_id: str) -> int | None:
+        """The number of the paper of that id in the corpus, from 1; None where it is not of the corpus."""
+        return self._numbers.get(paper_id)
+
+    def _note(self, paper_id: str, title: str) -> bool:
+        """Note the next paper; False where there is one of that id."""
+        if paper_id in self._numbers or (self._known is not None and self._known(paper_id) is not None):
+            return False
+        self._titles.append(hash(title))
+        self._numbers[paper_id] = len(self._titles)
+        return True
+
+    def _is_same(self, paper_id: str, title: str) -> bool:
+        """Whether the paper of that id has this title, by its words."""
+        number = self._numbers.get(paper_id)
+        if number is not None:
+            return bool(title) and self._titles[number - 1] == hash(title)
+        before = self._known(paper_id) if self._known is not None else None
+        return bool(title) and before is not None and normalized_title(before) == title
+
+    def _first(self, paper_id: str) -> str:
+        """Where the paper of that id occurred, in words."""
+        number = self._numbers.get(paper_id)
+        if number is None:
+            return "in the index"
+        index = bisect_left(self._ends, number)
+        before = self._ends[index - 1] if index else 0
+        return f"as paper {number - before} of {display_name(self._sources[index])}"
