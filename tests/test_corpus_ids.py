@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.leftout import RENAMED, LeftOut
 from qbe.corpus.reading import Reading
 from qbe.errors import RecordError
 
@@ -75,7 +75,7 @@ def test_short_titles_of_nobody_are_told_apart_by_their_abstracts(ids):
 def test_a_chosen_key_of_another_title_gets_a_suffix_and_of_the_same_is_a_duplicate(ids):
     found, counts = ids(a_bib=bib(("a", FISH), ("a", STONE), ("a", FISH.upper()), ("a", STONE)))
     assert found == ["a", f"a-{STONE_ID[4:10]}"]
-    assert counts == {"duplicate": 2, "renamed": 1}
+    assert counts == {"duplicate": 2, RENAMED: 1}
 
 
 def test_ids_of_a_database_are_of_one_paper_whatever_its_title(ids):
@@ -99,4 +99,4 @@ def test_keys_that_a_run_cannot_hold_are_changed_where_people_choose_them(ids):
 def test_papers_of_an_index_are_known_by_id_and_title(ids):
     known = {"a": FISH, f"b-{STONE_ID[4:10]}": STONE, "b": FISH}.get
     entries = bib(("a", FISH), ("a", STONE), ("b", STONE), ("c", FISH))
-    assert ids(known, a_bib=entries) == ([f"a-{STONE_ID[4:10]}", "c"], {"duplicate": 2, "renamed": 1})
+    assert ids(known, a_bib=entries) == ([f"a-{STONE_ID[4:10]}", "c"], {"duplicate": 2, RENAMED: 1})

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from qbe.corpus.leftout import LeftOut
 from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
-from qbe.errors import CorpusError, MissingDependencyError, RecordError, UsageError
+from qbe.errors import CorpusError, RecordError, UsageError
 
 DATA = Path(__file__).parent / "data" / "formats"
 PAPERS_AND_ABSTRACTS = [str(DATA / f"semantic-scholar-{kind}.jsonl") for kind in ("papers", "abstracts")]
@@ -175,20 +174,6 @@ def test_a_folder_of_papers_and_abstracts_is_no_dataset(tmp_path):
         shutil.copy(source, tmp_path)
     together = [each.paper_id for each in read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip"))]
     assert ids(str(tmp_path), Reading(on_error="skip")) == together
-
-
-def test_files_of_a_dataset_are_not_searched_for_abstracts(tmp_path, monkeypatch):
-    (tmp_path / "images.zip").write_bytes(b"no archive")
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingDependencyError, match="needs the package datasets"):
-        ids(str(tmp_path), Reading())
-
-
-def test_a_dataset_remains_one_beside_abstracts(tmp_path, monkeypatch):
-    write(tmp_path / "a.jsonl", paper("1"))
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingDependencyError, match="needs the package datasets"):
-        list(read_corpus([str(tmp_path), PAPERS_AND_ABSTRACTS[1]], whole))
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")

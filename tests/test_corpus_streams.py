@@ -190,8 +190,9 @@ def test_standard_input_may_be_compressed(
 def test_errors_in_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     data = io.BufferedReader(io.BytesIO(b"{}\n"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
-    with pytest.raises(CorpusError, match=r"^standard input, line 1: expected a string as title"):
+    with pytest.raises(CorpusError, match=r"^standard input: format not recognized: .*found JSON;"):
         list(read_corpus(["-"]))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO())))
     with pytest.raises(CorpusError, match=r"^expected at least one paper, found none in standard input"):
         list(read_corpus(["-"]))
 

@@ -99,7 +99,7 @@ def test_labels_kept_as_numbers(saved: Path) -> None:
         ("hf:{}/splits::dev", "expected a split called dev, found train, test"),
         ("hf:{}/one::dev", "expected a split called dev, found a dataset without splits"),
         (
-            "{}/columns",
+            "hf:{}/columns",
             "expected a column 'paper_id' for paper_id, found id, name, summary; name yours: hf:NAME.paper",
         ),
         ("hf:{}/one?metadata=meta", "expected a column 'meta' for metadata, found paper_id"),
@@ -109,13 +109,13 @@ def test_labels_kept_as_numbers(saved: Path) -> None:
             "row 1: expected a list of sentences or a string",
         ),
         (
-            "{}/twice",
+            "hf:{}/twice",
             "row 3: expected each paper_id once, found 'a' again with another title .first as paper 1",
         ),
-        ("{}/broken", "cannot read .*broken"),
+        ("hf:{}/broken", "cannot read .*broken"),
         (
-            "{}/empty",
-            "^[^:]*/empty: expected a file of papers, or a folder with .*, found a folder wi",
+            "hf:{}/empty",
+            "^[^:]*/empty: expected a data set, found a folder or repository without data files; give",
         ),
     ],
 )

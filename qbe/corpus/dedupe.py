@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 import unicodedata
-from typing import Any
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
 
+from qbe.corpus.fields import doi, present
+from qbe.corpus.record import paper_from_record, paper_to_record
+from qbe.errors import output_error
 from qbe.types import Paper
+
+MERGED_IDS = "merged_ids"
+"""The field of metadata that holds the ids of other papers that were merged into one."""
 
 FEWEST_WORDS = 4
 """Shorter titles ("Editorial", "A survey") are compared only where year and first author are known."""
@@ -21,8 +32,7 @@ class Seen:
     """The papers before, by title (with year and first author) or by DOI.
 
     >>> seen = Seen("title")
-    >>> seen.first(Paper("1", "Attention is all you need", (), metadata={"year": 2017})) is None
-    True
+    >>> seen.add(Paper("1", "Attention is all you need", (), metadata={"year": 2017}))
     >>> seen.first(Paper("2", "Attention Is All You Need.", (), metadata={"date": "2017-06-12"}))
     '1'
     """
@@ -35,10 +45,67 @@ class Seen:
     def first(self, paper: Paper) -> str | None:
         """The id of an earlier paper that is the same one; None where this is the first."""
         key = self._key(paper)
-        if key is None:
-            return None
-        first = self._ids.setdefault(key, paper.paper_id)
-        return None if first == paper.paper_id else first
+        return self._ids.get(key) if key is not None else None
+
+    def add(self, paper: Paper) -> None:
+        """Note a paper that is the first."""
+        key = self._key(paper)
+        if key is not None:
+            self._ids.setdefault(key, paper.paper_id)
+
+
+def merged(papers: Iterable[tuple[Paper, int | None]]) -> Iterator[Paper]:
+    """Papers with what their duplicates add, in their order, through a temporary file.
+
+    Each comes with None, a duplicate with the number, from 1, of the paper that it is of those that come with
+    None. Raises OutputError where the file cannot be written.
+
+    >>> from qbe.types import Sentence
+    >>> short, long = (Paper(text, "On fish", (Sentence(text),)) for text in ("We", "We.count."))
+    >>> [(paper.paper_id, paper.abstract, paper.metadata) for paper in merged([(short, None), (long, 1)])]
+    [('We', 'We.count.', {'merged_ids': ['We.count.']})]
+    """
+    places, duplicates, end = array("q"), defaultdict[int, list[int]](list), 0
+    with tempfile.TemporaryFile() as file:
+        for paper, first in papers:
+            if first is None:
+                places.append(end)
+            elif first:
+                duplicates[first].append(end)
+            else:
+                continue
+            try:
+                end += file.write(json.dumps(paper_to_record(paper)).encode() + b"\n")
+            except OSError as error:
+                raise output_error(tempfile.gettempdir(), error) from error
+        for number, place in enumerate(places, start=1):
+            paper = _read(file, place)
+            for other in duplicates.get(number, ()):
+                paper = _merge(paper, _read(file, other))
+            yield paper
+
+
+def _read(file: IO[bytes], place: int) -> Paper:
+    if file.tell() != place:
+        file.seek(place)
+    return paper_from_record(json.loads(file.readline()))
+
+
+def _merge(paper: Paper, other: Paper) -> Paper:
+    """The paper with the longer abstract, the metadata that it lacks, and all ids of both."""
+    longer = max(paper, other, key=lambda each: len(each.abstract))
+    metadata = {**other.metadata, **present(paper.metadata)}
+    for name in ("tags", "collections", MERGED_IDS):
+        lists = [each.metadata.get(name) for each in (paper, other)]
+        values = [value for each in lists if isinstance(each, list) for value in each]
+        values += [other.paper_id] if name == MERGED_IDS and other.paper_id != paper.paper_id else []
+        if values:
+            metadata[name] = [value for place, value in enumerate(values) if value not in values[:place]]
+    ids, others = paper.metadata.get("ids"), other.metadata.get("ids")
+    if isinstance(ids, dict) and isinstance(others, dict):
+        metadata["ids"] = {**others, **present(ids)}
+    title = paper.title or other.title
+    return Paper(paper.paper_id, title, longer.sentences, longer.labelled, metadata, longer.offsets)
 
 
 def normalized_title(title: str) -> str:
@@ -79,5 +146,5 @@ def first_author(authors: Any) -> str:
 
 
 def _doi(paper: Paper) -> str | None:
-    doi = paper.metadata.get("doi")
-    return doi.lower() if isinstance(doi, str) and doi else None
+    value = paper.metadata.get("doi")
+    return (doi(value) or value.strip().lower() or None) if isinstance(value, str) else None

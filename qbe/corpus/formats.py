@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE
 from qbe.corpus.reading import Reading
+from qbe.corpus.record import FIELDS
+from qbe.corpus.unknown import kind_of, not_recognized
 from qbe.errors import UsageError, did_you_mean
 
 Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
@@ -76,18 +79,25 @@ FORMATS: dict[str, Format] = {
 }
 
 
-OF_DATASETS = frozenset(("jsonl", "parquet", "table"))
-"""The formats of files that datasets of Hugging Face consist of."""
-
-
 def recognized(stream: io.BufferedReader, name: str) -> Format:
-    """The format of a source that is still at its beginning; JSON lines where it is none that is known.
+    """The format of a source that is still at its beginning; JSON lines for any JSON of papers.
+
+    Raises RecordError where it is none of them.
 
     >>> recognized(io.BufferedReader(io.BytesIO(b'{"paper_id": "1", "title": "A"}')), "papers").name
     'jsonl'
     """
     head = head_of(stream, name)
-    return next((each for each in FORMATS.values() if each.recognizes(head)), JSON_LINES)
+    form = next((each for each in FORMATS.values() if each.recognizes(head)), None)
+    if form is None and not _may_be_json_lines(head):
+        raise not_recognized(name, kind_of(head))
+    return form or JSON_LINES
+
+
+def _may_be_json_lines(head: Head) -> bool:
+    """Whether there is nothing at all, or one of the first lines is an object with a field of papers."""
+    is_json = re.search(r"^\s*\[?\s*\{", head.text, re.MULTILINE)
+    return not head.text or (is_json is not None and any(f'"{name}"' in head.text for name in FIELDS))
 
 
 def format_of(name: str) -> Format:

@@ -8,16 +8,14 @@ dataset; by default the names are the same, and ``pred_labels`` and ``metadata``
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from qbe.corpus.decode import DECODER
 from qbe.corpus.entry import Entry
-from qbe.corpus.record import FIELDS
+from qbe.corpus.record import FIELDS, plain_record
 from qbe.corpus.streams import is_folder
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 
@@ -77,8 +75,10 @@ def read_dataset(name: str) -> Iterator[Entry]:
         columns = _columns(spec, list(batch), place)
         for row in zip(*(batch[column] for column in columns.values()), strict=True):
             number += 1
-            record = _plain(dict(zip(columns, row, strict=True)), label_name)
-            yield Entry(f"{place}, row {number}", record)
+            record = dict(zip(columns, row, strict=True))
+            if label_name is not None and record.get("pred_labels"):
+                record["pred_labels"] = [label_name(label) for label in record["pred_labels"]]
+            yield Entry(f"{place}, row {number}", plain_record(record))
 
 
 def _open(spec: DatasetName, place: str) -> Any:
@@ -101,8 +101,8 @@ def _open(spec: DatasetName, place: str) -> Any:
     except Exception as error:
         if type(error).__name__ in _NO_DATA:
             raise CorpusError(
-                f"{spec.path}: expected a file of papers, or a folder with a dataset (parquet or JSON files, "
-                "or saved with save_to_disk), found a folder without one; give a file"
+                f"{spec.path}: expected a data set, found a folder or repository without data files; give "
+                "another name, or a file of papers"
             ) from error
         raise _unreadable(place, error) from error
     if not isinstance(loaded, dict):
@@ -139,16 +139,6 @@ def _batches(dataset: Any, place: str) -> Iterator[dict[str, list[Any]]]:
         yield from dataset.iter(batch_size=_BATCH_ROWS)
     except Exception as error:
         raise _unreadable(place, error) from error
-
-
-def _plain(record: dict[str, Any], label_name: Callable[[int], str] | None) -> dict[str, Any]:
-    """The record as in JSON: with label names, and metadata without dates, decimals, NaN."""
-    labels = record.get("pred_labels")
-    if label_name is not None and labels:
-        record["pred_labels"] = [label_name(label) for label in labels]
-    if record.get("metadata") is not None:
-        record["metadata"] = DECODER.decode(json.dumps(record["metadata"], default=str))
-    return record
 
 
 def _unreadable(place: str, error: Exception) -> CorpusError:

@@ -7,7 +7,6 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title
 from qbe.corpus.fields import doi
@@ -84,44 +83,42 @@ class Ids:
         """Note that the papers of the next source follow."""
         self._ends.append(len(self._titles))
 
-    def place(self, paper: Paper, where: str, whose: str) -> Paper | None:
-        """The paper with an id that none before it has; None where it is one of these, by id and title.
+    def place(self, paper: Paper, where: str, whose: str) -> tuple[str, bool]:
+        """The id of a paper, and whether it is another one than those before it, by id and title.
 
-        A paper without an id gets its `content_id`. Where another title has the id, ``whose`` says what
-        follows (CHOSEN, ASSIGNED or UNIQUE): for CHOSEN the id gets six digits of the content as a suffix.
-        Raises RecordError for UNIQUE.
+        Where a paper of another title has its id, ``whose`` says what follows (CHOSEN, ASSIGNED or UNIQUE):
+        for CHOSEN the id gets six digits of the content as a suffix. Raises RecordError for UNIQUE.
 
         >>> ids = Ids(["refs.bib"])
         >>> papers = [Paper("lee2019", title, ()) for title in ("On fish", "On Fish.", "On stone")]
-        >>> [paper and paper.paper_id for paper in (ids.place(each, "", CHOSEN) for each in papers)]
-        ['lee2019', None, 'lee2019-aef603']
+        >>> [ids.place(paper, "refs.bib, line 1", CHOSEN) for paper in papers]
+        [('lee2019', True), ('lee2019', False), ('lee2019-aef603', True)]
         """
-        if not paper.paper_id:
-            paper = replace(paper, paper_id=content_id(paper))
-            whose = CHOSEN if whose == UNIQUE else whose
-        title = normalized_title(paper.title)
-        if self._note(paper.paper_id, title):
-            return paper
-        if whose == ASSIGNED or self._is_same(paper.paper_id, title):
-            return None
+        paper_id, title = paper.paper_id, normalized_title(paper.title)
+        if self._note(paper_id, title):
+            return paper_id, True
+        if whose == ASSIGNED or self._is_same(paper_id, title):
+            return paper_id, False
         if whose == UNIQUE:
             raise RecordError(
-                f"{where}: expected each paper_id once, found {paper.paper_id!r} again with another title "
-                f"(first {self._first(paper.paper_id)}); drop one of them",
+                f"{where}: expected each paper_id once, found {paper_id!r} again with another title "
+                f"(first {self._first(paper_id)}); drop one of them",
                 "a paper_id that occurs twice",
             )
         digest = content_digest(paper)
-        for length in (6, len(digest)):
-            renamed = f"{paper.paper_id}-{digest[:length]}"
-            if self._note(renamed, title):
-                return replace(paper, paper_id=renamed)
-            if self._is_same(renamed, title):
-                break
-        return None
+        paper_id = f"{paper_id}-{digest[:6]}"
+        if self._note(paper_id, title):
+            return paper_id, True
+        if not self._is_same(paper_id, title):
+            paper_id = f"{paper.paper_id}-{digest}"
+        return paper_id, self._note(paper_id, title)
 
-    def number(self, paper_id: str) -> int | None:
-        """The number of the paper of that id in the corpus, from 1; None where it is not of the corpus."""
-        return self._numbers.get(paper_id)
+    def __len__(self) -> int:
+        return len(self._titles)
+
+    def number(self, paper_id: str) -> int:
+        """The number of the paper of that id in the corpus, from 1; 0 where it is not of the corpus."""
+        return self._numbers.get(paper_id, 0)
 
     def _note(self, paper_id: str, title: str) -> bool:
         """Note the next paper; False where there is one of that id."""

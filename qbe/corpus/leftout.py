@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from typing import IO
 
 from qbe.corpus.record import NO_ABSTRACT
+from qbe.corpus.unknown import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
-RENAMED = "renamed"
-"""What a count is called of papers that are kept by another id than their key."""
+RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
+"""What is noted, and nothing left out."""
+
+FEWEST = 100
+"""Of fewer records any share may be broken: it is reported, and for a person to judge."""
 
 SUFFIX = ".rejected.jsonl"
 """Of the file beside an index that lists what was left out."""
@@ -20,8 +25,8 @@ class LeftOut:
     """Records that were left out of a corpus.
 
     ``skipped`` counts those that cannot be used, by the reason of their errors; ``merged`` those that are
-    another paper's duplicates; ``renamed`` the papers that are kept by another id, since theirs is another
-    paper's. With a ``stream``, each is a line of JSON there: ``where``, ``reason`` and ``message``.
+    another paper's duplicates; ``noted`` what is to be known of others (RENAMED, RECODED). With a ``stream``,
+    each is a line of JSON there: ``where``, ``reason`` and ``message``.
 
     >>> left_out = LeftOut()
     >>> left_out.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title, found none", "no title"))
@@ -31,11 +36,12 @@ class LeftOut:
 
     def __init__(self, stream: IO[bytes] | None = None) -> None:
         self.skipped: Counter[str] = Counter()
-        self.merged = self.renamed = 0
+        self.merged = 0
+        self.noted: Counter[str] = Counter()
         self._stream = stream
 
     def __bool__(self) -> bool:
-        return bool(self.skipped or self.merged or self.renamed)
+        return bool(self.skipped or self.merged or self.noted)
 
     def skip(self, where: str, error: RecordError) -> None:
         """Count a record that cannot be used."""
@@ -48,10 +54,18 @@ class LeftOut:
         self._write(where, "duplicate", f"{where}: {paper_id!r} has the {by} of {first!r}, which is kept")
 
     def rename(self, where: str, key: str, paper_id: str) -> None:
-        """Count a paper whose key is that of another paper, and which has the id ``paper_id`` instead."""
-        self.renamed += 1
+        """Count a paper that has the id ``paper_id``, since its key is that of another paper."""
+        self.noted[RENAMED] += 1
         message = f"{where}: the id {key!r} is that of another paper before; this one is called {paper_id!r}"
         self._write(where, RENAMED, message)
+
+    def recode(self, name: str, encoding: str) -> None:
+        """Count a file that is not in UTF-8, and was read as another encoding."""
+        self.noted[RECODED] += 1
+        message = (
+            f"{name}: expected UTF-8 text, read as {encoding}; where letters are wrong, convert the file"
+        )
+        self._write(name, RECODED, message)
 
     def _write(self, where: str, reason: str, message: str) -> None:
         if self._stream is not None:
@@ -60,18 +74,21 @@ class LeftOut:
 
     @property
     def broken(self) -> int:
-        """The number of records that cannot be used; papers that merely lack an abstract do not count."""
-        return sum(self.skipped.values()) - self.skipped[NO_ABSTRACT]
+        """The number of records that cannot be used; papers that merely lack an abstract, and files of other
+        formats, do not count.
+        """
+        return sum(self.skipped.values()) - self.skipped[NO_ABSTRACT] - self.skipped[NOT_RECOGNIZED]
 
     def check(self, max_rejected: float, kept: int) -> None:
-        """Raise CorpusError where more than the share ``max_rejected`` of the records cannot be used, beside
-        ``kept`` papers.
+        """Raise CorpusError where of at least FEWEST records more than the share ``max_rejected`` cannot be
+        used; ``kept`` is the number of papers.
         """
         total = kept + sum(self.skipped.values()) + self.merged
-        if self.broken > max_rejected * total:
+        if self.broken > max_rejected * total and total >= FEWEST:
             raise CorpusError(
-                f"expected at most {max_rejected:.3g} of the records to be unusable, found {self.broken:,} "
-                f"of {total:,} ({self.reasons()}); mend them, or raise `max_rejected`"
+                f"{self.broken:,} of {total:,} records are broken ({self.reasons()}), expected at most "
+                f"{100 * max_rejected:.3g} %; mend them, or accept them with `max_rejected` "
+                f"{math.ceil(1000 * self.broken / total) / 1000:g}"
             )
 
     def reasons(self) -> str:
@@ -86,11 +103,10 @@ class LeftOut:
             parts.append(f"{total:,} {noun} skipped ({self.reasons()})")
         if self.merged:
             parts.append(f"{self.merged:,} merged as duplicates")
-        if self.renamed:
-            parts.append(f"{self.renamed:,} kept by another id, since theirs occurs twice")
+        parts.extend(f"{reason}: {count:,}" for reason, count in self.noted.items())
         return ", ".join(parts)
 
     def counts(self) -> dict[str, int]:
-        """The counts by reason, those of duplicates and RENAMED ones among them, as JSON values."""
-        counts = {**dict(self.skipped.most_common()), "duplicate": self.merged, RENAMED: self.renamed}
-        return {reason: count for reason, count in counts.items() if count}
+        """The counts by reason, those of duplicates and what is noted among them, as JSON values."""
+        duplicates = {"duplicate": self.merged} if self.merged else {}
+        return {**dict(self.skipped.most_common()), **duplicates, **self.noted}

@@ -1,4 +1,7 @@
-"""Parquet files of papers, by the columns that `qbe.corpus.columns` finds; the package pyarrow reads them."""
+"""Parquet files of papers, by their fields or the columns that `qbe.corpus.columns` finds.
+
+The package pyarrow reads them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
+from qbe.corpus.record import FIELDS, plain_record
 from qbe.errors import CorpusError, MissingDependencyError, RecordError
 
 _MAGIC = b"PAR1"
@@ -56,12 +60,16 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         raise _not_seekable(name) from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
+    is_own = not reading.columns and {"paper_id", "title", "abstract"} <= set(names)
     columns = find_columns(names, reading.columns, name)
     needed = {field: names[position] for field, position in columns.positions.items()}
+    if is_own:
+        needed = {field: field for field in FIELDS if field in names}
     for number, values in enumerate(_rows(file, needed, name), start=1):
         where = f"{name}, row {number}"
         try:
-            yield Entry(where, to_record(columns, _readable(values, where), where))
+            values = _readable(values, where)
+            yield Entry(where, plain_record(values) if is_own else to_record(columns, values, where))
         except RecordError as error:
             yield Entry(where, error)
 

@@ -1,29 +1,30 @@
-"""A corpus from several sources, each read by the reader for its format."""
+"""A corpus from several sources: its papers as a stream, each once."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from qbe.corpus import semantic_scholar
-from qbe.corpus.dedupe import Seen
+from qbe.corpus.dedupe import Seen, merged
 from qbe.corpus.entry import Entry
-from qbe.corpus.formats import OF_DATASETS, SEMANTIC_SCHOLAR, Format, format_of, recognized
+from qbe.corpus.formats import SEMANTIC_SCHOLAR
 from qbe.corpus.head import head_of
-from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, usable_id
+from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
 from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
-from qbe.corpus.streams import display_name, is_address, is_folder, is_read_once, open_source
-from qbe.errors import CorpusError, InputError, RecordError
+from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
+from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
+from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
-HUGGING_FACE = "hf:"
+__all__ = ["AS_IT_COMES", "HUGGING_FACE", "entries", "files_of", "read_corpus"]
+
 AS_IT_COMES = Reading()
 
 
@@ -37,8 +38,9 @@ def read_corpus(
 ) -> Iterator[Paper]:
     """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
 
-    Each has another id: see `qbe.corpus.ids.Ids`, also for ``known``, the papers of an index that these are
-    added to.
+    Each has another id: see `qbe.corpus.ids.Ids`, also for ``known``, the papers of an index to which these
+    are added. Where duplicates are to be merged (``reading.dedupe``), the papers wait in a temporary file
+    until all are read.
 
     Files of Semantic Scholar that have abstracts alone are joined with the papers of the others.
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
@@ -57,76 +59,110 @@ def read_corpus(
     """
     left_out = LeftOut() if left_out is None else left_out
     stops = (reading.on_error or _default_policy(sources)) == STOP
-    duplicates = Seen(reading.dedupe) if reading.dedupe else None
-    ids = Ids(sources, known)
+    if stops:
+        for source in sources:
+            check_folder(source, reading)
+    papers = _papers(
+        _streams(sources, reading, left_out, bytes_read),
+        Ids(sources, known),
+        lambda entry, whose: _paper(entry, whose, split, reading),
+        reading,
+        left_out,
+        stops,
+    )
     kept = 0
-    for stream in _streams(sources, reading, bytes_read):
-        for whose, (where, record) in stream:
-            try:
-                paper = _paper(where, record, split, reading, whose)
-                if paper is None:
-                    continue
-                if duplicates is not None and (first := duplicates.first(paper)) is not None:
-                    left_out.merge(where, paper.paper_id, first, duplicates.by)
-                    continue
-                placed = ids.place(paper, where, whose)
-            except RecordError as error:
-                if stops:
-                    raise _with_remedy(error) from None
-                left_out.skip(where, error)
-                continue
-            if placed is None:
-                left_out.merge(where, paper.paper_id, paper.paper_id, "id")
-                continue
-            if paper.paper_id not in ("", placed.paper_id):
-                left_out.rename(where, paper.paper_id, placed.paper_id)
-            kept += 1
-            yield placed
-            if kept == reading.limit:
-                break
-        ids.end_source()
-        if kept == reading.limit:
-            break
-    left_out.check(reading.max_rejected, kept)
+    for paper in merged(papers) if reading.dedupe else (paper for paper, first in papers if first is None):
+        kept += 1
+        yield paper
     if not kept:
         names = ", ".join(map(display_name, sources)) or "no source"
         reasons = f" ({left_out.reasons()})" if left_out else ""
         raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
 
 
+def _papers(
+    streams: Iterable[Iterator[tuple[str, Entry]]],
+    ids: Ids,
+    to_paper: Callable[[Entry, str], Paper | None],
+    reading: Reading,
+    left_out: LeftOut,
+    stops: bool,
+) -> Iterator[tuple[Paper, int | None]]:
+    """Each paper with None; a duplicate with the number of the paper before it that it is, from 1, and 0
+    where that is one of an index.
+    """
+    seen = Seen(reading.dedupe) if reading.dedupe else None
+    for stream in streams:
+        for whose, entry in stream:
+            try:
+                paper = to_paper(entry, whose)
+                if paper is None:
+                    continue
+                if not paper.paper_id:
+                    paper = replace(paper, paper_id=content_id(paper))
+                    whose = CHOSEN if whose == UNIQUE else whose
+                first = seen.first(paper) if seen is not None else None
+                paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
+            except RecordError as error:
+                if stops:
+                    raise _with_remedy(error) from None
+                left_out.skip(entry.where, error)
+                continue
+            if not is_new:
+                left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else "id")
+                yield paper, ids.number(paper_id)
+                continue
+            if paper_id != paper.paper_id:
+                left_out.rename(entry.where, paper.paper_id, paper_id)
+                paper = replace(paper, paper_id=paper_id)
+            if seen is not None:
+                seen.add(paper)
+            yield paper, None
+            if len(ids) == reading.limit:
+                break
+        ids.end_source()
+        if len(ids) == reading.limit:
+            break
+    left_out.check(reading.max_rejected, len(ids))
+
+
 def _streams(
-    sources: Sequence[str], reading: Reading, bytes_read: BytesRead | None
+    sources: Sequence[str], reading: Reading, left_out: LeftOut, bytes_read: BytesRead | None
 ) -> Iterator[Iterator[tuple[str, Entry]]]:
     """The records of each source, with whose ids they have; those of papers whose abstracts are in other
     files together, as one.
     """
-    chosen = _chosen(reading)
-    parts = [part for source in sources for part in _parts(source, chosen)]
-    abstracts = [part for part in parts if _has_only_abstracts(part, chosen)]
+    parts = [part for source in sources for part in parts_of(source, reading)]
+    abstracts = [part for part in parts if _has_only_abstracts(part, reading, part not in sources)]
     if not abstracts:
-        yield from (_entries(source, reading, bytes_read) for source in sources)
+        yield from (records(source, reading, left_out, bytes_read) for source in sources)
         return
-    papers = [part for part in parts if part not in abstracts]
+
+    def of(parts: Iterable[str]) -> Iterator[Entry]:
+        return (entry for part in parts for _, entry in records(part, reading, left_out, bytes_read))
+
     joined = semantic_scholar.join_abstracts(
-        chain.from_iterable(entries(part, reading, bytes_read) for part in papers),
-        chain.from_iterable(entries(file, reading, bytes_read) for file in abstracts),
-        Path(tempfile.gettempdir()),
+        of(part for part in parts if part not in abstracts), of(abstracts), Path(tempfile.gettempdir())
     )
     yield ((ASSIGNED, entry) for entry in joined)
 
 
-def _has_only_abstracts(part: str, chosen: Format | None) -> bool:
+def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
     """Whether this is a file of abstracts alone, to be joined with papers of other files.
 
     What is far away, or could not be read again, is not looked at.
     """
-    if chosen not in (None, SEMANTIC_SCHOLAR) or _is_dataset(part, chosen):
+    if reading.format not in (None, SEMANTIC_SCHOLAR.name) or is_dataset(part, reading):
         return False
     if is_address(part) or is_read_once(part):
         return False
-    with open_source(part) as stream:
-        head = head_of(stream, part)
-    return semantic_scholar.has_only_abstracts(head)
+    try:
+        with open_source(part) as stream:
+            return semantic_scholar.has_only_abstracts(head_of(stream, part))
+    except CorpusError:
+        if in_folder:
+            return False  # it is named when it is read
+        raise
 
 
 def _default_policy(sources: Sequence[str]) -> str:
@@ -135,17 +171,18 @@ def _default_policy(sources: Sequence[str]) -> str:
     return SKIP if sum(sizes) > SKIP_BYTES else STOP
 
 
-def _paper(
-    where: str, record: Mapping[str, Any] | RecordError, split: Splitter | None, reading: Reading, whose: str
-) -> Paper | None:
+def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -> Paper | None:
     """The paper of an entry, with an empty id where it has none of its own; None where it has none of the
     categories wanted. Raises RecordError.
     """
+    where, record = entry
     if isinstance(record, RecordError):
         raise record
     paper_id = record.get("paper_id")
     if whose == CHOSEN and isinstance(paper_id, str) and not is_id(paper_id):
         record = {**record, "paper_id": usable_id(paper_id) or None}
+    if whose != UNIQUE and record.get("title") in (None, ""):
+        raise RecordError(f"{where}: expected a title, found none; add it or drop the paper", "no title")
     metadata = record.get("metadata")
     if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
         return None
@@ -177,68 +214,4 @@ def entries(
     >>> [entry.where for entry in entries("a.jsonl")]
     ['a.jsonl, line 1']
     """
-    for _, entry in _entries(source, reading, bytes_read):
-        yield entry
-
-
-def _entries(source: str, reading: Reading, bytes_read: BytesRead | None) -> Iterator[tuple[str, Entry]]:
-    """The records of a source, with whose ids they have."""
-    chosen = _chosen(reading)
-    if _is_dataset(source, chosen):
-        from qbe.corpus.huggingface import read_dataset
-
-        for entry in read_dataset(source.removeprefix(HUGGING_FACE)):
-            yield UNIQUE, entry
-        return
-    for file in files_of(source):
-        with open_source(file, bytes_read) as stream:
-            name = display_name(file)
-            form = chosen or recognized(stream, name)
-            for entry in form.read(stream, name, reading):
-                yield form.ids, entry
-
-
-def _chosen(reading: Reading) -> Format | None:
-    """The format that all files are to have; None where each file's own is recognized."""
-    return format_of(reading.format) if reading.format else None
-
-
-def _parts(source: str, chosen: Format | None) -> list[str]:
-    """The files of a source that are read one by one; a dataset as a whole."""
-    return [source] if _is_dataset(source, chosen) else files_of(source)
-
-
-def _is_dataset(source: str, chosen: Format | None) -> bool:
-    """Whether a source is a dataset of Hugging Face, and not files to be read one by one.
-
-    A folder is one unless the content of a file in it is that of a format which such datasets do not have.
-    """
-    if source.startswith(HUGGING_FACE):
-        return True
-    if chosen is not None or not is_folder(source):
-        return False
-    return all(_may_be_of_a_dataset(file) for file in files_of(source))
-
-
-def _may_be_of_a_dataset(file: str) -> bool:
-    try:
-        with open_source(file) as stream:
-            return recognized(stream, file).name in OF_DATASETS
-    except (InputError, CorpusError):
-        return True
-
-
-def files_of(source: str) -> list[str]:
-    """The source itself, or of a folder the files in it and below, by name, hidden ones left out.
-
-    >>> Path("parts").mkdir()
-    >>> for name in ("b.jsonl", "a.jsonl", ".hidden"):
-    ...     Path("parts", name).touch()
-    >>> files_of("parts")
-    ['parts/a.jsonl', 'parts/b.jsonl']
-    """
-    if not is_folder(source):
-        return [source]
-    below = (path for path in Path(source).rglob("*") if path.is_file())
-    visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
-    return sorted(map(str, visible))
+    return (entry for _, entry in records(source, reading, bytes_read=bytes_read))

@@ -8,10 +8,12 @@ the abstract was split here). Other fields are ignored.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from qbe.corpus.offsets import FIELD, locate, parse_offsets
+from qbe.corpus.placeholders import is_placeholder
 from qbe.errors import RecordError
 from qbe.types import Facet, Paper, Sentence
 
@@ -25,6 +27,7 @@ MAX_ABSTRACT_CHARS = 1_000_000
 """The longest abstract (or title) allowed; whole books are shorter, so a longer one is a conversion error."""
 
 MAX_ID_CHARS = 512
+MAX_DEPTH = 100
 
 NO_ABSTRACT = "no abstract"
 """The reason of the error for a paper without an abstract."""
@@ -59,6 +62,11 @@ def parse_paper(
     _check_length(len(title), "title", where)
     abstract, labels = record.get("abstract"), record.get("pred_labels")
     texts = _sentences(abstract, where, split)
+    if is_placeholder(texts):
+        actual = _short(" ".join(texts)) if any(texts) else "an empty one"
+        raise RecordError(
+            f"{where}: expected an abstract, found {actual}; add its text or drop the paper", NO_ABSTRACT
+        )
     offsets = record.get(FIELD)
     if isinstance(abstract, str):
         offsets = locate(abstract, texts)
@@ -79,10 +87,6 @@ def parse_paper(
     else:
         facets = _facets(labels, len(texts), where)
         sentences = tuple(Sentence(text, facet) for text, facet in zip(texts, facets, strict=True) if text)
-    if not sentences:
-        raise RecordError(
-            f"{where}: expected an abstract, found an empty one; add its text or drop the paper", NO_ABSTRACT
-        )
     metadata = record.get("metadata")
     if metadata is None:
         metadata = {}
@@ -90,7 +94,28 @@ def parse_paper(
         raise _invalid(
             where, "an object as metadata", metadata, "make it one or drop it", "metadata that is no object"
         )
+    elif _is_deep(metadata):
+        raise RecordError(
+            f"{where}: expected metadata of at most {MAX_DEPTH} objects and lists within each other, "
+            "found more; drop it",
+            "metadata nested too deeply",
+        )
     return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata, offsets)
+
+
+def _is_deep(value: Mapping[str, Any]) -> bool:
+    """Whether more than MAX_DEPTH objects and lists are within each other."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(child, (Mapping, list, tuple))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def paper_from_record(record: Mapping[str, Any]) -> Paper:
@@ -111,6 +136,18 @@ def paper_from_record(record: Mapping[str, Any]) -> Paper:
         record.get("metadata") or {},
         None if offsets is None else tuple((begin, end) for begin, end in offsets),
     )
+
+
+def plain_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a typed table as in JSON: its metadata without dates, decimals, NaN.
+
+    >>> plain_record({"paper_id": 7, "metadata": {"year": float("nan")}})
+    {'paper_id': 7, 'metadata': {'year': None}}
+    """
+    if record.get("metadata") is not None:
+        written = json.dumps(record["metadata"], default=str)
+        record["metadata"] = json.loads(written, parse_constant=lambda _: None)
+    return record
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:

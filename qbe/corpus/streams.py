@@ -1,7 +1,7 @@
 """Bytes of a source: a file, plain or compressed, standard input, or an address that fsspec opens.
 
 The compression follows from the file's suffix (.gz, .xz, .zst, .zip), else from its first bytes, so
-that standard input may be compressed too. A zip archive must hold a single file.
+that standard input may be compressed too. A zip archive must hold a single file. UTF-16 becomes UTF-8.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
+from qbe.corpus.compressed import BUFFER_BYTES, DamagedError, compression, decompressed
+from qbe.corpus.encodings import as_utf8
 from qbe.corpus.progress import BytesRead
 from qbe.errors import CorpusError, MissingDependencyError
 
@@ -26,14 +28,7 @@ STDIN = "-"
 MAX_LINE_BYTES = 64 << 20
 """A longer line ends in an error instead of filling the memory; real records are far shorter."""
 
-_BUFFER_BYTES = 1 << 20
-_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
-_COMPRESSIONS = frozenset(_MAGIC.values())
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-
-
-class _DamagedError(Exception):
-    """Compressed data that is truncated or corrupt; the message says what the decompressor said."""
 
 
 def display_name(source: str | Path) -> str:
@@ -74,8 +69,8 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
         if bytes_read is not None and Path(source).is_file():
             bytes_read.follow(raw)
         try:
-            yield _decompressed(raw, _compression(source, raw), name, stack)
-        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+            yield as_utf8(decompressed(raw, compression(source, raw), name, stack), name)
+        except (DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise _damaged(name, error) from error
         except OSError as error:
             if error.errno is None:  # gzip reports a bad header or checksum as a bare OSError
@@ -91,7 +86,7 @@ def _open(source: str | Path, stack: contextlib.ExitStack) -> io.BufferedReader:
     if is_address(source):
         return stack.enter_context(_open_address(str(source)))
     try:
-        file = Path(source).open("rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
+        file = Path(source).open("rb", buffering=BUFFER_BYTES)  # noqa: SIM115 (the stack closes it)
     except OSError as error:
         raise _unreadable(display_name(source), error) from error
     return stack.enter_context(cast(io.BufferedReader, file))
@@ -136,7 +131,7 @@ def _open_address(address: str) -> io.BufferedReader:
         raise CorpusError(
             f"cannot read {address}: {reason[:200]}; check the address, or download it and give the file"
         ) from error
-    return io.BufferedReader(_Remote(file, address), _BUFFER_BYTES)
+    return io.BufferedReader(_Remote(file, address), BUFFER_BYTES)
 
 
 class _Remote(io.RawIOBase):
@@ -200,106 +195,6 @@ def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, 
                 "write one paper a line"
             )
         yield number, line
-
-
-def _compression(source: str | Path, raw: io.BufferedReader) -> str:
-    suffix = Path(source).suffix.lower()
-    if suffix in _COMPRESSIONS:
-        return suffix
-    start = raw.peek(8)[:8]
-    return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
-
-
-def _decompressed(
-    raw: io.BufferedReader, compression: str, name: str, stack: contextlib.ExitStack
-) -> io.BufferedReader:
-    stream: Any
-    match compression:
-        case ".gz":
-            import gzip
-
-            stream = gzip.GzipFile(fileobj=raw)
-        case ".xz":
-            stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
-        case ".zst":
-            stream = _Zstandard(raw, name)
-        case ".zip":
-            stream = _zip_member(raw, name)
-        case _:
-            return raw
-    # The buffer turns the decompressors' slow readline into a fast one.
-    return stack.enter_context(io.BufferedReader(stream, _BUFFER_BYTES))
-
-
-def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
-    """The only file of an archive, apart from files that macOS adds."""
-    if not raw.seekable():
-        raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
-    try:
-        archive = zipfile.ZipFile(raw)
-        members = [m for m in archive.namelist() if not m.endswith("/") and not m.startswith("__MACOSX/")]
-        members = [m for m in members if not Path(m).name.startswith(".")]
-        if len(members) != 1:
-            raise CorpusError(
-                f"{name}: expected an archive of one file, found {len(members)}; unpack it and name the file"
-            )
-        return archive.open(members[0])
-    except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
-        raise _DamagedError(error) from error
-
-
-class _Zstandard(io.RawIOBase):
-    """Frames of Zstandard data as a raw stream.
-
-    The stream reader of ``zstandard`` does not detect that a file is truncated.
-    """
-
-    _CHUNK_BYTES = 1 << 16
-
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"{name}: reading .zst needs the package zstandard; pip install zstandard"
-            ) from error
-        self._stream = stream
-        self._context = zstandard.ZstdDecompressor()
-        self._error = zstandard.ZstdError
-        self._frame = self._context.decompressobj()
-        self._inside = False  # within a frame
-        self._input = b""
-        self._output = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._output:
-            if not self._refill():
-                return 0
-        count = min(len(buffer), len(self._output))
-        buffer[:count] = self._output[:count]
-        self._output = self._output[count:]
-        return count
-
-    def _refill(self) -> bool:
-        """Decompress one more block; False at the end of the data."""
-        data = self._input or self._stream.read(self._CHUNK_BYTES)
-        if not data:
-            if self._inside:
-                raise EOFError("the data end within a frame")
-            return False
-        try:
-            self._output = memoryview(self._frame.decompress(data))
-        except self._error as error:
-            raise _DamagedError(error) from error
-        self._inside = not self._frame.eof
-        self._input = b""
-        if self._frame.eof:
-            self._input = self._frame.unused_data
-            self._frame = self._context.decompressobj()
-        return True
 
 
 def _damaged(name: str, error: Exception) -> CorpusError:
