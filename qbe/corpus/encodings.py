@@ -22,14 +22,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 WESTERN = ("cp1252", "mac_roman")
 """The encodings that are told from each other: of Windows (with Latin-1) first, which is the commoner one."""
 
+_LETTER, _FOREIGN_LETTER = r"[^\W\d_]", r"[^\W\d_a-zA-Z]"
 _IMPLAUSIBLE = re.compile(
-    r"(?<=[^\W\d_])[^\W\d_a-zàáâãäåæçèéêëíîïñòóôõöøùúûüÿœšžßßA-Z](?=[a-z])"  # a capital within a word
-    r"|(?<=[a-z])ì(?=[a-z])|[þðýÞÐÝ]"
-    r"|(?<=[^\W\d_])[^\w\s\x00-\x7f’–—·­](?=[^\W\d_])"  # a sign within a word
-    r"|(?<=[^\W\d_])’(?=[^\W\d_])(?!(?:s|t|re|ve|ll|d|m)\b)(?<!\b[A-Za-z]’)(?<!\b[Qq]u’)"
-    r"|[^\W\d_a-zA-Z]{3}"
-    r"|\b[^\W\d_a-zA-Zàéóôåæø]\b"
-    r"|[^\w\s\x00-\x7f–—‘’‚“”„…•€£§°±²³×«»©®™¼½¾·¿¡´µ¹º¶‰‹›÷¢¥¬¦¨¯­¸ª]"
+    rf"(?<={_LETTER})(?!(?:[A-Za-zß-öø-ÿœšž])){_LETTER}(?=[a-z])"  # a capital within a word
+    r"|(?<=[a-z])ì(?=[a-z])|[þðýÞÐÝ]|[øì]\w{0,8}[áíìòù]"
+    rf"|(?<={_LETTER})[^\w\s\x00-\x7f\u00ad\u00b7\u2013\u2014\u2019](?={_LETTER})"  # a sign within a word
+    rf"|(?<={_LETTER})\u2019(?={_LETTER})(?!(?:s|t|re|ve|ll|d|m)\b)(?<!\b[A-Za-z]\u2019)(?<!\b[Qq]u\u2019)"
+    rf"|{_FOREIGN_LETTER}{{3}}|\b(?![àèéóôåæø]){_FOREIGN_LETTER}\b"
+    r"|[^\w\s\x00-\x7f\u00a0-\u00bf\u00d7\u00f7\u2013-\u201e\u2022\u2026\u2030\u2039\u203a\u20ac\u2122]"
 )
 """What Western texts do not have, and another encoding's texts have when they are read as these."""
 
@@ -70,7 +70,10 @@ def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, str]:
     >>> stream.read().decode(), encoding
     ('Kurt Gödel\n', 'cp1252')
     """
-    lines = stream.peek(_SAMPLE_BYTES)[:_SAMPLE_BYTES].splitlines()[:-1] or [stream.peek()]
+    sample = stream.peek(_SAMPLE_BYTES)[:_SAMPLE_BYTES]
+    lines = sample.splitlines()
+    if len(sample) == _SAMPLE_BYTES:
+        lines.pop()  # it may be cut
     other = b"\n".join(line for line in lines if not (line.isascii() or _is_utf8(line)))
     encoding = next((each for each in WESTERN if other and _is_plausible(other, each)), "")
     if not encoding:
@@ -87,7 +90,7 @@ def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, str]:
 def _utf16_without_mark(sample: bytes) -> str:
     """The encoding of bytes in which every other one is often zero; '' for others."""
     zeros = sample[0::2].count(0), sample[1::2].count(0)
-    if max(zeros) <= 8 * min(zeros) or max(zeros) < max(4, len(sample) / 10):
+    if max(zeros) <= 8 * min(zeros) or max(zeros) < max(3, len(sample) / 10):
         return ""
     encoding = "utf-16-le" if zeros[1] > zeros[0] else "utf-16-be"
     try:
