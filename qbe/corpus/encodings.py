@@ -35,7 +35,8 @@ _IMPLAUSIBLE = re.compile(
 
 
 def as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
-    r"""A stream of UTF-16 or UTF-32, with a byte order mark or without, as UTF-8; any other as it is.
+    r"""A stream of UTF-16 or UTF-32, with a byte order mark or without, as UTF-8; any other as it is, without
+    the byte order mark of UTF-8.
 
     Raises CorpusError, also while it is read, where the text is not of that encoding.
 
@@ -43,6 +44,9 @@ def as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
     b'{}\n'
     """
     sample = stream.peek(4096)[:4096]
+    if sample.startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+        return stream
     encoding = next((each for mark, each in _MARKS.items() if sample.startswith(mark)), "")
     encoding = encoding or _utf16_without_mark(sample)
     if not encoding:

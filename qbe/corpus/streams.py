@@ -28,6 +28,7 @@ STDIN = "-"
 MAX_LINE_BYTES = 64 << 20
 """A longer line ends in an error instead of filling the memory; real records are far shorter."""
 
+_RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -179,21 +180,29 @@ def _unreadable(name: str, error: OSError) -> CorpusError:
 
 
 def numbered_lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    r"""Lines with their numbers from 1, line ends kept.
+    r"""Lines with their numbers from 1, line ends kept; a carriage return ends one, too.
 
     Raises CorpusError for a line of more than MAX_LINE_BYTES.
 
-    >>> stream = io.BufferedReader(io.BytesIO(b"one\ntwo"))
+    >>> stream = io.BufferedReader(io.BytesIO(b"one\r\ntwo\rthree"))
     >>> list(numbered_lines(stream, "papers.jsonl"))
-    [(1, b'one\n'), (2, b'two')]
+    [(1, b'one\r\n'), (2, b'two\r'), (3, b'three')]
     """
-    read_line = partial(stream.readline, MAX_LINE_BYTES + 1)
-    for number, line in enumerate(iter(read_line, b""), start=1):
+    number = 0
+    for line in iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""):
+        number += 1
         if len(line) > MAX_LINE_BYTES:
             raise CorpusError(
                 f"{name}, line {number}: expected at most {MAX_LINE_BYTES >> 20} MiB a line, found more; "
                 "write one paper a line"
             )
+        if line.find(b"\r", 0, -2) < 0:
+            yield number, line
+            continue
+        *pieces, line = _RETURN.split(line)
+        for piece in pieces:
+            yield number, piece
+            number += 1
         yield number, line
 
 
