@@ -1,20 +1,23 @@
 """How a corpus is read: formats, what is kept, duplicates, records that cannot be used."""
 
+import functools
 import gzip
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from qbe.corpus import read_corpus
+from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
+from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, RecordError, UsageError
 
 DATA = Path(__file__).parent / "data" / "formats"
@@ -213,3 +216,158 @@ def test_values_that_are_not_possible(values, message):
 def test_an_unknown_format_gets_a_suggestion(tmp_path):
     with pytest.raises(UsageError, match=r"found 'arxive'; did you mean arxiv\?"):
         ids(write(tmp_path / "a.jsonl", paper("1")), Reading(format="arxive"))
+
+
+def test_duplicates_are_merged_before_ids_are_compared(tmp_path):
+    first = paper("1", doi="10.1000/ABC", year=2019, ids={"pmid": "7"}, tags=["a", "b"])
+    short = paper("1", "On stone in mountains", tags=["x"])
+    other = {
+        "paper_id": "2",
+        "title": "On fish",
+        "abstract": ["Fish swim.", "We count them."],
+        "metadata": {
+            "doi": "https://doi.org/10.1000/abc",
+            "year": 2020,
+            "venue": "Lakes",
+            "ids": {"arxiv": "2001.00001"},
+            "tags": ["b", "c"],
+        },
+    }
+    left_out = LeftOut()
+    source = write(tmp_path / "a.jsonl", first, paper("3"), other, {**other, "paper_id": "1"})
+    merged, _ = read_corpus([source], whole, Reading(dedupe="doi"), left_out)
+    assert (merged.paper_id, merged.title, merged.abstract) == (
+        "1",
+        "On fish in rivers and lakes",
+        "Fish swim. We count them.",
+    )
+    assert merged.metadata == {
+        "doi": "10.1000/ABC",
+        "year": 2019,
+        "venue": "Lakes",
+        "ids": {"pmid": "7", "arxiv": "2001.00001"},
+        "tags": ["a", "b", "c"],
+        "merged_ids": ["2"],
+    }
+    assert left_out.counts() == {"duplicate": 2}
+    with pytest.raises(RecordError, match="found '1' again with another title"):
+        ids(write(tmp_path / "b.jsonl", first, short), Reading(dedupe="doi"))
+
+
+def test_few_broken_records_are_reported_and_many_end_the_reading(tmp_path):
+    broken = [{"paper_id": f"b{number}"} for number in range(2)]
+    papers = [paper(str(number), f"Title {number}") for number in range(98)]
+    left_out = LeftOut()
+    few = write(tmp_path / "a.jsonl", *papers[:97], *broken)
+    assert len(ids(few, Reading(on_error="skip"), left_out)) == 97
+    assert left_out.counts() == {"no title": 2}
+    with pytest.raises(CorpusError, match=r"^2 of 100 records are broken \(no title: 2\), .* 1 %; .*` 0.02$"):
+        ids(write(tmp_path / "b.jsonl", *papers, *broken), Reading(on_error="skip"))
+
+
+def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
+    (tmp_path / "a.csv").write_text("title,abstract\nOn fish,Fish swim.\n")
+    (tmp_path / "b.csv").write_text("Key,Title,Abstract Note,Year\nb,On birds,Birds fly.,2019\n")
+    (tmp_path / "c.bib").write_text("@misc{c, title={On stone}, abstract={Stones lie.}}\n")
+    assert len(ids(str(tmp_path), Reading())) == 3
+    (tmp_path / "draft.txt").write_text("We write.\n")
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.7\n\0")
+    (tmp_path / "scores.csv").write_text("id,score\nb,7\n")
+    (tmp_path / "zip.gz").write_bytes(b"\x1f\x8b\x08")
+    with pytest.raises(CorpusError, match=r"not recognized of 2 of its 7 files: .*draft.txt, .*paper.pdf; "):
+        ids(str(tmp_path), Reading())
+    left_out = LeftOut()
+    assert len(ids(str(tmp_path), Reading(on_error="skip"), left_out)) == 3
+    assert left_out.counts() == {"format not recognized": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("a.pdf", b"%PDF-1.7\n", "a PDF document"),
+        ("a.txt", b"Some prose, in lines;\nnothing else.\n", "plain text"),
+        ("a.html", b"\n<!DOCTYPE html><html></html>", "an HTML page"),
+        ("a.png", b"\x89PNG\r\n\x1a\n", "an image"),
+        ("a.xml", b"<?xml version='1.0'?><records/>", "XML of <records>"),
+        ("a.json", b'{"name": "x", "version": 2}', "JSON with 'name', 'version'"),
+        ("a.enl", b"\0\1\2\3", "an EndNote library"),
+        ("a.sqlite", b"SQLite format 3\0", "an SQLite database, as reference managers keep"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1", "a document of Microsoft Office before 2007"),
+        ("a.tex", b"% draft\n\\documentclass{article}\n", "a LaTeX document"),
+        ("a.bin", bytes(range(256)), "binary data"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_by_it(tmp_path, name, data, kind):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(CorpusError, match=rf"{name}: format not recognized: .* or table, found {kind}; "):
+        ids(str(tmp_path / name), Reading())
+
+
+@pytest.mark.parametrize(
+    ("members", "kind"),
+    [(["word/document.xml", "x.xml"], "a Word document"), (["xl/workbook.xml", "x"], "an Excel workbook")],
+)
+def test_documents_in_archives_are_known(tmp_path, members, kind):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for member in members:
+            archive.writestr(member, b"")
+    with pytest.raises(CorpusError, match=f"format not recognized: .*found {kind}; "):
+        ids(str(tmp_path / "a.zip"), Reading())
+
+
+@pytest.mark.parametrize(
+    "text",
+    """NA|n/a|<NA>|N.A.|nan|None|NULL|-|--|?|.|[No abstract available]|No abstract available.|
+    Abstract not available|abstract unavailable|[Abstract not available]|not available|no abstract|
+    No Abstract Provided.|unavailable|
+    There is no abstract for this article.|This record has no abstract|(Abstract missing)|#N/A|[...]|
+    An abstract is not available for this content so a preview has been provided.|Kein Abstract verfügbar|
+    Résumé non disponible|Resumen no disponible|摘要なし|Abstract|TBD""".replace("\n", "").split("|"),
+)
+def test_placeholders_are_no_abstracts(text):
+    for abstract in (text.strip(), [text.strip()], [text.strip(), ""]):
+        with pytest.raises(RecordError) as caught:
+            parse_paper({"paper_id": "1", "title": "On fish", "abstract": abstract}, "here", whole)
+        assert caught.value.reason == "no abstract"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "None of them swim.",
+        "No.",
+        "Not all fish swim.",
+        "No abstract machine is needed.",
+        "Fish.",
+        "A null result.",
+        "Probably not.",
+        "No, it is not.",
+        "Nothing is missing.",
+        "Is the abstract data type not enough for databases of fish?",
+    ],
+)
+def test_short_abstracts_are_abstracts(text):
+    record = {"paper_id": "1", "title": "On fish", "abstract": text}
+    assert parse_paper(record, "here", whole).abstract == text
+
+
+def test_metadata_may_not_be_nested_without_end(tmp_path):
+    for depth in (98, 100, 975):
+        value = functools.reduce(lambda inner, _: [inner], range(depth - 1), [])
+        record = {"paper_id": "1", "title": "T", "abstract": ["Fish."], "metadata": {"x": value}}
+        if depth < 100:
+            assert parse_paper(record, "here").metadata == {"x": value}
+            continue
+        with pytest.raises(RecordError, match="at most 100 objects and lists within each other"):
+            parse_paper(record, "here")
+
+
+def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    compressor = zstandard.ZstdCompressor(level=19).compressobj()
+    pieces = [compressor.compress(b"A" * (1 << 20)) for _ in range(1024)]
+    (tmp_path / "a.zst").write_bytes(b"".join(pieces) + compressor.flush())
+    with open_source(tmp_path / "a.zst") as stream:
+        stream.read(1)
+        buffered = stream.raw._output.nbytes
+    assert 0 < buffered <= 33 << 20
