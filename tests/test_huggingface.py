@@ -100,7 +100,7 @@ def test_labels_kept_as_numbers(saved: Path) -> None:
         ("hf:{}/one::dev", "expected a split called dev, found a dataset without splits"),
         (
             "hf:{}/columns",
-            "expected a column 'paper_id' for paper_id, found id, name, summary; name yours: hf:NAME.paper",
+            "expected a column 'title' for title, found id, name, summary; name yours: hf:NAME.title",
         ),
         ("hf:{}/one?metadata=meta", "expected a column 'meta' for metadata, found paper_id"),
         ("hf:{}/columns?paper_id=id&title=name&abstract=summary", "row 1: expected a list of sentences"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from qbe.corpus.record import has_lone_surrogate, lone_surrogate
 from qbe.errors import RecordError
 
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+MAX_DEPTH = 100
+"""How many objects and lists may be within each other in metadata, which other code follows to the end."""
 
 
 def decode_text(data: bytes, where: str) -> str:
@@ -94,3 +98,56 @@ def malformed(error: Exception, text: str, where: str, expected: str = "a JSON o
         case _:
             problem = f"malformed JSON ({str(error).partition(';')[0]})"
     return RecordError(f"{where}: expected {expected}, found {problem}; mend or remove it", "malformed JSON")
+
+
+def has_lone_surrogate(texts: Iterable[str]) -> bool:
+    """Whether a text holds half a surrogate pair, which no UTF-8 file can hold.
+
+    >>> has_lone_surrogate(["fish", chr(0xD800)])
+    True
+    """
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def lone_surrogate(where: str) -> RecordError:
+    """The error for half a surrogate pair."""
+    return RecordError(
+        f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
+        "a lone surrogate",
+    )
+
+
+def is_deep(value: Mapping[str, Any]) -> bool:
+    """Whether more than MAX_DEPTH objects and lists are within each other.
+
+    >>> is_deep({"authors": [{"name": "A"}]})
+    False
+    """
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(child, (Mapping, list, tuple))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def plain_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a typed table as in JSON: its metadata without dates, decimals, NaN.
+
+    >>> plain_record({"paper_id": 7, "metadata": {"year": float("nan")}})
+    {'paper_id': 7, 'metadata': {'year': None}}
+    """
+    if record.get("metadata") is not None:
+        written = json.dumps(record["metadata"], default=str)
+        record["metadata"] = DECODER.decode(written)
+    return record

@@ -3,7 +3,7 @@
 A dataset is named ``NAME[:CONFIG][:SPLIT][?FIELD=COLUMN&...]``, for instance
 ``someone/papers::train?paper_id=id&abstract=summary``. NAME is a hub name or a local folder. The split
 may be left out where there is only one. FIELD is a field of `qbe.corpus.record`, COLUMN its name in the
-dataset; by default the names are the same, and ``pred_labels`` and ``metadata`` may be absent.
+dataset; by default the names are the same, and all but title and abstract may be absent.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from qbe.corpus.decode import plain_record
 from qbe.corpus.entry import Entry
-from qbe.corpus.record import FIELDS, plain_record
+from qbe.corpus.record import FIELDS
 from qbe.corpus.streams import is_folder
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
 
 _BATCH_ROWS = 1000
-_NEEDED = frozenset(("paper_id", "title", "abstract"))
+_NEEDED = frozenset(("title", "abstract"))
 _NO_DATA = ("EmptyDatasetError", "DataFilesNotFoundError")
 """Errors of ``datasets`` for a folder or repository without data files."""
 _FORM = "NAME[:CONFIG][:SPLIT][?FIELD=COLUMN&...]"

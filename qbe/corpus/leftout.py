@@ -48,10 +48,11 @@ class LeftOut:
         self.skipped[error.reason] += 1
         self._write(where, error.reason, str(error))
 
-    def merge(self, where: str, paper_id: str, first: str, by: str) -> None:
+    def merge(self, where: str, paper_id: str, first: str, by: str | None) -> None:
         """Count a paper that is left out as a duplicate of the paper ``first``, by what both have."""
         self.merged += 1
-        self._write(where, "duplicate", f"{where}: {paper_id!r} has the {by} of {first!r}, which is kept")
+        same = f"{paper_id!r} has the {by} of {first!r}" if by else f"{first!r} was there before"
+        self._write(where, "duplicate", f"{where}: {same}, which is kept")
 
     def rename(self, where: str, key: str, paper_id: str) -> None:
         """Count a paper that has the id ``paper_id``, since its key is that of another paper."""

@@ -109,7 +109,7 @@ def _papers(
                 left_out.skip(entry.where, error)
                 continue
             if not is_new:
-                left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else "id")
+                left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:
@@ -167,7 +167,8 @@ def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
 
 def _default_policy(sources: Sequence[str]) -> str:
     """SKIP for files of more than SKIP_BYTES together: one broken record is not to stop a night's work."""
-    sizes = (os.path.getsize(source) for source in sources if os.path.isfile(source))  # noqa: PTH113, PTH202
+    files = (file for source in sources for file in files_of(source))
+    sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
     return SKIP if sum(sizes) > SKIP_BYTES else STOP
 
 
@@ -181,7 +182,8 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     paper_id = record.get("paper_id")
     if whose == CHOSEN and isinstance(paper_id, str) and not is_id(paper_id):
         record = {**record, "paper_id": usable_id(paper_id) or None}
-    if whose != UNIQUE and record.get("title") in (None, ""):
+    title = record.get("title")
+    if whose != UNIQUE and isinstance(title, str | None) and not (title and title.strip()):
         raise RecordError(f"{where}: expected a title, found none; add it or drop the paper", "no title")
     metadata = record.get("metadata")
     if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
@@ -189,10 +191,10 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     try:
         return parse_paper(record, where, split, default_id="")
     except RecordError as error:
-        if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not record.get("title"):
+        if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:
             raise
     title_alone = {name: value for name, value in record.items() if name != "pred_labels"}
-    return parse_paper({**title_alone, "abstract": [record["title"]]}, where, split, default_id="")
+    return parse_paper({**title_alone, "abstract": [title]}, where, split, default_id="")
 
 
 def _with_remedy(error: RecordError) -> RecordError:

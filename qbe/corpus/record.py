@@ -8,10 +8,10 @@ the abstract was split here). Other fields are ignored.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from qbe.corpus.decode import MAX_DEPTH, has_lone_surrogate, is_deep, lone_surrogate
 from qbe.corpus.offsets import FIELD, locate, parse_offsets
 from qbe.corpus.placeholders import is_placeholder
 from qbe.errors import RecordError
@@ -27,7 +27,6 @@ MAX_ABSTRACT_CHARS = 1_000_000
 """The longest abstract (or title) allowed; whole books are shorter, so a longer one is a conversion error."""
 
 MAX_ID_CHARS = 512
-MAX_DEPTH = 100
 
 NO_ABSTRACT = "no abstract"
 """The reason of the error for a paper without an abstract."""
@@ -94,28 +93,13 @@ def parse_paper(
         raise _invalid(
             where, "an object as metadata", metadata, "make it one or drop it", "metadata that is no object"
         )
-    elif _is_deep(metadata):
+    elif is_deep(metadata):
         raise RecordError(
             f"{where}: expected metadata of at most {MAX_DEPTH} objects and lists within each other, "
             "found more; drop it",
             "metadata nested too deeply",
         )
     return Paper(paper_id, _clean(title, "title", where), sentences, labels is not None, metadata, offsets)
-
-
-def _is_deep(value: Mapping[str, Any]) -> bool:
-    """Whether more than MAX_DEPTH objects and lists are within each other."""
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for each in level
-            for child in (each.values() if isinstance(each, Mapping) else each)
-            if isinstance(child, (Mapping, list, tuple))
-        ]
-        if not level:
-            return False
-    return True
 
 
 def paper_from_record(record: Mapping[str, Any]) -> Paper:
@@ -136,18 +120,6 @@ def paper_from_record(record: Mapping[str, Any]) -> Paper:
         record.get("metadata") or {},
         None if offsets is None else tuple((begin, end) for begin, end in offsets),
     )
-
-
-def plain_record(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a typed table as in JSON: its metadata without dates, decimals, NaN.
-
-    >>> plain_record({"paper_id": 7, "metadata": {"year": float("nan")}})
-    {'paper_id': 7, 'metadata': {'year': None}}
-    """
-    if record.get("metadata") is not None:
-        written = json.dumps(record["metadata"], default=str)
-        record["metadata"] = json.loads(written, parse_constant=lambda _: None)
-    return record
 
 
 def paper_to_record(paper: Paper) -> dict[str, Any]:
@@ -279,28 +251,6 @@ def _clean(text: Any, field: str, where: str) -> str:
     return " ".join(text.translate(_CONTROLS).split())
 
 
-def has_lone_surrogate(texts: Iterable[str]) -> bool:
-    """Whether a text holds half a surrogate pair, which no UTF-8 file can hold.
-
-    >>> has_lone_surrogate(["fish", chr(0xD800)])
-    True
-    """
-    try:
-        for text in texts:
-            text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def lone_surrogate(where: str) -> RecordError:
-    """The error for half a surrogate pair."""
-    return RecordError(
-        f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
-        "a lone surrogate",
-    )
-
-
 def _check_length(length: int, field: str, where: str) -> None:
     if length > MAX_ABSTRACT_CHARS:
         raise RecordError(
@@ -316,5 +266,8 @@ def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) ->
 
 
 def _short(value: Any) -> str:
-    text = ascii(value if not isinstance(value, str) else value[:60])
+    try:
+        text = ascii(value if not isinstance(value, str) else value[:60])
+    except RecursionError:
+        text = "values within values"
     return text if len(text) <= 62 else text[:59] + "..."

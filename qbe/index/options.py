@@ -167,7 +167,7 @@ def _reading(group: argparse._ArgumentGroup) -> None:
         "--max-rejected",
         type=float,
         metavar="SHARE",
-        help="fail where more than this share of the records had to be skipped (default: 0.01)",
+        help="fail where more than this share of at least 100 records had to be skipped (default: 0.01)",
     )
     group.add_argument(
         "--keep-without-abstract",
@@ -177,7 +177,7 @@ def _reading(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--dedupe",
         choices=("title", "doi"),
-        help="leave out papers that repeat the title, year and first author, or the DOI, of one before",
+        help="merge papers that repeat the title, year and first author, or the DOI, of one before into it",
     )
     group.add_argument(
         "--limit", type=int, metavar="N", help="read only the first N papers, to try things out"
