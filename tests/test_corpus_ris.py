@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_entries, damaged, random_bytes
 
-from qbe.corpus import ris
+from qbe.corpus.dialects import RIS as ris
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading

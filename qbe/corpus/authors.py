@@ -35,12 +35,14 @@ _OTHERS_CHARS = 40
 
 _ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
 _SEPARATOR = re.compile(r"[;|\n\r]")
+_WORDS = re.compile(r"[^\s,.()]+")
 _AND = re.compile(r"((?:^|\s*,|\s)\s*(?:and|&)(?:\s+|$))", re.IGNORECASE)
 _PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
 """The kinds of parts (see `_kind`) that are family and given names in turn."""
 
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
 _UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
+_USUAL = re.compile(r"\s*([^\W\d_]+), ((?:[A-Z][a-z]{2,}|[A-Z]\.)(?: [A-Z][a-z]{2,}| ?[A-Z]\.?){0,3})\s*")
 _IDENTIFIER = re.compile(r"\s*[(\[][\d\s-]+X?[)\]]\s*$")
 
 
@@ -82,13 +84,13 @@ def split_authors(text: str) -> list[str]:
     names: list[str] = []
     for part in parts:
         several = _between_and(_IDENTIFIER.sub("", part))
-        if len(several) > 1 and "," not in several[-1] and " " not in "".join(several).replace(", ", ","):
+        commas = 2 if len(parts) > 1 else 0  # within a name
+        if len(several) > 1 and all("," in each for each in several):
+            commas = 1
+        elif len(several) > 1 and several[0] and not any(" " in each.replace(", ", ",") for each in several):
             several = [family for each in several for family in each.split(",")]  # without given names
-        one_has = (
-            2 if len(parts) > 1 else 1 if len(several) > 1 and all("," in each for each in several) else 0
-        )
         for each in several:
-            names += map(read_name, [each] if each.count(",") <= one_has else _between_commas(each))
+            names += map(read_name, [each] if each.count(",") <= commas else _between_commas(each))
     return [name for name in names if name]
 
 
@@ -107,6 +109,8 @@ def read_name(text: str) -> str:
     >>> read_name("Lee, Ann, Jr."), read_name("Liu R."), read_name("Department of Fish, Lake Institute")
     ('Ann Lee Jr.', 'R. Liu', 'Department of Fish, Lake Institute')
     """
+    if (usual := _USUAL.fullmatch(text)) and not is_organization(text):  # nearly all, in a fifth of the time
+        return f"{usual[2]} {usual[1]}"
     parts = [part for each in text.split(",") if (part := each.strip())]
     if not parts or len(parts) > 3 or is_organization(text):
         return ", ".join(parts)
@@ -181,7 +185,7 @@ def is_organization(name: str) -> bool:
     >>> is_organization("Victoria and Albert Museum"), is_organization("Ann Lee")
     (True, False)
     """
-    return not _ORGANIZATIONS.isdisjoint(re.split(r"[\s,.()]+", name.lower()))
+    return not _ORGANIZATIONS.isdisjoint(_WORDS.findall(name.lower()))
 
 
 def _family_words(words: list[str]) -> list[str]:

@@ -13,7 +13,6 @@ from qbe.corpus.authors import credits
 from qbe.corpus.decode import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import FIELDS
-from qbe.corpus.ris import date_of
 from qbe.errors import CorpusError, RecordError
 
 _USUAL = {
@@ -105,7 +104,7 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
     title = clean_title(_text(cells, "title", where))
     if not title:
         raise RecordError(f"{where}: expected a title, found none; add it or remove the row", "no title")
-    date = date_of(str(cells.get("date") or ""))
+    date = fields.date(str(cells.get("date") or ""))
     metadata = {
         **credits(map(clean_title, _authors(cells.get("authors")))),
         "year": fields.year(cells.get("year")) or fields.year(date),
