@@ -54,14 +54,14 @@ class Name(NamedTuple):
     suffix: str
 
 
-def credits(texts: Iterable[str]) -> dict[str, Any]:
-    """The metadata ``authors``, and ``et_al`` (True) where there are others, of texts that `split_authors`
-    reads, each of which holds names of its own.
+def credits(names: str | Iterable[str]) -> dict[str, Any]:
+    """The metadata ``authors``, and ``et_al`` (True) where there are others, of one text that lists names, or
+    of several that are names.
 
     >>> credits(["Lee, Ann", "Hernández Núñez, José", "et al."])
     {'authors': ['Ann Lee', 'Hernández Núñez, José'], 'et_al': True}
     """
-    text = "\n".join(texts)
+    text = names if isinstance(names, str) else "".join(f"{name}\n" for name in names)
     return {"authors": split_authors(text), "et_al": has_others(text) or None}
 
 
@@ -80,11 +80,11 @@ def split_authors(text: str) -> list[str]:
     """
     if has_others(text):
         text = _ELLIPSIS.sub(",", text[:-_OTHERS_CHARS] + _OTHERS.sub("", text[-_OTHERS_CHARS:]))
-    parts = [part for part in _SEPARATOR.split(text) if part.strip()]
+    parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
     names: list[str] = []
     for part in parts:
         several = _between_and(_IDENTIFIER.sub("", part))
-        commas = 2 if len(parts) > 1 else 0  # within a name
+        commas = 0 if part is text else 2  # within a name
         if len(several) > 1 and all("," in each for each in several):
             commas = 1
         elif len(several) > 1 and several[0] and not any(" " in each.replace(", ", ",") for each in several):
