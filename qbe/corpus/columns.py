@@ -18,32 +18,45 @@ from qbe.errors import CorpusError, RecordError
 _KEYS = ("identifier", "citationkey", "citekey", "bibtexkey", "bibkey")
 """Columns of the keys by which a library cites its papers."""
 
-_NOT_ALWAYS = "pmid pubmedid eid ut utuniquewosid lensid publicationid openalexid accessionnumber doi".split()
+_NOT_ALWAYS = (
+    *("pmid", "pubmedid", "eid", "ut", "utuniquewosid", "lensid", "publicationid", "openalexid"),
+    *("accessionnumber", "doi"),
+)
 """Columns of ids that not every paper has."""
 
 _USUAL = {
-    "id": ("id", "paperid", "recordid", "key", *_KEYS, *_NOT_ALWAYS),
-    "title": "title articletitle documenttitle papertitle primarytitle".split(),
-    "abstract": "abstract abstractnote abstracttext summary".split(),
-    "year": "year publicationyear pubyear publishedyear yearpublished".split(),
-    "date": "date publicationdate datepublished published coverdate".split(),
-    "authors": "authorfullnames authors author authornames authornamesfull creators".split(),
-    "venue": "venue journal journaltitle publicationtitle sourcetitle sourcetitleanthologytitle journalbook "
-    "publication source".split(),
-    "categories": "categories category fieldsofstudy".split(),
-    "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
-    "ieeeterms subjects".split(),
-    "doi": "doi doilink".split(),
-    "url": "url link urls articleurl externalurl pdflink".split(),
-    "cites": ("cites",),
+    field: names.split()
+    for field, names in {
+        "id": " ".join(("id paperid recordid key", *_KEYS, *_NOT_ALWAYS)),
+        "title": "title articletitle documenttitle papertitle primarytitle",
+        "abstract": "abstract abstractnote abstracttext summary",
+        "year": "year publicationyear pubyear publishedyear yearpublished",
+        "date": "date publicationdate datepublished published coverdate",
+        "authors": "authorfullnames authors author authornames authornamesfull creators",
+        "venue": "venue journal journaltitle publicationtitle sourcetitle sourcetitleanthologytitle "
+        "journalbook publication source",
+        "categories": "categories category fieldsofstudy",
+        "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
+        "ieeeterms subjects",
+        "doi": "doi doilink",
+        "url": "url link urls articleurl externalurl pdflink",
+        "cites": "cites",
+    }.items()
 }
 """Usual names of columns, in small letters and digits, the better ones first."""
 
-_WEB_OF_SCIENCE = dict(
-    pair.split(":")
-    for pair in "AU:authors AF:authorfullnames TI:title SO:source AB:abstract PY:year DI:doi UT:ut "
-    "DE:authorkeywords ID:keywordsplus".split()
-)
+_WEB_OF_SCIENCE = {
+    "AU": "authors",
+    "AF": "authorfullnames",
+    "TI": "title",
+    "SO": "source",
+    "AB": "abstract",
+    "PY": "year",
+    "DI": "doi",
+    "UT": "ut",
+    "DE": "authorkeywords",
+    "ID": "keywordsplus",
+}
 """Its names of columns, and usual ones."""
 
 _SEVERAL = ("authors", "tags")
