@@ -19,7 +19,7 @@ _KEYS = ("identifier", "citationkey", "citekey", "bibtexkey", "bibkey")
 """Columns of the keys by which a library cites its papers."""
 
 _NOT_ALWAYS = (
-    *("pmid", "pubmedid", "eid", "ut", "utuniquewosid", "lensid", "publicationid", "openalexid"),
+    *("ut", "utuniquewosid", "eid", "lensid", "publicationid", "openalexid", "pmid", "pubmedid"),
     *("accessionnumber", "doi"),
 )
 """Columns of ids that not every paper has."""

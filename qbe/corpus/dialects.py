@@ -11,7 +11,7 @@ import re
 from qbe.corpus.tagged import Tagged
 
 _OF_RIS = (
-    r"A[1-4BDNUV]|BT|C[1-8ANPTY]|D[ABOPS]|E[DPRT]|I[DS]|J[12AFO]|KW|L[1-4ABK]|M[1-3]|N[12V]|OP|P[BPY]|R[INP]"
+    r"A[1-4BDNUV]|BT|C[1-8ANPTY]|D[ABOPS]|E[DPT]|I[DS]|J[12AFO]|KW|L[1-4ABK]|M[1-3]|N[12V]|OP|P[BPY]|R[INP]"
     r"|S[ENPTV]|T[1-3AITY]|U[1-5R]|V[LO]|Y[12]"
 )
 """Tags that count with other blanks around them than the specification's."""

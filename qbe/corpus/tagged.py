@@ -64,16 +64,17 @@ class Tagged:
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
-        where, size, lines = "", 0, list[bytes]()
+        where, size, lines, has_first = "", 0, list[bytes](), False
         for number, line in _lines(stream, name):
             is_first = self.begin.match(line) is not None
-            if is_first and lines:
+            if is_first and has_first and lines:
                 yield where, _joined(lines, size, where)
                 lines = []
             if not lines:
                 if not (is_first or self.inner.match(line)):
                     continue
-                where, size = f"{name}, line {number}", 0
+                where, size, has_first = f"{name}, line {number}", 0, False
+            has_first = has_first or is_first  # some write it among the others
             size += len(line)
             if size <= MAX_RECORD_BYTES:
                 lines.append(line)
