@@ -20,7 +20,9 @@ RIS = Tagged(
     begin=re.compile(rb"(?:\xef\xbb\xbf|\s)*(?i:TY)\s*-\s"),
     end=re.compile(rb"\s*(?i:ER)\s*-\s*$|ER  -"),
     inner=re.compile(rb"\s*(?:TI|T1|AU|A1|AB|N2)\s*-\s"),
-    line=re.compile(rf"\s*((?:{_OF_RIS})(?=\s*-(?:\s|$))|(?<!\s)[A-Z][A-Z0-9](?=  -))\s*-(.*)"),
+    line=re.compile(
+        rf"\s*((?:{_OF_RIS})(?=\s*-(?:\s|$))|ER(?=\s*-\s*$)|(?<!\s)[A-Z][A-Z0-9](?=  -))\s*-(.*)"
+    ),
     tags={
         "title": ("TI", "T1", "CT"),
         "book": ("BT",),
