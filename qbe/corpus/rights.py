@@ -31,7 +31,7 @@ _AT_BEGIN = re.compile(
 )
 _AT_END = re.compile(
     rf"(?:\s*[(\[][^()\[\]]{{0,60}})?(?:(?<!\w){_STATEMENT}(?:[\s.,;:]+(?-i:{_WORD})){{0,50}}"
-    rf"|(?<=[.!?)])(?-i:\s+Published\s+by(?:[\s.,;:]+{_WORD}){{1,9}}|(?=\s+(?:All rights|This article is))))"
+    rf"|(?:(?<=[.!?)])\s+|\A)(?-i:Published\s+by(?:[\s.,;:]+{_WORD}){{1,9}}|(?=All rights|This article is)))"
     rf"[\s.,;:]*(?:{_LEGAL})*[\s.)\]]*$",
     re.IGNORECASE,
 )
