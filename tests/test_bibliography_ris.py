@@ -9,8 +9,8 @@ from support.formats import buffered
 
 from qbe.bibliography import Bibliography, entries, reference_of
 from qbe.bibliography.ris import to_ris
-from qbe.corpus.reading import Reading
 from qbe.corpus.dialects import RIS
+from qbe.corpus.reading import Reading
 
 
 def test_a_record_in_full():

@@ -49,12 +49,12 @@ def without_rights(text: str) -> str:
     >>> without_rights("Fish swim. (PsycINFO Database Record (c) 2019 APA, all rights reserved)")
     'Fish swim.'
     """
-    begin = text[:30].lower()
-    if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
-        text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
     end = text[-_END_CHARS:].lower()
     if "right" in end or "\u00a9" in end or "(c)" in end or "abstract from" in end or "published by" in end:
         for pattern in (_OF_EBSCO, _AT_END):
             if statement := pattern.search(text, max(0, len(text) - _END_CHARS)):
                 text = text[: statement.start()].rstrip()
+    begin = text[:30].lower()
+    if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
+        text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
     return text
