@@ -9,8 +9,8 @@ from support.formats import buffered
 
 from qbe.bibliography import Bibliography, entries, reference_of
 from qbe.bibliography.ris import to_ris
+from qbe.corpus.dialects import RIS
 from qbe.corpus.reading import Reading
-from qbe.corpus.ris import read
 
 
 def test_a_record_in_full():
@@ -102,7 +102,7 @@ def test_an_address_with_a_semicolon_stays_one():
 
 
 def test_the_reader_of_a_corpus_reads_it_back():
-    (entry,) = read(buffered("\n".join(entries([CHIPS], "ris"))), "refs.ris", Reading())
+    (entry,) = RIS.read(buffered("\n".join(entries([CHIPS], "ris"))), "refs.ris", Reading())
     metadata = {name: value for name, value in CHIPS.metadata.items() if name != "categories"}
     assert entry.record == {
         "paper_id": CHIPS.paper_id,

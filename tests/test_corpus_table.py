@@ -10,9 +10,10 @@ from support.formats import FORMATS, buffered, check_reading, damaged, random_by
 
 from qbe.corpus import table
 from qbe.corpus.entry import Entry
+from qbe.corpus.formats import recognized
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import parse_paper
+from qbe.corpus.record import NOT_A_PAPER, parse_paper
 from qbe.errors import CorpusError, RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
@@ -50,6 +51,7 @@ def test_a_row_of_zotero_becomes_a_paper() -> None:
             "venue": "Fish Letters",
             "doi": "10.1234/fish.2019_07",
             "url": "https://example.org/fish",
+            "tags": ["fish", "ladders"],
         },
         offsets=((0, 38), (39, 67)),
     )
@@ -217,7 +219,16 @@ def test_authors_may_be_written_in_several_ways(cell: str, authors: list[str]) -
         ("cites", "[]", {}),
         ("PubYear", "2019.0", {"year": 2019}),
         ("date", "2019-05-07T10:00:00Z", {"year": 2019, "date": "2019-05-07"}),
-        ("date", "5/7/2019", {}),
+        ("date", "5/7/2019", {"year": 2019}),
+        ("Published Year", "2019.0", {"year": 2019}),
+        ("Year", "c2019", {"year": 2019}),
+        ("Author Names", "Lee A., Ray B.", {"authors": ["A. Lee", "B. Ray"]}),
+        ("Author/s", "O&#39;Neill, Ann;;Bob Ray", {"authors": ["Ann O'Neill", "Bob Ray"]}),
+        ("authors", "Lee, Ann and others", {"authors": ["Ann Lee"], "et_al": True}),
+        ("Authors\tAuthor full names", "Lee A.\tLee, Ann (57)", {"authors": ["Ann Lee"]}),
+        ("Authors\tAuthor full names", "Lee A.\t", {"authors": ["A. Lee"]}),
+        ("Manual Tags\tAutomatic Tags", "fish; nets\tnets; lakes", {"tags": ["fish", "nets", "lakes"]}),
+        ("Author Keywords\tIndex Keywords", "\tfish|nets", {"tags": ["fish", "nets"]}),
         (
             "Source title\tLink",
             "Fish &amp; Chips\thttps://a.b",
@@ -227,6 +238,152 @@ def test_authors_may_be_written_in_several_ways(cell: str, authors: list[str]) -
 )
 def test_metadata_have_usual_names(columns: str, cells: str, metadata: dict[str, Any]) -> None:
     assert only(columns, cells)["metadata"] == metadata
+
+
+FISH = {"title": "On fish", "abstract": "Fish swim."}
+BOTH = {"authors": ["Ann Lee", "Bob Ray"], "year": 2019, "venue": "Fish Letters", "doi": "10.1000/a"}
+
+
+@pytest.mark.parametrize(
+    ("data", "paper_id", "others"),
+    [
+        pytest.param(
+            "PT\tAU\tAF\tTI\tSO\tDE\tID\tAB\tPY\tDI\tUT\nJ\tLee, A; Ray, B\tLee, Ann; Ray, Bob\tOn fish\t"
+            "Fish Letters\tnets\tLAKE\tFish swim.\t2019\t10.1000/A\tWOS:7\t\n",
+            "WOS:7",
+            {"tags": ["nets", "LAKE"]},
+            id="Web of Science",
+        ),
+        pytest.param(
+            "Publication Type\tAuthors\tAuthor Full Names\tArticle Title\tSource Title\tAbstract\tPublica"
+            "tion Year\t"
+            "DOI\tUT (Unique WOS ID)\nJ\tLee, A\tLee, Ann; Ray, Bob\tOn fish\tFish Letters\tFish swim.\t2"
+            "019\t"
+            "10.1000/A\tWOS:7\n",
+            "WOS:7",
+            {},
+            id="Web of Science, as of spreadsheets",
+        ),
+        pytest.param(
+            "Authors,Author full names,Title,Year,Source title,DOI,Link,Abstract,Author Keywords,EID\nLee"
+            " A.; Ray B.,"
+            '"Lee, Ann (571); Ray, Bob (5)",On fish,2019,Fish Letters,10.1000/a,https://a.org,Fish swim.,'
+            "x; y,2-s2.0-1\n",
+            "2-s2.0-1",
+            {"url": "https://a.org", "tags": ["x", "y"]},
+            id="Scopus",
+        ),
+        pytest.param(
+            '"About the data: Exported on Nov 25, 2026"\nRank,Publication ID,DOI,Title,Abstract,Source ti'
+            "tle/Anthology "
+            'title,PubYear,Authors\n1,pub.7,10.1000/a,On fish,Fish swim.,Fish Letters,2019,"Lee, Ann; Ray'
+            ', Bob"\n',
+            "pub.7",
+            {},
+            id="Dimensions",
+        ),
+        pytest.param(
+            "Lens ID,Title,Date Published,Source Title,Author/s,Abstract,DOI,PMID,External URL,MeSH Terms"
+            ",Keywords\n001-2,"
+            "On fish,2019-05-07,Fish Letters,Ann Lee;;Bob Ray,Fish swim.,10.1000/a,77,https://a.org,Fish;"
+            ";Nets,k\n",
+            "001-2",
+            {"date": "2019-05-07", "url": "https://a.org", "tags": ["k", "Fish", "Nets"]},
+            id="Lens",
+        ),
+        pytest.param(
+            '"Document Title",Authors,"Publication Title","Publication Year","Abstract","DOI","Author Key'
+            'words"\n'
+            '"On fish","Ann Lee; Bob Ray","Fish Letters","2019","Fish swim.","10.1000/a","nets;rods"\n',
+            "10.1000/a",
+            {"tags": ["nets", "rods"]},
+            id="IEEE Xplore",
+        ),
+        pytest.param(
+            "key,title,year,month,journal,authors,url,abstract,doi,keywords,pubmed_id\nrayyan-1,On fish,2"
+            "019,5,Fish "
+            'Letters,"Lee, Ann and Ray, Bob",https://a.org,Fish swim.,10.1000/a,nets,\n',
+            "rayyan-1",
+            {"url": "https://a.org", "tags": ["nets"]},
+            id="Rayyan",
+        ),
+        pytest.param(
+            'Title,Authors,Abstract,Published Year,Journal,DOI,Covidence #\nOn fish,"Lee, Ann; Ray, Bob",'
+            "Fish swim.,2019,"
+            "Fish Letters,10.1000/a,#7\n",
+            "10.1000/a",
+            {},
+            id="Covidence",
+        ),
+        pytest.param(
+            'Identifier,BibliographyType,Author,Title,Journal,Year,Abstract,DOI\nlee2019,7,"Lee, Ann and '
+            'Ray, Bob",On fish,'
+            "Fish Letters,2019,Fish swim.,10.1000/a\n",
+            "lee2019",
+            {"key": "lee2019"},
+            id="JabRef",
+        ),
+        pytest.param(
+            "doi,title,abstract,openalex_id,authors,publication_year,source\nhttps://doi.org/10.1000/A,On"
+            " fish,Fish swim.,"
+            "https://openalex.org/W7,Ann Lee|Bob Ray,2019,Fish Letters\n",
+            "W7",
+            {},
+            id="SYNERGY",
+        ),
+        pytest.param(
+            "sep=;\nPMID;Title;Abstract;Authors;Journal/Book;Publication Year;DOI;\n77.0;On fish;Fish swi"
+            "m.;Lee Ann, Ray Bob;"
+            "Fish Letters;2019;10.1000/a;\n",
+            "77",
+            {"authors": ["Lee Ann", "Ray Bob"]},
+            id="a spreadsheet",
+        ),
+        pytest.param(
+            "title|authors|abstract|year|venue|doi\nOn fish|Ann Lee and Bob Ray|Fish swim.|2019|Fish Lett"
+            "ers|10.1000/a\n",
+            "10.1000/a",
+            {},
+            id="bars",
+        ),
+    ],
+)
+def test_tables_of_databases(data: str, paper_id: str, others: dict[str, Any]) -> None:
+    assert recognized(buffered(data), "export").name == "table"
+    *before, entry = read(data, "export")
+    assert entry.record == {"paper_id": paper_id, **FISH, "metadata": {**BOTH, **others}}
+    assert [each.record.reason for each in before if isinstance(each.record, RecordError)] == (
+        [NOT_A_PAPER] if data.startswith('"About') else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "results"),
+    [
+        ("id,title,abstract,note\n1,A,B\n2,C,D,,\n3,E,F,x,y\n4,G\n5,H,I,j", ["A", "C", None, None, "H"]),
+        ("id,title,abstract,\n1,A,B\n2,C,D,\n", ["A", "C"]),
+        ('id,title,abstract\n1,"A,B\n2,C,D\n3,E,"F\nG"\n', [None, "C", "E"]),
+        ('id,title,abstract\n1,A,"B\n2,C,D\n3,E,F\n', [None, "C", "E"]),
+        ('id\ttitle\tabstract\tx\n1\t"A" b\t"open\tz\n2\t"C ""d"""\tD\t"z"\n', ['"A" b', 'C "d"']),
+        ('id\ttitle\tabstract\tx\n1\tA\t"two\nlines"\tz\n2\tC\t"D\n3\tE\tF\tz\n', ["A", None, "E"]),
+        ("\n\nid,title,abstract\n1,A,B\n", ["A"]),
+        ("id,title,abstract\r\r\n1,A,B\r\r\n", ["A"]),
+        ("id,title,abstract\n,,\n\n1,A,B\n", ["A"]),
+        ('"id","title","abstract"\n"1","A","say ""hi"" now"\n', ["A"]),
+        ("\ufeffid;title;abstract\n1;A, b;C, d\n", ["A, b"]),
+        ("id,title,title,abstract\n1,A,B,C\n", ["A"]),
+    ],
+)
+def test_rows_with_flaws(data: str, results: list[str | None]) -> None:
+    """None stands for a row that is left out."""
+    records = [entry.record for entry in read(data, "export.tsv" if "\t" in data else "export.csv")]
+    assert [None if isinstance(each, RecordError) else each["title"] for each in records] == results
+
+
+def test_a_table_may_lack_abstracts_where_papers_may() -> None:
+    reading = Reading(keep_without_abstract=True)
+    [entry] = table.read(buffered("PMID,Title\n7,On fish\n"), "papers.csv", reading)
+    assert entry.record == {"paper_id": "7", "title": "On fish", "abstract": None, "metadata": {}}
 
 
 @pytest.mark.parametrize(

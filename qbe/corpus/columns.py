@@ -9,29 +9,58 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
+from qbe.corpus.authors import credits
 from qbe.corpus.decode import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import FIELDS
-from qbe.corpus.ris import date_of, given_first
 from qbe.errors import CorpusError, RecordError
 
+_KEYS = ("identifier", "citationkey", "citekey", "bibtexkey", "bibkey")
+"""Columns of the keys by which a library cites its papers."""
+
+_NOT_ALWAYS = (
+    *("ut", "utuniquewosid", "eid", "lensid", "publicationid", "openalexid", "pmid", "pubmedid"),
+    *("accessionnumber", "doi"),
+)
+"""Columns of ids that not every paper has."""
+
 _USUAL = {
-    "id": ("id", "paperid", "key", "pmid", "eid", "doi"),
-    "title": ("title", "articletitle", "documenttitle"),
-    "abstract": ("abstract", "abstractnote", "summary"),
-    "year": ("year", "publicationyear", "pubyear"),
-    "date": ("date", "publicationdate", "published"),
-    "authors": ("authors", "author"),
-    "venue": ("venue", "journal", "publicationtitle", "sourcetitle"),
-    "categories": ("categories", "category", "fieldsofstudy"),
-    "doi": ("doi",),
-    "url": ("url", "link"),
-    "cites": ("cites",),
+    field: names.split()
+    for field, names in {
+        "id": " ".join(("id paperid recordid key", *_KEYS, *_NOT_ALWAYS)),
+        "title": "title articletitle documenttitle papertitle primarytitle",
+        "abstract": "abstract abstractnote abstracttext summary",
+        "year": "year publicationyear pubyear publishedyear yearpublished",
+        "date": "date publicationdate datepublished published coverdate",
+        "authors": "authorfullnames authors author authornames authornamesfull creators",
+        "venue": "venue journal journaltitle publicationtitle sourcetitle sourcetitleanthologytitle "
+        "journalbook publication source",
+        "categories": "categories category fieldsofstudy",
+        "tags": "tags manualtags automatictags keywords authorkeywords indexkeywords keywordsplus meshterms "
+        "ieeeterms subjects",
+        "doi": "doi doilink",
+        "url": "url link urls articleurl externalurl pdflink",
+        "cites": "cites",
+    }.items()
 }
 """Usual names of columns, in small letters and digits, the better ones first."""
 
-_NOT_ALWAYS = ("pmid", "eid", "doi")
-"""Columns of ids that not every paper has."""
+_WEB_OF_SCIENCE = {
+    "AU": "authors",
+    "AF": "authorfullnames",
+    "TI": "title",
+    "SO": "source",
+    "AB": "abstract",
+    "PY": "year",
+    "DI": "doi",
+    "UT": "ut",
+    "DE": "authorkeywords",
+    "ID": "keywordsplus",
+}
+"""Its names of columns, and usual ones."""
+
+_SEVERAL = ("authors", "tags")
+"""Fields of which all columns are read: where the first is empty, or together."""
 
 _QUOTED = re.compile(
     r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""",
@@ -43,28 +72,35 @@ _MOST_COLUMNS, _MOST_CHARS = 20, 40
 
 
 class Columns(NamedTuple):
-    """The position of the column of each field (of `qbe.corpus.reading.FIELDS`) that a table has.
+    """The position of the column of each field (of `qbe.corpus.reading.FIELDS`) that a table has; of further
+    columns for authors and tags as ``authors 2``.
 
-    ``may_lack_id`` says that a paper may have none.
+    ``may_lack_id`` says that a paper may have none, ``has_keys`` that ids are keys by which a library cites.
     """
 
     positions: Mapping[str, int]
     may_lack_id: bool
+    has_keys: bool = False
 
 
-def find_columns(header: Sequence[str], named: Mapping[str, str], name: str) -> Columns:
+def find_columns(
+    header: Sequence[str], named: Mapping[str, str], name: str, may_lack_abstract: bool = False
+) -> Columns:
     """The columns of a table, as they are named for its fields, else by their usual names.
 
-    Raises CorpusError for a named column that is not there, and where title or abstract are not found.
+    Raises CorpusError for a named column that is not there, and where title or abstract are not found; with
+    ``may_lack_abstract`` no column for abstracts is needed.
 
     >>> find_columns(["Key", "Title", "Abstract Note", "Why"], {"venue": "Why"}, "papers.csv")
-    Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False)
+    Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False, has_keys=False)
     >>> find_columns(["nr", "text"], {}, "papers.csv")
     Traceback (most recent call last):
     ...
     qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
     """
-    usual = {_normal(column): position for position, column in reversed(list(enumerate(header)))}
+    other_names = _WEB_OF_SCIENCE if {"PT", "AU", "TI"} <= set(header) else {}
+    names = [other_names.get(column) or _normal(column) for column in header]
+    usual = {column: position for position, column in reversed(list(enumerate(names)))}
     positions: dict[str, int] = {}
     for field in FIELDS:
         if field in named:
@@ -75,16 +111,17 @@ def find_columns(header: Sequence[str], named: Mapping[str, str], name: str) -> 
                 )
             positions[field] = header.index(named[field])
         else:
-            place = next((usual[each] for each in _USUAL[field] if each in usual), None)
-            if place is not None:
-                positions[field] = place
-    if missing := [field for field in ("title", "abstract") if field not in positions]:
+            places = [usual[each] for each in _USUAL[field] if each in usual]
+            for number, place in enumerate(places if field in _SEVERAL else places[:1], start=1):
+                positions[field if number == 1 else f"{field} {number}"] = place
+    needed = ("title",) if may_lack_abstract else ("title", "abstract")
+    if missing := [field for field in needed if field not in positions]:
         raise CorpusError(
             f"{name}: expected columns for {', '.join(missing)}, found {_listed(header)}; name yours: "
             "`columns` id=...,title=...,abstract=..."
         )
-    is_partial = "id" not in named and "id" in positions and _normal(header[positions["id"]]) in _NOT_ALWAYS
-    return Columns(positions, is_partial or "id" not in positions)
+    column = names[positions["id"]] if "id" in positions else ""
+    return Columns(positions, "id" not in named and column in ("", *_NOT_ALWAYS), column in _KEYS)
 
 
 def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -104,19 +141,22 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
     title = clean_title(_text(cells, "title", where))
     if not title:
         raise RecordError(f"{where}: expected a title, found none; add it or remove the row", "no title")
-    date = date_of(str(cells.get("date") or ""))
+    date, paper_id = fields.date(str(cells.get("date") or "")), _paper_id(columns, cells)
+    year = fields.date(str(cells.get("year") or "")) or date
     metadata = {
-        "authors": [clean_title(name) for name in _authors(cells.get("authors"))],
-        "year": fields.year(cells.get("year")) or fields.year(date),
+        **credits(_authors(_all(cells, "authors"))),
+        "year": int(year[:4]) if year else None,
         "date": date if len(date) > len("YYYY") else "",
         "venue": clean_title(_name(cells.get("venue"))),
         "categories": _categories(cells.get("categories")),
         "doi": fields.doi(_name(cells.get("doi"))),
         "url": _name(cells.get("url")),
         "cites": _cites(cells.get("cites")),
+        "tags": list(dict.fromkeys(tag for each in _all(cells, "tags") for tag in _listed_names(each))),
+        "key": paper_id if columns.has_keys else None,
     }
     return {
-        "paper_id": _paper_id(columns, cells),
+        "paper_id": paper_id,
         "title": title,
         "abstract": clean_abstract(_text(cells, "abstract", where)) or None,
         "metadata": fields.present(metadata),
@@ -162,8 +202,13 @@ def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
 
 def _paper_id(columns: Columns, cells: Mapping[str, Any]) -> Any:
     value = cells.get("id")
-    if isinstance(value, str) and columns.positions.get("id") == columns.positions.get("doi"):
-        value = fields.doi(value) or value
+    if columns.may_lack_id and isinstance(value, str):
+        if columns.positions.get("id") == columns.positions.get("doi"):
+            value = fields.doi(value) or value
+        elif "://" in value:
+            value = value.rstrip("/").rpartition("/")[2]
+        elif (number := value.removesuffix(".0")).isdecimal():
+            value = number
     return None if columns.may_lack_id and value == "" else value
 
 
@@ -173,29 +218,28 @@ def _name(value: Any) -> str:
     return name.strip() if isinstance(name, str) else ""
 
 
-def _authors(value: Any) -> list[str]:
-    if not isinstance(value, str):
-        return _names(value)
-    return [name for name in map(given_first, _literal(value) or _split_authors(value)) if name]
+def _all(cells: Mapping[str, Any], field: str) -> list[Any]:
+    """What the columns of a field hold, empty ones left out."""
+    return [value for name, value in cells.items() if value and name.partition(" ")[0] == field]
 
 
-def _split_authors(text: str) -> list[str]:
-    """Names between semicolons, else between "and", else between several commas."""
-    if ";" in text or "|" in text:
-        return re.split("[;|]", text)
-    names = re.split(r"\sand\s", text)
-    is_one = len(names) == 1 and text.count(",") < 2
-    if is_one or (len(names) > 1 and all("," in name for name in names)):
-        return names
-    return re.split(r",\s*(?:and\s)?|\sand\s", text)
+def _authors(values: Sequence[Any]) -> str | list[str]:
+    """The names of the first of some values, or a text that lists them."""
+    value = values[0] if values else ""
+    if isinstance(value, str):
+        value = _literal(value) or "\n".join(map(clean_title, value.split("\n")))
+    return value if isinstance(value, str) else list(map(clean_title, _names(value)))
 
 
 def _categories(value: Any) -> list[str]:
+    words = value.split() if isinstance(value, str) else [""]
+    return words if all(map(_ARXIV.fullmatch, words)) else _listed_names(value)
+
+
+def _listed_names(value: Any) -> list[str]:
+    """The names of a list, or of a text in which semicolons, bars or commas stand between them."""
     if not isinstance(value, str):
         return _names(value)
-    words = value.split()
-    if all(map(_ARXIV.fullmatch, words)):
-        return words
     separator = next((each for each in ";|," if each in value), ";")
     return _names(_literal(value) or value.split(separator))
 

@@ -16,6 +16,14 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _YEAR = re.compile(r"\d{4}")
+_DATE = re.compile(
+    r"(?<!\d)(1[4-9]\d\d|2[01]\d\d)(?:[/-](\d{1,2})(?!\d)(?:[/-](\d{1,2})(?!\d))?|(\d\d)(\d\d)(?!\d)|(?!\d))",
+    re.ASCII,
+)
+_DATE_CHARS = 100
+_NAMED_MONTH = re.compile(
+    rf"(?:\b(\d{{1,2}})\W{{1,3}})?\b((?:{'|'.join(MONTHS)})[a-z]*)(?:\W{{1,3}}(\d{{1,2}})\b)?", re.IGNORECASE
+)
 
 
 def text(record: Mapping[str, Any], name: str, where: str) -> str:
@@ -128,6 +136,27 @@ def month(value: str) -> int | None:
     """
     begin = value[:3].lower()
     return MONTHS.index(begin) + 1 if begin in MONTHS else None
+
+
+def date(text: str) -> str:
+    """The date in a text as YYYY-MM-DD, as much of it as is there; '' without a year from 1400 to 2199.
+
+    >>> date("2019/05//Spring"), date("2019-5-7T12:00:00"), date("7 May 2019"), date("c2017")
+    ('2019-05', '2019-05-07', '2019-05-07', '2017')
+    """
+    found = _DATE.search(text[:_DATE_CHARS])
+    if found is None:
+        return ""
+    year, first, second, third, fourth = found.groups()
+    parts = [first or third, second or fourth]
+    if not parts[0] and (named := _NAMED_MONTH.search(f"{text[: found.start()]} {text[found.end() :]}")):
+        parts = [str(month(named[2])), named[1] or named[3]]
+    valid = [year]
+    for part, last in zip(parts, (12, 31), strict=True):
+        if not part or not 1 <= int(part) <= last:
+            break
+        valid.append(f"{int(part):02}")
+    return "-".join(valid)
 
 
 def present(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from qbe.corpus import (
     crossref,
     csl_json,
     dblp,
+    dialects,
     jsonl,
     openalex,
     parquet,
     pubmed,
-    ris,
     semantic_scholar,
     table,
 )
@@ -71,7 +71,12 @@ FORMATS: dict[str, Format] = {
         Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read, ASSIGNED),
         Format("csl-json", "CSL-JSON, as of Zotero", csl_json.recognizes, csl_json.read, CHOSEN),
         Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read, CHOSEN),
-        Format("ris", "RIS", ris.recognizes, ris.read, CHOSEN),
+        Format("ris", "RIS", dialects.RIS.recognizes, dialects.RIS.read, CHOSEN),
+        Format("nbib", "PubMed's tagged text", dialects.NBIB.recognizes, dialects.NBIB.read, ASSIGNED),
+        Format("wos", "Web of Science's tagged text", dialects.WOS.recognizes, dialects.WOS.read, ASSIGNED),
+        Format(
+            "endnote", "EndNote's tagged text", dialects.ENDNOTE.recognizes, dialects.ENDNOTE.read, CHOSEN
+        ),
         Format("parquet", "Parquet", parquet.recognizes, parquet.read, UNIQUE),
         JSON_LINES,
         Format("table", "CSV and TSV", table.recognizes, table.read, CHOSEN),

@@ -8,9 +8,11 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
+from qbe.corpus.rights import without_rights
+
 _TAG = re.compile(
     r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
-    r"underline|list|list-item|abstract|abstracttext|inf|fixed-case|tex-math|url|a|inline-formula|h[1-6]|ul|"
+    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|tex-math|url|a|inline-formula|h[1-6]|ul|"
     r"ol|li|tt|code)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>",
     re.IGNORECASE,
 )
@@ -20,14 +22,8 @@ _BLOCK = re.compile(
 _LABEL = re.compile(
     r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
 )
-_COPYRIGHT = re.compile(
-    r"\s*(?:(?:copyright\s*)?(?:\(c\)\s*(?:copyright\s*)?\d{4}|\u00a9\s*(?:copyright\s*)?(?:\d{4}|the author|"
-    r"elsevier|springer|ieee|acm))|copyright\s+(?:\d{4}\b(?!\s+(?-i:[a-z]))|\u00a9)|all rights reserved)"
-    r"[^\n]{0,200}$",
-    re.IGNORECASE,
-)
-_COPYRIGHT_CHARS = 300
-"""Where a copyright line is looked for: in as many characters at the end of the text."""
+_RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
+_MOST_ESCAPES = 4
 
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]|\\.)++\$)", re.DOTALL)
 _HIDDEN = "\0"
@@ -89,8 +85,10 @@ def plain(text: str) -> str:
     >>> plain("<jats:p>Fish &amp;amp; <i>chips</i>, if a<b and b>c.</jats:p>")
     'Fish & chips, if a<b and b>c.'
     """
-    if "&" in text:
-        text = html.unescape(html.unescape(text))
+    for _ in range(_MOST_ESCAPES):
+        escaped, text = text, html.unescape(text) if "&" in text else text
+        if text == escaped:
+            break
     if "<" in text:
         text = _TAG.sub(lambda tag: " " if _BLOCK.match(tag[0]) else "", text)
     return " ".join(text.split())
@@ -210,14 +208,10 @@ def clean_title(text: str) -> str:
 
 
 def clean_abstract(text: str) -> str:
-    """An abstract without markup, without the word Abstract before it and a copyright line behind it.
+    """An abstract without markup, without the word Abstract before it and statements of rights.
 
     >>> clean_abstract("<p>Abstract: Fish swim.</p> (c) 2019 Elsevier B.V. All rights reserved.")
     'Fish swim.'
     """
-    text = _LABEL.sub("", without_latex(plain(text)), count=1)
-    tail = text[-_COPYRIGHT_CHARS:].lower()
-    if not ("right" in tail or "\u00a9" in tail or "(c)" in tail):  # finding none takes longest
-        return text
-    line = _COPYRIGHT.search(text, max(0, len(text) - _COPYRIGHT_CHARS))
-    return text[: line.start()] if line else text
+    text = without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text))
+    return without_rights(_LABEL.sub("", without_rights(text), count=1))

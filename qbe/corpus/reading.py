@@ -15,7 +15,22 @@ STOP, SKIP = "stop", "skip"
 ON_ERROR = (STOP, SKIP)
 SKIP_BYTES = 256 << 20
 DEDUPE = ("title", "doi")
-FIELDS = ("id", "title", "abstract", "year", "date", "authors", "venue", "categories", "doi", "url", "cites")
+FIELDS = (
+    *(
+        "id",
+        "title",
+        "abstract",
+        "year",
+        "date",
+        "authors",
+        "venue",
+        "categories",
+        "tags",
+        "doi",
+        "url",
+        "cites",
+    ),
+)
 """The fields of a table that ``columns`` may name."""
 
 

@@ -1,7 +1,7 @@
-"""Tables of papers with a header row: CSV with commas or semicolons, and TSV.
+"""Tables of papers with a header row: CSV with commas, semicolons or bars, and TSV.
 
-Columns are those that `qbe.corpus.reading.Reading` names, or have usual names, as in the exports of Zotero
-and Scopus.
+Columns are those that `qbe.corpus.reading.Reading` names, or have usual names, as in the exports of reference
+managers and databases. What some of these write before the header is left out, and said so.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
-from itertools import chain
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.decode import decode_text
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
+from qbe.corpus.record import NOT_A_PAPER
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import CorpusError, RecordError
 
@@ -25,22 +28,23 @@ MAX_FIELD_CHARS = 4 << 20
 
 _BOM = b"\xef\xbb\xbf"
 _TAB = "\t"
-_DELIMITERS = (",", _TAB, ";")
+_DELIMITERS = (",", _TAB, ";", "|")
 _DELIMITER_OF = {".csv": None, ".tsv": _TAB, ".tab": _TAB}
+_SEPARATOR = re.compile(r"\"?sep=([^\"\w])\"?\s*", re.IGNORECASE)
+"""The line that Excel writes before a header."""
+
 _QUOTED = re.compile(r'"[^"]*"')
+_MOST_CHARS = 40
+_MOST_LINES_BEFORE = 20
 _MOST_HEADER_LINES = 100
 
 
 def recognizes(head: Head) -> bool:
-    """Whether the suffix is that of a table, or the first line names columns for title and abstract."""
+    """Whether the suffix is that of a table, or a header names columns for title and abstract."""
     if head.text.startswith(("{", "[", "<", "@", "PAR1")):
         return False
-    line = head.text.partition("\n")[0]
-    try:
-        find_columns(line.split(_delimiter(head, line)), {}, head.name)
-    except CorpusError:
-        return head.suffix in _DELIMITER_OF
-    return True
+    lines = head.text.split("\n", _MOST_LINES_BEFORE)[:_MOST_LINES_BEFORE]
+    return head.suffix in _DELIMITER_OF or _find_header(lines, Reading(), head) is not None
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
@@ -55,16 +59,26 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     >>> print(next(rows).record)
     papers.csv, line 4: expected 3 fields, found 2; put fields with commas or line breaks in quotation marks
     """
-    rows = _rows(stream, name)
-    where, header = next(rows, (name, []))
+    lines, head = _Lines(stream, name), Head(name, b"")
+    first = lines.ahead(_MOST_HEADER_LINES)
+    before, delimiter = _find_header(first[:_MOST_LINES_BEFORE], reading, head) or _first_line(first, head)
+    for text in first[:before]:
+        next(lines)
+        if text.strip() and not _SEPARATOR.fullmatch(text):
+            yield Entry(f"{name}, line {lines.number}", _before_header(name, lines.number, text))
+    rows = _rows(lines, name, delimiter)
+    _, header = next(rows, (name, []))
     if isinstance(header, RecordError):
         raise CorpusError(str(header))
-    columns = find_columns(header, reading.columns, name)
+    columns = find_columns(header, reading.columns, name, reading.keep_without_abstract)
+    needed = max(columns.positions["title"], columns.positions.get("abstract", 0))
     for where, row in rows:
         try:
             if isinstance(row, RecordError):
                 raise row
-            if len(row) != len(header):
+            if len(row) == len(header) - 1 > needed:
+                row.append("")  # as of programs that leave out an empty field at the end
+            elif len(row) != len(header):
                 raise _other_width(where, len(header), len(row))
             values = {field: row[position] for field, position in columns.positions.items()}
             yield Entry(where, to_record(columns, values, where))
@@ -75,66 +89,113 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 class _Lines:
     """The lines of a stream as text.
 
-    ``text`` is the last one, ``error`` what is wrong where one was not UTF-8.
+    ``text`` is the last one and ``number`` its number; ``error`` says what is wrong where one was not UTF-8.
     """
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
         self.text = ""
+        self.number = 0
         self.error: RecordError | None = None
+        self.row: list[tuple[int, bytes]] = []
+        """The lines since it was emptied."""
+
         self._name = name
         self._lines = numbered_lines(stream, name)
+        self._ahead: deque[tuple[int, bytes]] = deque()
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        number, line = next(self._lines)
-        if number == 1:
+        numbered = self._ahead.popleft() if self._ahead else next(self._lines)
+        self.row.append(numbered)
+        self.number, line = numbered
+        if self.number == 1:
             line = line.removeprefix(_BOM)
         try:
-            self.text = decode_text(line, f"{self._name}, line {number}")
-        except RecordError as error:
-            self.error = self.error or error
+            self.text = line.decode()
+        except UnicodeDecodeError:
             self.text = line.decode(errors="replace")
+            try:
+                decode_text(line, f"{self._name}, line {self.number}")
+            except RecordError as error:
+                self.error = self.error or error
         return self.text
 
+    def back(self, first: int) -> None:
+        """Go back to a line of the row."""
+        self._ahead.extendleft(reversed(self.row[first:]))
+        del self.row[first:]
+        self.number = self.row[-1][0] if self.row else self.number - 1
 
-def _rows(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, list[str] | RecordError]]:
-    """The rows with their places, the header first; blank ones are left out."""
-    lines = _Lines(stream, name)
-    header = _header_lines(lines)
-    delimiter = _delimiter(Head(name, b""), "".join(header))
-    reader = csv.reader(chain(header, lines), delimiter=delimiter, skipinitialspace=True, strict=True)
-    number, width = 1, 0
+    def ahead(self, count: int) -> list[str]:
+        """The next lines, which stay."""
+        self._ahead.extend(islice(self._lines, count - len(self._ahead)))
+        return [line.removeprefix(_BOM).decode(errors="replace") for _, line in self._ahead]
+
+
+def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[str] | RecordError]]:
+    """The rows with their places, the header first; blank ones are left out, and blanks beyond its width.
+
+    A row over several lines that is none ends with the first of them, so that the others are not lost.
+    """
+    options: Any = {"delimiter": delimiter, "skipinitialspace": True, "strict": True}
+    reader, width = csv.reader(lines, **options), 0
     while True:
-        where = f"{name}, line {number}"
+        lines.row.clear()
+        where = f"{name}, line {lines.number + 1}"
         row: list[str] | RecordError
         try:
-            row = _next_row(reader)
+            row = (_tabbed(lines, width) if delimiter == _TAB and width else None) or _next_row(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            row = lines.text.rstrip("\r\n").split(_TAB)  # many tables with tabs have no quoted fields
-            if delimiter != _TAB or number != reader.line_num or len(row) != width:
-                row = _malformed(where, error)
+            reader, row = csv.reader(lines, **options), _malformed(where, error)
+        if width and isinstance(row, list) and len(row) > width and not any(row[width:]):
+            del row[width:]
+        if len(lines.row) > 1 and width and (isinstance(row, RecordError) or abs(len(row) - width) > 1):
+            lines.back(1)
         if lines.error is not None:
             row, lines.error = lines.error, None
         if isinstance(row, RecordError) or any(row):
             width = width or (len(row) if isinstance(row, list) else 0)
             yield where, row
-        number = reader.line_num + 1
 
 
-def _header_lines(lines: _Lines) -> list[str]:
-    """The first lines, up to one after which no quoted field is open."""
+def _tabbed(lines: _Lines, width: int) -> list[str] | None:
+    """The next row if it is one line with so many fields; many tables with tabs have no quoted fields."""
+    row = next(lines).rstrip("\r\n").split(_TAB)
+    if len(row) < width or any(row[width:]) or (row[-1].startswith('"') and not row[-1].endswith('"')):
+        lines.back(0)
+        return None
+    return [each[1:-1].replace('""', '"') if each[:1] == each[-1:] == '"' else each for each in row]
+
+
+def _find_header(lines: Sequence[str], reading: Reading, head: Head) -> tuple[int, str] | None:
+    """How many lines stand before the header, and what separates its columns; None where none names them."""
+    given = ""
+    for before, line in enumerate(lines):
+        if separator := _SEPARATOR.fullmatch(line):
+            given = separator[1]
+            continue
+        delimiter = given or _delimiter(head, line)
+        try:
+            header = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+            find_columns(header, reading.columns, head.name, reading.keep_without_abstract)
+        except (CorpusError, csv.Error):
+            continue
+        return before, delimiter
+    return None
+
+
+def _first_line(lines: Sequence[str], head: Head) -> tuple[int, str]:
+    """The same for a header that is the first line, and goes on until no quoted field is open."""
     header: list[str] = []
-    marks = 0
     for line in lines:
         header.append(line)
-        marks += line.count('"')
-        if (marks % 2 == 0 and not line.isspace()) or len(header) == _MOST_HEADER_LINES:
+        if "".join(header).count('"') % 2 == 0 and not line.isspace():
             break
-    return header
+    return 0, _delimiter(head, "".join(header))
 
 
 def _delimiter(head: Head, header: str) -> str:
@@ -150,6 +211,13 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
         return next(reader)
     finally:
         csv.field_size_limit(before)
+
+
+def _before_header(name: str, number: int, line: str) -> RecordError:
+    return RecordError(
+        f"{name}, line {number}: expected the header, found {line.strip()[:_MOST_CHARS]!a}; left it out",
+        NOT_A_PAPER,
+    )
 
 
 def _malformed(where: str, error: csv.Error) -> RecordError:

@@ -38,6 +38,12 @@ _MEMBERS = {
     "Index/Document.iwa": "a document of Apple's",
     "sdb/": "an EndNote library",
 }
+_TEXTS = {
+    "Ovid": re.compile(r"^<1>\s*$|^VN {1,4}- Ovid", re.MULTILINE),
+    "ProQuest": re.compile(r"^_{20,}\s*$.*^(?:Title|Author): ", re.MULTILINE | re.DOTALL),
+}
+"""How the texts of databases look that are no format of papers."""
+
 _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 _TAR = slice(257, 262)
 
@@ -69,6 +75,9 @@ def kind_of(head: Head) -> str:
     if head.data[_TAR] == b"ustar":
         return "a tar archive"
     text = head.text[: 1 << 12]
+    for database, of_its_text in _TEXTS.items():
+        if of_its_text.search(text):
+            return f"the text of {database}, which exports RIS too"
     if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
         return "an HTML page"
     if text.startswith("<"):

@@ -1,0 +1,170 @@
+"""Text formats of records whose lines begin with tags, such as RIS, described by `Tagged`.
+
+They are read as exports have them: white space and byte order marks may stand before a record, one without
+its last line ends where the next one begins, and one without its first line begins at its title, abstract
+or authors.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbe.corpus import fields
+from qbe.corpus.authors import credits
+from qbe.corpus.decode import decode_text
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.head import Head
+from qbe.corpus.markup import clean_abstract, clean_title
+from qbe.corpus.reading import Reading
+from qbe.corpus.streams import numbered_lines
+from qbe.errors import RecordError
+
+MAX_RECORD_BYTES = 4 << 20
+"""A longer record is an error instead of filling the memory; real ones are far shorter."""
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"(?<=\r)(?!\n)|(?<=\n)")
+_LOWER_TAG = re.compile(r"^\s*[a-z][a-z0-9](?=\s*-\s)", re.MULTILINE)
+_IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]\.?")
+_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi\b[:\s]*)?10\.\d", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?|ftp)://[^\s<>\"]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A format of tagged lines.
+
+    ``begin``, ``end`` and ``inner`` match the first line of a record, the last, and any with its title, its
+    abstract or an author; ``line`` a line with a tag and a value, its groups. ``tags`` says which tags hold
+    ``title``, ``book``, ``abstract``, ``authors``, ``venue``, ``dates``, ``doi``, ``url``, ``id``, ``pmid``,
+    ``pmc`` and ``keywords``, the better ones first. A tag of ``same`` is read as another one. A line without
+    a tag continues the value before, or is another value of a tag of ``separate``.
+    """
+
+    begin: re.Pattern[bytes]
+    end: re.Pattern[bytes]
+    inner: re.Pattern[bytes]
+    line: re.Pattern[str]
+    tags: Mapping[str, tuple[str, ...]]
+    same: Mapping[str, str] = field(default_factory=dict)
+    separate: tuple[str, ...] = ()
+
+    def recognizes(self, head: Head) -> bool:
+        """Whether a line begins a record, in a text that is none of JSON, XML or BibTeX."""
+        is_other = head.text.startswith(("{", "[", "<", "@"))
+        return not is_other and any(map(self.begin.match, _LINE_END.split(head.data.removeprefix(_BOM))))
+
+    def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+        """The records of a file, each with the place of its first line (a `qbe.corpus.formats.Reader`)."""
+        del reading
+        return converted(self._records(stream, name), self._record)
+
+    def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
+        where, size, lines, has_first = "", 0, list[bytes](), False
+        for number, line in _lines(stream, name):
+            is_first = self.begin.match(line) is not None
+            if is_first and has_first and lines:
+                yield where, _joined(lines, size, where)
+                lines = []
+            if not lines:
+                if not (is_first or self.inner.match(line)):
+                    continue
+                where, size, has_first = f"{name}, line {number}", 0, False
+            has_first = has_first or is_first  # some write it among the others
+            size += len(line)
+            if size <= MAX_RECORD_BYTES:
+                lines.append(line)
+            if self.end.match(line):
+                yield where, _joined(lines, size, where)
+                lines = []
+        if lines:
+            yield where, _joined(lines, size, where)
+
+    def _record(self, data: bytes, where: str) -> dict[str, Any]:
+        """The record of tagged lines; raises RecordError where it has no title, or is not UTF-8."""
+        values = self._values(decode_text(data, where))
+
+        def all_of(name: str) -> list[str]:
+            return [value for tag in self.tags.get(name, ()) for value in values.get(tag, ())]
+
+        def first(name: str) -> str:
+            return next(iter(all_of(name)), "")
+
+        title, book = first("title"), first("book")
+        if not (title or book):
+            tag = self.tags["title"][0]
+            raise RecordError(
+                f"{where}: expected a title ({tag}), found none; add it or remove the record", "no title"
+            )
+        if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
+            title = whole[1]
+        abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])
+        authors = max((values.get(tag, []) for tag in self.tags["authors"]), key=len)
+        dois = [value for value in all_of("doi") if _DOI.match(value)] or values.get(self.tags["doi"][0], [])
+        addresses = (found[0] for value in all_of("url") if (found := _ADDRESS.search(value)))
+        keywords = (word.strip(" *") for value in all_of("keywords") for word in value.split(";"))
+        dates = [date for text in all_of("dates") if (date := fields.date(text))]
+        year = dates[0][:4] if dates else ""
+        date = max((each for each in dates if each[:4] == year), key=len, default="")
+        metadata = {
+            **credits(dict.fromkeys(map(clean_title, authors))),
+            "year": int(year) if year else None,
+            "date": date if len(date) > len("YYYY") else "",
+            "venue": clean_title(first("venue") or (book if title else "")),
+            "doi": next(filter(None, map(fields.doi, dois)), ""),
+            "url": next(addresses, ""),
+            "ids": fields.present({name: first(name) for name in ("pmid", "pmc")}),
+            "tags": [clean_title(word) for word in dict.fromkeys(keywords) if word],
+        }
+        return {
+            "paper_id": first("id") or None,
+            "title": clean_title(title or book),
+            "abstract": clean_abstract(" ".join(abstracts)) or None,
+            "metadata": fields.present(metadata),
+        }
+
+    def _values(self, text: str) -> dict[str, list[str]]:
+        """The values of each tag."""
+        pairs: list[tuple[str, list[str]]] = []
+        match = self.line.match
+        if text.lstrip("\ufeff \t\f\r\n")[:2].islower():
+            text = _LOWER_TAG.sub(lambda found: found[0].upper(), text)
+        for line in text.replace("\r", "\n").split("\n"):
+            if (found := match(line)) is not None:
+                tag, value = found.groups()
+                pairs.append((self.same.get(tag, tag), [value.strip()]))
+            elif pairs and (rest := line.strip()):
+                if pairs[-1][0] in self.separate:
+                    pairs.append((pairs[-1][0], [rest]))
+                else:
+                    pairs[-1][1].append(rest)
+        values: dict[str, list[str]] = {}
+        for tag, parts in pairs:
+            if value := " ".join(filter(None, parts)):
+                values.setdefault(tag, []).append(value)
+        return values
+
+
+def _lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers; a carriage return ends a line too, but has no number."""
+    for number, line in numbered_lines(stream, name):
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if line.find(b"\r", 0, -2) < 0:
+            yield number, line
+        else:
+            yield from ((number, part) for part in _LINE_END.split(line) if part)
+
+
+def _joined(lines: list[bytes], size: int, where: str) -> bytes | RecordError:
+    if size <= MAX_RECORD_BYTES:
+        return b"".join(lines)
+    return RecordError(
+        f"{where}: expected a record of at most {MAX_RECORD_BYTES >> 20} MiB, found a longer one; mend or "
+        "remove it",
+        "a broken entry",
+    )

@@ -1,0 +1,444 @@
+"""Records of RIS, and of the formats of tagged lines of PubMed, the Web of Science and EndNote."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from support.formats import FORMATS, buffered, check_entries, damaged, random_bytes
+
+from qbe.corpus.dialects import RIS
+from qbe.corpus.entry import Entry
+from qbe.corpus.formats import FORMATS as READERS
+from qbe.corpus.formats import recognized
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.errors import RecordError
+from qbe.text.split import split_sentences
+from qbe.types import Paper, Sentence
+
+DATA = (FORMATS / "references.ris").read_bytes()
+PIECES = [
+    b"TY  - ",
+    b"ER  - ",
+    b"\nTY  -\n",
+    b"\nER  -\n",
+    b"\n",
+    b"  - ",
+    b"\0",
+    b"\xff",
+    b"\nPY  - 0000/99/99",
+]
+
+
+def read(data: bytes | str, name: str = "ris") -> list[Entry]:
+    return list(READERS[name].read(buffered(data), "refs.ris", Reading()))
+
+
+def only(lines: str) -> Any:
+    [entry] = read(f"TY  - JOUR\nTI  - On fish\n{lines}\nER  - \n")
+    return entry.record
+
+
+def test_a_record_becomes_a_paper() -> None:
+    where, record = read(DATA)[0]
+    assert where == "refs.ris, line 1"
+    assert isinstance(record, dict)
+    assert record["paper_id"] is None
+    assert parse_paper(record, where, split_sentences, default_id="") == Paper(
+        paper_id="",
+        title="Counting Salmon in Gödel Ladders",
+        sentences=(
+            Sentence("Ladders help salmon, or so we thought."),
+            Sentence("We count 5 % more of them with nets & cameras."),
+            Sentence("Nobody had counted before."),
+        ),
+        labelled=False,
+        metadata={
+            "authors": ["Siobhán O'Neill", "Jan van der Berg Jr.", "Institute for Rivers"],
+            "year": 2019,
+            "date": "2019-05-07",
+            "venue": "Fish Letters",
+            "doi": "10.1234/fish.2019_07",
+            "url": "https://example.org/fish?a=1;b=2",
+            "tags": ["salmon"],
+        },
+        offsets=((0, 38), (39, 85), (86, 112)),
+    )
+
+
+def test_a_chapter_with_the_tags_of_the_first_specification() -> None:
+    assert read(DATA)[1] == Entry(
+        "refs.ris, line 22",
+        {
+            "paper_id": "lee2020",
+            "title": "Fins and Tails",
+            "abstract": "Fins differ.",
+            "metadata": {
+                "authors": ["Min Lee"],
+                "year": 2020,
+                "date": "2020-07",
+                "venue": "Handbook of Fins",
+            },
+        },
+    )
+
+
+def test_a_book_without_an_abstract() -> None:
+    assert read(DATA)[2:] == [
+        Entry(
+            "refs.ris, line 31",
+            {"paper_id": "two words", "title": "A Book of Rivers", "abstract": None, "metadata": {}},
+        )
+    ]
+
+
+def test_the_sample_is_recognized() -> None:
+    assert RIS.recognizes(Head("-", DATA))
+    assert RIS.recognizes(Head("-", b"\xef\xbb\xbfProvider: a publisher\r\n\r\nTY  - JOUR"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
+        b'{"title": "A\nTY  - JOUR"}',
+        b"@article{a, title={A}}",
+        b"PMID- 7\nTI  - On fish",
+        b"",
+    ],
+)
+def test_other_files_are_not_recognized(data: bytes) -> None:
+    assert not RIS.recognizes(Head("refs.ris", data))
+
+
+@pytest.mark.parametrize(
+    ("lines", "metadata"),
+    [
+        ("PY  - 2019", {"year": 2019}),
+        ("Y1  - 2019/5/1/", {"year": 2019, "date": "2019-05-01"}),
+        ("DA  - 2019-05-01", {"year": 2019, "date": "2019-05-01"}),
+        ("PY  - 2019\nDA  - 2020/05/01", {"year": 2019}),
+        ("PY  - 2019///Spring", {"year": 2019}),
+        ("PY  - 2019/13/01", {"year": 2019}),
+        ("PY  - 20190501", {"year": 2019, "date": "2019-05-01"}),
+        ("PY  - 0000", {}),
+        ("PY  - 0000\nDA  - c2017", {"year": 2017}),
+        ("PY  - (2015)", {"year": 2015}),
+        ("PY  - [2016?]", {"year": 2016}),
+        ("Y1  - 2014//", {"year": 2014}),
+        ("PY  - 2015 Mar-Apr", {"year": 2015, "date": "2015-03"}),
+        ("DA  - 7 May 2019", {"year": 2019, "date": "2019-05-07"}),
+        ("PY  - 2019\nDA  - May", {"year": 2019}),
+        ("PY  - 2014-2015", {"year": 2014}),
+        ("DA  - May 7", {}),
+    ],
+)
+def test_dates_say_what_is_known(lines: str, metadata: dict[str, Any]) -> None:
+    assert only(lines)["metadata"] == metadata
+
+
+@pytest.mark.parametrize(
+    ("lines", "venue"),
+    [
+        ("T2  - Fish Letters", "Fish Letters"),
+        ("JO  - Fish Lett.\nJF  - Fish Letters", "Fish Letters"),
+        ("T2  - Fish Series\nJO  - Fish &amp; Chips", "Fish & Chips"),
+        ("BT  - Fish Book", "Fish Book"),
+    ],
+)
+def test_the_venue_is_a_journal_or_a_book(lines: str, venue: str) -> None:
+    assert only(lines)["metadata"] == {"venue": venue}
+
+
+def test_lines_without_a_tag_continue_the_value_before() -> None:
+    record = only(
+        "AU  - Lee,\n  Ann\nAB  - Fish\n\n XX - swim\nfar.\nZZ  - ignored\nas this\nAB  - And well."
+    )
+    assert record["abstract"] == "Fish XX - swim far. And well."
+    assert record["metadata"] == {"authors": ["Ann Lee"]}
+
+
+def test_the_byte_order_mark_is_left_out() -> None:
+    assert [where for where, _ in read("\ufeffTY  - JOUR\nTI  - A\nER  -")] == ["refs.ris, line 1"]
+
+
+ONE = {"title": "On fish", "abstract": "Fish swim.", "metadata": {"authors": ["Ann Lee"], "year": 2019}}
+LINES = ("TY  - JOUR", "TI  - On fish", "AU  - Lee, Ann", "PY  - 2019", "AB  - Fish swim.", "ER  - ")
+FISH = "\n".join(LINES) + "\n"
+NEXT = "TY  - JOUR\nTI  - On stone\nER  - \n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FISH + "\n\r" + NEXT,  # of IEEE Xplore
+        FISH + "\f" + NEXT,
+        FISH + "\ufeff" + NEXT,  # of files that were concatenated
+        FISH.replace("\n", "\r\n") + NEXT,
+        (FISH + NEXT).replace("\n", "\r"),
+        FISH.replace("  - ", " - ") + NEXT,
+        FISH.replace("  - ", "\t-\t") + NEXT,
+        "".join(f"  {line}\n" for line in LINES) + NEXT,
+        FISH.replace("TY", "ty").replace("TI", "ti").replace("AB", "ab").replace("ER", "er") + NEXT,
+        FISH.replace("ER  - \n", "\n") + NEXT,
+        FISH + NEXT.replace("ER  - \n", ""),
+        FISH + NEXT.replace("TY  - JOUR\n", ""),
+        "\n".join((*LINES[1:3], LINES[0], *LINES[3:])) + "\n" + NEXT,
+        f"1. \n{FISH}\nC1  - Database: Fish\nSearch Strategy:\n---\n2. \n{NEXT}",  # of Ovid
+        FISH.replace("ER  - ", "ER  - 1") + NEXT,
+        FISH.replace("On fish", "On\n fish").replace("Fish swim.", "Fish\n\nswim.") + NEXT,
+    ],
+)
+def test_records_of_ris_as_programs_write_them(text: str) -> None:
+    fish, stone = (entry.record for entry in read(text))
+    assert fish == {"paper_id": None, **ONE}
+    assert stone == {"paper_id": None, "title": "On stone", "abstract": None, "metadata": {}}
+
+
+def test_a_line_with_the_words_of_the_end_is_of_the_abstract() -> None:
+    assert only("AB  - Cells are\nER - positive.")["abstract"] == "Cells are ER - positive."
+
+
+@pytest.mark.parametrize(
+    ("lines", "metadata"),
+    [
+        ("A1  - Main, A.\nAU  - Other, B.", {"authors": ["A. Main", "B. Other"]}),
+        ("AU  - Main, A.\nA1  - Main, A.", {"authors": ["A. Main"]}),
+        ("A1  - Liu R.\nA1  - van der Steen J.A.", {"authors": ["R. Liu", "J.A. van der Steen"]}),
+        ("AU  - Lee, Ann; Ray, B.\nA2  - Editor, C.", {"authors": ["Ann Lee", "B. Ray"]}),
+        ("AU  - Hernández Núñez, José Luis", {"authors": ["Hernández Núñez, José Luis"]}),
+        ("AU  - Lee, Ann\nAU  - et al.", {"authors": ["Ann Lee"], "et_al": True}),
+        ("UR  - https://a.org/1\nhttps://a.org/2", {"url": "https://a.org/1"}),
+        ("UR  - https://a.org/1 https://a.org/2\nUR  - x", {"url": "https://a.org/1"}),
+        ("UR  - <Go to ISI>://WOS:1", {}),
+        ("UR  - https://doi.org/10.1000/A", {"url": "https://doi.org/10.1000/A", "doi": "10.1000/a"}),
+        ("M3  - doi: 10.1000/a", {"doi": "10.1000/a"}),
+        ("M3  - Article\nAN  - 10.1000/a", {"doi": "10.1000/a"}),
+        ("L3  - http://dx.doi.org/10.1000/a", {"doi": "10.1000/a"}),
+        ("KW  - fish; *nets\nlakes\nKW  - fish", {"tags": ["fish", "nets", "lakes"]}),
+    ],
+)
+def test_metadata_of_ris(lines: str, metadata: dict[str, Any]) -> None:
+    assert only(lines)["metadata"] == metadata
+
+
+NBIB_TEXT = """
+PMID- 7
+OWN - NLM
+TI  - [On fish
+      in lakes].
+LID - S1 [pii]
+LID - 10.1000/A [doi]
+AB  - Fish
+      swim.
+FAU - Lee, Ann B
+AU  - Lee AB
+CN  - Fish Group
+DP  - 2019 May-Jun
+JT  - Fish letters
+PMC - PMC9
+OT  - nets
+MH  - *Fishes/physiology
+CRDT- 2019/01/01 06:00
+
+PMID- 8
+TI  - On stone
+AU  - van der Berg J 3rd
+"""
+WOS_TEXT = """\ufeffFN Clarivate Analytics Web of Science
+VR 1.0
+PT J
+AU Lee, A
+   Ray, B
+AF Lee, Ann
+   Ray, Bob
+TI On fish
+   in lakes
+SO FISH LETTERS
+DE nets; rods
+ID LAKE
+AB Fish
+   swim. (C) 2019 Elsevier Ltd. All rights reserved.
+PY 2019
+DI 10.1000/A
+UT WOS:7
+PM 77
+ER
+
+PT J
+AU Lee, A
+TI On stone
+UT WOS:8
+ER
+
+EF
+"""
+ENW_TEXT = """%0 Journal Article
+%A Lee, Ann
+%T On fish
+%X Fish
+swim.
+%J Fish letters
+%D 2019
+%8 May 7, 2019
+%R 10.1000/A
+%U https://a.org/1
+%K nets
+lakes
+
+%0 Book
+%A Ray, B.
+%T On stone
+%F Ray2019
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "first", "second"),
+    [
+        (
+            "nbib",
+            NBIB_TEXT,
+            {
+                "paper_id": "7",
+                "title": "On fish in lakes",
+                "abstract": "Fish swim.",
+                "metadata": {
+                    "authors": ["Ann B Lee", "Fish Group"],
+                    "year": 2019,
+                    "date": "2019-05",
+                    "venue": "Fish letters",
+                    "doi": "10.1000/a",
+                    "ids": {"pmc": "PMC9"},
+                    "tags": ["nets", "Fishes/physiology"],
+                },
+            },
+            ("8", "On stone", ["J van der Berg 3rd"]),
+        ),
+        (
+            "wos",
+            WOS_TEXT,
+            {
+                "paper_id": "WOS:7",
+                "title": "On fish in lakes",
+                "abstract": "Fish swim.",
+                "metadata": {
+                    "authors": ["Ann Lee", "Bob Ray"],
+                    "year": 2019,
+                    "venue": "FISH LETTERS",
+                    "doi": "10.1000/a",
+                    "ids": {"pmid": "77"},
+                    "tags": ["nets", "rods", "LAKE"],
+                },
+            },
+            ("WOS:8", "On stone", ["A Lee"]),
+        ),
+        (
+            "endnote",
+            ENW_TEXT,
+            {
+                "paper_id": None,
+                "title": "On fish",
+                "abstract": "Fish swim.",
+                "metadata": {
+                    "authors": ["Ann Lee"],
+                    "year": 2019,
+                    "date": "2019-05-07",
+                    "venue": "Fish letters",
+                    "doi": "10.1000/a",
+                    "url": "https://a.org/1",
+                    "tags": ["nets", "lakes"],
+                },
+            },
+            ("Ray2019", "On stone", ["B. Ray"]),
+        ),
+    ],
+)
+def test_records_of_databases(
+    name: str, text: str, first: dict[str, Any], second: tuple[str, str, list[str]]
+) -> None:
+    assert recognized(buffered(text), "export.txt").name == name
+    fish, stone = (entry.record for entry in read(text, name))
+    assert fish == first
+    assert isinstance(stone, dict)
+    assert (stone["paper_id"], stone["title"], stone["metadata"]["authors"]) == second
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "titles"),
+    [
+        ("nbib", "\ufeff  PMID- 7\nTI  - A\n\n\n\nPMID-8\nTI- B\n", ["A", "B"]),
+        ("nbib", "PMID- 7\r\nTI  - A\r\nPMID- 8\r\nTI  - B\r\n", ["A", "B"]),
+        ("nbib", "PMID- 7\nTI  - A\n\nTI  - B\nAB  - C\n", ["A", "B"]),
+        ("nbib", "PMID- 7\nBTI - A\nPMID- 8\nTT  - B\n", ["A", "B"]),
+        ("nbib", "PMID- 7\nTI  - TNF - alpha\n      AB  - no tag\n", ["TNF - alpha AB - no tag"]),
+        ("nbib", "PMID- 7\nAB  - A\n\nPMID- 8\nTI  - B\n", [None, "B"]),
+        ("wos", "PT J\nTI A\nPT J\nTI B\nER\nEF", ["A", "B"]),
+        ("wos", "PT J\nTI A\nER\n\nAU Lee, A\nTI B\nER\n", ["A", "B"]),
+        ("wos", "PT J\r\nTI A\r\n   (II)\r\nER\r\n", ["A (II)"]),
+        ("wos", "AU Lee, A\nPT J\nTI A\nER\n", ["A"]),
+        ("wos", "PT J\nAU Lee, A\nER\nPT J\nTI B\nER\n", [None, "B"]),
+        ("endnote", "%0 Book\n%T A\n%0 Book\n%T B", ["A", "B"]),
+        ("endnote", "\ufeff\n%0 Book\n%T A\n100% true\n", ["A 100% true"]),
+        ("endnote", "%0 Book\n%A Lee\n\n%0 Book\n%T B", [None, "B"]),
+    ],
+)
+def test_flaws_of_databases(name: str, text: str, titles: list[str | None]) -> None:
+    """None stands for a record that is left out."""
+    records = [entry.record for entry in read(text, name)]
+    assert [None if isinstance(each, RecordError) else each["title"] for each in records] == titles
+
+
+@pytest.mark.parametrize(
+    ("record", "found", "reason"),
+    [
+        ("TY  - JOUR\nER  - ", "a title (TI), found none; add it or remove the record", "no title"),
+        (
+            f"TY  - JOUR\nTI  - A\n{'AB  - ' + 'x' * 1000}{'x' * 5_000_000}\nER  -",
+            "a record of at most 4 MiB, found a longer one; mend or remove it",
+            "a broken entry",
+        ),
+    ],
+)
+def test_a_defect_concerns_one_record(record: str, found: str, reason: str) -> None:
+    first, second = read(f"{record}\nTY  - JOUR\nTI  - B\nER  - \n")
+    assert isinstance(first.record, RecordError)
+    assert str(first.record) == f"refs.ris, line 1: expected {found}"
+    assert first.record.reason == reason
+    assert second.record["title"] == "B"
+
+
+def test_another_encoding_concerns_its_record() -> None:
+    first, second = read("TY  - JOUR\nTI  - Ü\nER  - \n".encode("latin-1") + b"TY  - JOUR\nTI  - B\nER  - \n")
+    assert str(first.record) == (
+        "refs.ris, line 1: expected UTF-8 text, found byte 0xdc at position 18; convert the file to UTF-8"
+    )
+    assert second.record["title"] == "B"
+
+
+def test_hostile_records_take_a_moment() -> None:
+    start = time.process_time()
+    read("TY  - JOUR\nAB  - a\n" + "a\n" * 1_000_000 + "ER  - ")
+    read("TY  - JOUR\n" + "AB  - a\n" * 500_000 + "ER  - ")
+    assert time.process_time() - start < 20
+
+
+@settings(max_examples=1000, deadline=None)
+@given(random_bytes(b"TY  - A\nTI  - ", b"\nER  -"))
+def test_random_bytes_are_records_or_errors(data: bytes) -> None:
+    check(data)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(damaged(DATA, pieces=PIECES))
+def test_a_damaged_file_is_records_and_errors(data: bytes) -> None:
+    check(data)
+
+
+def check(data: bytes) -> None:
+    entries = read(data)
+    check_entries(entries, "refs.ris, line ")
+    assert len(entries) >= len(re.findall(rb"^\s*TY\s*-\s", data, re.MULTILINE))
