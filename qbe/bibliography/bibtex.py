@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qbe.bibliography.latex import escaped, to_latex, to_latex_title
-from qbe.bibliography.names import split_name
 from qbe.bibliography.reference import ARTICLE, Reference
+from qbe.corpus.authors import given_first, split_name
 
 COMMENT = "%% "
 """What begins a comment between entries."""
@@ -52,7 +52,10 @@ def comment(text: str) -> str:
 
 def _fields(reference: Reference) -> Iterator[tuple[str, str]]:
     yield "title", to_latex_title(reference.title)
-    yield "author", " and ".join(map(_author, reference.authors))
+    yield (
+        "author",
+        " and ".join([*map(_author, reference.names), *(["others"] if reference.has_others else [])]),
+    )
     yield "journal" if reference.kind == ARTICLE else "booktitle", to_latex(reference.venue)
     yield "year", reference.year
     yield "doi", _verbatim(reference.doi)
@@ -67,7 +70,7 @@ def _author(name: str) -> str:
     """A name as BibTeX reads it back; in braces where its parts are not known."""
     parts = split_name(name)
     if parts is None:
-        return f"{{{escaped(name)}}}"
+        return f"{{{escaped(given_first(name))}}}"
     return ", ".join(filter(None, (parts.family, parts.suffix, parts.given)))
 
 

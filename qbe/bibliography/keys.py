@@ -7,9 +7,9 @@ import string
 import unicodedata
 from itertools import count
 
-from qbe.bibliography.names import split_name
 from qbe.bibliography.reference import Reference
 from qbe.bibliography.words import FUNCTION_WORDS
+from qbe.corpus.authors import split_name
 
 _LONGEST = 40
 """Letters of a name or a word in a key; longer ones are no words."""
@@ -60,7 +60,7 @@ def key_of(reference: Reference) -> str:
     >>> key_of(reference_of(Paper("W1-7", "鱼", ()))), key_of(reference_of(Paper("8", "On fish", ())))
     ('AnonymousW17', 'Anonymousfish')
     """
-    first = reference.authors[0] if reference.authors else ""
+    first = reference.names[0] if reference.names else ""
     name = split_name(first)
     family = _ascii_letters(_without_particles(name.family) if name else first) or _ANONYMOUS
     words = (_ascii_letters(word).lower() for word in re.split(r"[\W_]+", _folded(reference.title)))

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from qbe.bibliography.clean import clean, in_one_line
 from qbe.bibliography.names import author_names
 from qbe.corpus import fields
+from qbe.corpus.authors import given_first
 from qbe.types import Paper
 
 ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
@@ -37,13 +38,15 @@ _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
 class Reference(NamedTuple):
     """What a bibliography says of a paper; texts are in one line, and '' where nothing is known.
 
-    ``authors`` are "Given Family", ``year`` has four digits, ``arxiv`` is an id without version and
-    ``category`` its category of arXiv, ``doi`` is in lower case and bare.
+    ``names`` are the authors' as `qbe.corpus.authors.person_name` has them, and there are others where
+    ``has_others``; ``year`` has four digits, ``arxiv`` is an id without version and ``category`` its category
+    of arXiv, ``doi`` is in lower case and bare.
     """
 
     paper_id: str
     title: str
-    authors: tuple[str, ...]
+    names: tuple[str, ...]
+    has_others: bool
     year: str
     venue: str
     doi: str
@@ -51,6 +54,11 @@ class Reference(NamedTuple):
     category: str
     url: str
     abstract: str
+
+    @property
+    def authors(self) -> tuple[str, ...]:
+        """The names for readers, "Given Family"."""
+        return tuple(map(given_first, self.names))
 
     @property
     def kind(self) -> str:
@@ -114,6 +122,7 @@ def reference_of(paper: Paper) -> Reference:
         paper.paper_id,
         clean(paper.title),
         tuple(author_names(metadata.get("authors"))),
+        metadata.get("et_al") is True,
         "" if year is None else f"{year:04}",
         "" if _PREPRINTS.fullmatch(venue) else venue,
         doi,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qbe.bibliography.names import split_name
 from qbe.bibliography.reference import ARTICLE, IN_PROCEEDINGS, Reference
+from qbe.corpus.authors import given_first, split_name
 
 PROVIDER = "qbe"
 """The provider of the record (DP), by which files of RIS are told from others."""
@@ -42,8 +42,9 @@ def _lines(reference: Reference) -> Iterator[tuple[str, str]]:
     yield "DP", PROVIDER
     yield "ID", reference.paper_id
     yield "TI", reference.title
-    for name in reference.authors:
+    for name in reference.names:
         yield "AU", _author(name)
+    yield "AU", "et al." if reference.has_others else ""
     yield "PY", reference.year
     yield "T2" if reference.kind == IN_PROCEEDINGS else "JO", reference.venue
     yield "DO", reference.doi
@@ -56,5 +57,5 @@ def _lines(reference: Reference) -> Iterator[tuple[str, str]]:
 def _author(name: str) -> str:
     parts = split_name(name)
     if parts is None:
-        return name
+        return given_first(name)
     return ", ".join(filter(None, (parts.family, parts.given, parts.suffix)))

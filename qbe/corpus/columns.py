@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
+from qbe.corpus.authors import credits
 from qbe.corpus.decode import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import FIELDS
-from qbe.corpus.ris import date_of, given_first
+from qbe.corpus.ris import date_of
 from qbe.errors import CorpusError, RecordError
 
 _USUAL = {
@@ -106,7 +107,7 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
         raise RecordError(f"{where}: expected a title, found none; add it or remove the row", "no title")
     date = date_of(str(cells.get("date") or ""))
     metadata = {
-        "authors": [clean_title(name) for name in _authors(cells.get("authors"))],
+        **credits(map(clean_title, _authors(cells.get("authors")))),
         "year": fields.year(cells.get("year")) or fields.year(date),
         "date": date if len(date) > len("YYYY") else "",
         "venue": clean_title(_name(cells.get("venue"))),
@@ -174,20 +175,8 @@ def _name(value: Any) -> str:
 
 
 def _authors(value: Any) -> list[str]:
-    if not isinstance(value, str):
-        return _names(value)
-    return [name for name in map(given_first, _literal(value) or _split_authors(value)) if name]
-
-
-def _split_authors(text: str) -> list[str]:
-    """Names between semicolons, else between "and", else between several commas."""
-    if ";" in text or "|" in text:
-        return re.split("[;|]", text)
-    names = re.split(r"\sand\s", text)
-    is_one = len(names) == 1 and text.count(",") < 2
-    if is_one or (len(names) > 1 and all("," in name for name in names)):
-        return names
-    return re.split(r",\s*(?:and\s)?|\sand\s", text)
+    """The texts that name authors: those of a list, or one."""
+    return (_literal(value) or [value]) if isinstance(value, str) else _names(value)
 
 
 def _categories(value: Any) -> list[str]:

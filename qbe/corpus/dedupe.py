@@ -142,7 +142,7 @@ def first_author(authors: Any) -> str:
         return ""
     first = authors[0]
     name = first.get("name") or first.get("last") or first.get("family") if isinstance(first, dict) else first
-    return normalized_title(str(name or "")).rpartition(" ")[2]
+    return normalized_title(str(name or "").partition(",")[0]).rpartition(" ")[2]
 
 
 def _doi(paper: Paper) -> str | None:

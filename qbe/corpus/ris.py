@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from qbe.corpus.authors import credits
 from qbe.corpus.decode import decode_text
 from qbe.corpus.entry import Entry
 from qbe.corpus.fields import doi, present
@@ -50,17 +51,6 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             yield Entry(where, data if isinstance(data, RecordError) else _record(data, where))
         except RecordError as error:
             yield Entry(where, error)
-
-
-def given_first(name: str) -> str:
-    """A name without commas: of ``Family, Given, Suffix`` the given name comes first.
-
-    >>> given_first("van der Berg, Jan, Jr."), given_first("Lake Institute")
-    ('Jan van der Berg Jr.', 'Lake Institute')
-    """
-    family, _, rest = name.partition(",")
-    given, _, suffix = rest.partition(",")
-    return " ".join(f"{given} {family} {suffix}".split())
 
 
 def date_of(text: str) -> str:
@@ -122,7 +112,7 @@ def _record(data: bytes, where: str) -> dict[str, Any]:
     year = dates[0][:4] if dates else ""
     date = max((each for each in dates if each[:4] == year), key=len, default="")
     metadata = {
-        "authors": [clean_title(given_first(each)) for each in values.get("AU") or values.get("A1") or ()],
+        **credits(clean_title(each) for each in values.get("AU") or values.get("A1") or ()),
         "year": int(year) if year else None,
         "date": date if len(date) > len("YYYY") else "",
         "venue": clean_title(_first(values, *_VENUE) or (book if title else "")),

@@ -1,0 +1,254 @@
+"""Names of authors: lists of them as people and databases write them, and the parts of a name.
+
+A reader keeps a name as "Given Family" where `split_name` tells the family name from that again, else as
+"Family, Given", such as "Hernández Núñez, José": so no family name loses a part.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+_SUFFIXES = {"jr", "sr", "ii", "iii", "iv", "2nd", "3rd", "4th", "phd"}
+_ORGANIZATIONS = {
+    *("academy", "administration", "agency", "association", "authority", "bureau", "center", "centers"),
+    *("centre", "centres", "collaboration", "college", "commission", "committee", "company", "consortium"),
+    *("corporation", "council", "department", "executive", "faculty", "federation", "foundation", "gmbh"),
+    *("government", "group", "hospital", "inc", "initiative", "institute", "institutes", "institution"),
+    *("investigators", "laboratories", "laboratory", "library", "ltd", "ministry", "museum", "nations"),
+    *("network", "office", "organisation", "organization", "program", "programme", "project", "school"),
+    *("secretariat", "service", "society", "task", "team", "trialists", "union", "university"),
+}
+"""Words of names that belong to no person."""
+
+_IN_NAMES = ".'\u2019-\u2010"
+"""Characters that names have beside letters."""
+
+_OTHERS = re.compile(
+    r"(?:(?:^|[;,|\n]|\s(?:and|&))\s*(?:\d+\s+)?(?:others|more)|(?:^|[\s,;|])et\.?\s+al\b)[\s,;.]*$",
+    re.IGNORECASE,
+)
+_OTHERS_CHARS = 40
+"""At the end of a list is looked for that there are others, or an ellipsis anywhere."""
+
+_ELLIPSIS = re.compile(r"\.\s?\.\s?\.|\u2026")
+_SEPARATOR = re.compile(r"[;|\n\r]")
+_AND = re.compile(r"((?:^|\s*,|\s)\s*(?:and|&)(?:\s+|$))", re.IGNORECASE)
+_PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
+"""The kinds of parts (see `_kind`) that are family and given names in turn."""
+
+_DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
+_UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
+_IDENTIFIER = re.compile(r"\s*[(\[][\d\s-]+X?[)\]]\s*$")
+
+
+class Name(NamedTuple):
+    """The parts of a person's name; ``family`` has particles such as "van der" as well."""
+
+    family: str
+    given: str
+    suffix: str
+
+
+def credits(texts: Iterable[str]) -> dict[str, Any]:
+    """The metadata ``authors``, and ``et_al`` (True) where there are others, of texts that `split_authors`
+    reads, each of which holds names of its own.
+
+    >>> credits(["Lee, Ann", "Hernández Núñez, José", "et al."])
+    {'authors': ['Ann Lee', 'Hernández Núñez, José'], 'et_al': True}
+    """
+    text = "\n".join(texts)
+    return {"authors": split_authors(text), "et_al": has_others(text) or None}
+
+
+def split_authors(text: str) -> list[str]:
+    """The names of a list in one text, each as `person_name` has it.
+
+    They stand between semicolons, bars or line breaks, else between "and" and "&" and commas; names of
+    organizations stay whole. That there are others ("et al.") is no name: `has_others` tells.
+
+    >>> split_authors("Lee, A., Ray, B., & Kay, C."), split_authors("Lee A., van der Steen J.A.")
+    (['A. Lee', 'B. Ray', 'C. Kay'], ['A. Lee', 'J.A. van der Steen'])
+    >>> split_authors("Ann Lee, Jan van der Berg and Cy Doe"), split_authors("Hernández Núñez, José")
+    (['Ann Lee', 'Jan van der Berg', 'Cy Doe'], ['Hernández Núñez, José'])
+    >>> split_authors("Victoria and Albert Museum; Ray, Bob, Jr.; et al.")
+    ['Victoria and Albert Museum', 'Bob Ray Jr.']
+    """
+    if has_others(text):
+        text = _ELLIPSIS.sub(",", text[:-_OTHERS_CHARS] + _OTHERS.sub("", text[-_OTHERS_CHARS:]))
+    parts = [part for part in _SEPARATOR.split(text) if part.strip()]
+    names: list[str] = []
+    for part in parts:
+        several = _between_and(_IDENTIFIER.sub("", part))
+        if len(several) > 1 and "," not in several[-1] and " " not in "".join(several).replace(", ", ","):
+            several = [family for each in several for family in each.split(",")]  # without given names
+        one_has = (
+            2 if len(parts) > 1 else 1 if len(several) > 1 and all("," in each for each in several) else 0
+        )
+        for each in several:
+            names += map(read_name, [each] if each.count(",") <= one_has else _between_commas(each))
+    return [name for name in names if name]
+
+
+def has_others(text: str) -> bool:
+    """Whether a list of names says that there are other authors.
+
+    >>> has_others("Ann Lee and others"), has_others("Lee A., et al."), has_others("Ann Others")
+    (True, True, False)
+    """
+    return bool(_OTHERS.search(text[-_OTHERS_CHARS:]) or _ELLIPSIS.search(text))
+
+
+def read_name(text: str) -> str:
+    """One name, as `person_name` has it: of "Family, Given", the natural order, or "Family I.".
+
+    >>> read_name("Lee, Ann, Jr."), read_name("Liu R."), read_name("Department of Fish, Lake Institute")
+    ('Ann Lee Jr.', 'R. Liu', 'Department of Fish, Lake Institute')
+    """
+    parts = [part for each in text.split(",") if (part := each.strip())]
+    if not parts or len(parts) > 3 or is_organization(text):
+        return ", ".join(parts)
+    suffix = next((part for part in parts[1:] if _is_suffix(part)), "")
+    words = [part.split() for part in parts if part is not suffix]
+    for each in () if suffix else words:
+        if len(each) > 1 and _is_suffix(each[-1]):
+            suffix = each.pop()
+            break
+    family = words[0]
+    given = [word for each in words[1:] for word in each]
+    if len(words) == 1 and not all(map(_is_initials, family)):
+        while _is_initials(family[-1]):
+            given.insert(0, family.pop())
+    return person_name(" ".join(family), " ".join(given), suffix)
+
+
+def person_name(family: str, given: str, suffix: str = "") -> str:
+    """The name of a person as metadata hold it: in the natural order where that tells the family name.
+
+    >>> person_name("van der Berg", "Jan", "Jr."), person_name("Hernández Núñez", "José")
+    ('Jan van der Berg Jr.', 'Hernández Núñez, José')
+    """
+    family, given, suffix = (" ".join(part.split()) for part in (family, given, suffix))
+    if not (family and given):
+        return " ".join(filter(None, (given, family, suffix)))
+    last = family.split()
+    if _family_words([*given.split(), *last]) == last:
+        return " ".join(filter(None, (given, family, suffix)))
+    return ", ".join(filter(None, (family, given, suffix)))
+
+
+def given_first(name: str) -> str:
+    """A name for readers: of ``Family, Given, Suffix`` the given name comes first.
+
+    >>> given_first("van der Berg, Jan, Jr."), given_first("Department of Fish, Lake Institute")
+    ('Jan van der Berg Jr.', 'Department of Fish, Lake Institute')
+    """
+    if name.count(",") not in (1, 2) or is_organization(name):
+        return name
+    family, _, rest = name.partition(",")
+    given, _, suffix = rest.partition(",")
+    return " ".join(f"{given} {family} {suffix}".split())
+
+
+def split_name(name: str) -> Name | None:
+    """The parts of a person's name, as `person_name` has it; None where it is not safe to tell them, as in
+    single words, organizations, and names with anything but letters, full stops, apostrophes and hyphens.
+
+    Without a comma the family name is the last word, or begins with the first word in lower case after the
+    first.
+
+    >>> split_name("Ludwig van Beethoven"), split_name("Martin Luther King Jr.").family
+    (Name(family='van Beethoven', given='Ludwig', suffix=''), 'King')
+    >>> split_name("Hernández Núñez, José").family, split_name("Plato"), split_name("ATLAS Collaboration")
+    ('Hernández Núñez', None, None)
+    """
+    parts = [part.split() for part in name.split(",")]
+    words = [word for part in parts for word in part]
+    suffix = words.pop() if len(words) > 2 and _is_suffix(words[-1]) else ""
+    if len(words) < 2 or len(parts) > 3 or not all(map(_is_plain, words)) or is_organization(name):
+        return None
+    if len(parts) > 1 and parts[0] and parts[1]:
+        return Name(" ".join(parts[0]), " ".join(parts[1]), suffix)
+    last = _family_words(words)
+    return Name(" ".join(last), " ".join(words[: -len(last)]), suffix)
+
+
+def is_organization(name: str) -> bool:
+    """Whether a word of a name belongs to no person's.
+
+    >>> is_organization("Victoria and Albert Museum"), is_organization("Ann Lee")
+    (True, False)
+    """
+    return not _ORGANIZATIONS.isdisjoint(re.split(r"[\s,.()]+", name.lower()))
+
+
+def _family_words(words: list[str]) -> list[str]:
+    """The family name of words in the natural order."""
+    begin = next((i for i, word in enumerate(words[1:], start=1) if word[0].islower()), len(words) - 1)
+    return words[begin:]
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word may stand in a name whose parts are told by commas and case."""
+    letters = all(each.isalpha() or each in _IN_NAMES or unicodedata.combining(each) for each in word)
+    return letters and word[0].isalpha() and word.lower() not in ("and", "others")
+
+
+def _is_suffix(word: str) -> bool:
+    return word.lower().replace(".", "") in _SUFFIXES
+
+
+def _is_initials(word: str) -> bool:
+    """Whether a word is initials: ``J.A.``, ``Yu.``, ``JA``, ``J-P``."""
+    if "." in word:
+        return word[0].isupper() and _DOTTED.fullmatch(word) is not None and not _is_suffix(word)
+    return word.isupper() and _UNDOTTED.fullmatch(word) is not None
+
+
+def _between_and(text: str) -> list[str]:
+    """What stands between "and" or "&", unless that belongs to the name of an organization."""
+    first, *rest = _AND.split(text)
+    parts = [first]
+    for separator, part in zip(rest[::2], rest[1::2], strict=True):
+        before, after = parts[-1].rpartition(",")[2].strip(), part.partition(",")[0].strip()
+        is_short = any(" " not in each and not each.isupper() for each in (before, after))
+        goes_on = is_short or (re.search(r"\b(?:of|for)\b", before) and not is_organization(after))
+        if before and "," not in separator and goes_on and is_organization(f"{before} {after}"):
+            parts[-1] += separator + part
+        else:
+            parts.append(part)
+    return [part.strip(" ,") for part in parts]
+
+
+def _between_commas(text: str) -> list[str]:
+    """The names in a text whose commas stand between names, or after family names ("Lee, A., Ray, B.")."""
+    parts: list[str] = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        if parts and _is_suffix(part):
+            parts[-1] += f" {part}"
+        else:
+            parts.append(part)
+    kinds = "".join(map(_kind, parts))
+    if len(parts) % 2 == 0 and _PAIRS.fullmatch(kinds):
+        return [f"{family}, {given}" for family, given in zip(parts[::2], parts[1::2], strict=True)]
+    if len(parts) == 1 or not re.search("I|^SSF+$", kinds):
+        return parts
+    names = [parts[0]]
+    for position, part in enumerate(parts[1:], start=1):
+        if (kinds[position] == "I" and kinds[position - 1] != "I") or (position == 1 and "I" not in kinds):
+            names[-1] += f", {part}"
+        else:
+            names.append(part)
+    return names
+
+
+def _kind(part: str) -> str:
+    """What may stand between two commas: I initials, R a family name before initials, S a family name (one
+    word, or with a particle), F a name in the natural order.
+    """
+    words = part.split()
+    if _is_initials(words[-1]):
+        return "I" if all(map(_is_initials, words)) else "R"
+    return "S" if len(words) == 1 or words[0].islower() else "F"
