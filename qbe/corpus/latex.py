@@ -6,11 +6,14 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_TOKEN = re.compile(
-    r"(?P<formula>\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)"
-    r"|\\(?P<name>[A-Za-z]++)(?P<space>\s*+)|\\(?P<sign>.)|(?P<brace>[{}])|(?P<text>[^\\{}$]++|[\\$])",
-    re.DOTALL,
-)
+_FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
+_RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
+_ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
+_HIDE = {ord(sign): ord(hidden) for sign, hidden in zip("\\{}$~", "\1\2\3\4\5", strict=True)}
+_SHOW = {hidden: sign for sign, hidden in _HIDE.items()}
+_HIDDEN_FORMULA = "\6"
+"""Control characters stand for what is to stay as it is, while the text around it is changed."""
+
 _ACCENTS = dict(
     zip(
         "'`^\"~=.uvHckrdb",
@@ -18,51 +21,47 @@ _ACCENTS = dict(
         strict=True,
     )
 )
-_DOTLESS = {"\u0131": "i", "\u0237": "j"}
-_LETTERS = frozenset("ss ae AE oe OE aa AA dh DH dj DJ th TH o O l L i j ng NG".split())
-"""Letters with a name: unlike after other symbols, white space after the name is none of the text."""
-
-_SYMBOLS = {
-    **{"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"},
-    **{"textasciicircum": "^", "textbraceleft": "{", "textbraceright": "}", "textquotesingle": "'"},
-    **{"copyright": "\u00a9", "S": "\u00a7", "TeX": "TeX", "LaTeX": "LaTeX", "BibTeX": "BibTeX"},
-    **{"lbrace": "{", "rbrace": "}", "degree": "\u00b0", "sim": "~", "quad": " ", "qquad": " ", "par": " "},
-    **{"newline": " ", "linebreak": " ", "space": " "},
-}
+_SYMBOLS = (
+    {"textless": "<", "textgreater": ">", "textbar": "|", "textquotedbl": '"', "textunderscore": "_"}
+    | {"textasciicircum": "^", "textbraceleft": "{", "textbraceright": "}", "textquotesingle": "'"}
+    | {"copyright": "\u00a9", "S": "\u00a7", "TeX": "TeX", "LaTeX": "LaTeX", "lbrace": "{", "rbrace": "}"}
+    | {"degree": "\u00b0", "sim": "~", "quad": " ", "qquad": " ", "par": " ", "newline": " ", "space": " "}
+)
 """Symbols that pylatexenc does not know, or knows otherwise."""
 
-_FONTS = frozenset(
-    "em it bf sl sc tt rm sf itshape bfseries scshape slshape upshape ttfamily rmfamily sffamily normalfont "
-    "relax protect noindent normalsize small footnotesize scriptsize tiny large Large LARGE huge nobreak "
-    "allowbreak xspace ignorespaces unskip displaystyle textstyle".split()
+_EATS_SPACE = re.compile("[aA][aAeE]|[oO][eE]?|[dDtT]h|D[HJ]|TH|dj|ss|ng|NG|[lLij]|text(?:quote|en|em).*")
+"""Names of symbols that end with white space, which is not part of the text."""
+
+_FONT = re.compile(
+    "em|it|bf|sl|sc|tt|rm|sf|(?:it|sc|sl|up)shape|bfseries|(?:tt|rm|sf)family|normal(?:font|size)|small|"
+    "footnotesize|scriptsize|tiny|[lL]arge|LARGE|huge|relax|protect|noindent|nobreak|allowbreak|xspace"
 )
 """What changes the look of the text after it, or nothing."""
 
-_STYLES = frozenset(
-    "emph textit textbf textrm textsc texttt textsf textsl textup textmd textnormal textsuperscript "
-    "textsubscript underline mbox hbox url path mkbibemph mkbibbold mkbibitalic mkbibsuperscript "
-    "mkbibparens text".split()
+_STYLE = re.compile(
+    "emph|text(?:it|bf|rm|sc|tt|sf|sl|up|md|normal|superscript|subscript)?|underline|[mh]box|url|path|mkbib.*"
 )
-_QUOTES = frozenset(("enquote", "mkbibquote", "textquote"))
-_FIRST_DROPPED = frozenset(("href", "textcolor", "foreignlanguage", "texorpdfstring"))
-_DROPPED = frozenset("noopsort SortNoop vphantom hphantom phantom label index thanks vspace hspace color".split())
-_MATH = "ensuremath"
-_KNOWN = _STYLES | _QUOTES | _FIRST_DROPPED | _DROPPED | {_MATH}
-"""Macros with an argument."""
+_QUOTE = re.compile("enquote|mkbibquote|textquote")
+_DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[vh]space|color")
+_TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")
+_GROUP = re.compile(r"(?:\\([A-Za-z]++|[^A-Za-z\s{}])\s*)?\{([^{}]*)\}")
+_COMMAND = re.compile(
+    r"""\\(?:(['"`^~=.])\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
+    r"|\\([A-Za-z]++)(\s*)|\\(.)",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([\\%&$#_{}])")
+_SIGNS = "%&#_\4"
+_SPACES = dict.fromkeys(", ;:\n", " ") | dict.fromkeys("-/@!", "")
+_MOST_GROUPS = 25
+"""Braces within more braces than these are not understood."""
 
-_SIGNS = {**{each: each for each in "%&$#_{}"}, **dict.fromkeys(", ;:\n\t", " "), **dict.fromkeys("-/@!", "")}
-_BIBTEX_SIGNS = {**_SIGNS, "\\": " ", "(": "$", ")": "$", "[": "$$", "]": "$$"}
-_DEEPEST = 100
-"""Braces within more braces than these are left out."""
-
-_IN_FORMULAS = re.compile(r"[\\^_]")
-_RELATION = re.compile(r"\$\s*(?:([<>|])|\\(?:sim|textasciitilde))\s*\$")
 _MARKED = re.compile(r"[\\{}$~]|--|``|''")
-_ESCAPED = re.compile(
-    r"\{?\\text(?:asciitilde|underscore|backslash|less|greater)(?![A-Za-z])\s*(?:\{\})?\}?|\{\\~\{\}\}"
-    r"|\\~\{\}|\$\s*\\sim\s*\$|\$\s*[<>]\s*\$"
+_IN_ADDRESS = re.compile(
+    r"(?P<under>\\textunderscore)|(?P<tilde>\\textasciitilde|\\~\{\}|\$\s*\\sim\s*\$)|(?P<sign>\\[^A-Za-z\s])"
+    r"|(?P<less>\\textless|\$<\$)|(?P<greater>\\textgreater|\$>\$)|(?P<none>\\url|\\path)"
 )
-_VERBATIM_SYMBOLS = {"tilde": "~", "under": "_", "slash": "\\", "less": "<", "greater": ">", "<": "<", ">": ">"}
+_OF_ADDRESS = {"under": "_", "tilde": "~", "less": "<", "greater": ">", "none": ""}
 
 
 def without_latex(text: str) -> str:
@@ -75,7 +74,7 @@ def without_latex(text: str) -> str:
     >>> print(without_latex(r"\emph{In {\it vivo}}: a \textless b \& $\emph{c}$, see \cite{d}"))
     In vivo: a < b & $\emph{c}$, see \cite{d}
     """
-    return _Text(text, is_bibtex=False).plain() if "\\" in text else text
+    return _Decoder(is_bibtex=False).plain(text) if "\\" in text else text
 
 
 def clean_bibtex(text: str) -> str:
@@ -85,14 +84,10 @@ def clean_bibtex(text: str) -> str:
 
     >>> print(clean_bibtex(r"{\textquotedblleft}{BERT}'' for {\$}5--6, {\{}G{\"o}del{\}}~et~al.: $<$5{\%}"))
     “BERT” for $5–6, Gödel et al.: <5%
-    >>> print(clean_bibtex(r"\enquote{The {III}\textendash{V} \mkbibemph{Law}} of {\ensuremath{\gamma}}-rays"))
-    “The III–V Law” of γ-rays
+    >>> print(clean_bibtex(r"\enquote{{III}\textendash{V} \mkbibemph{Law}} of {\ensuremath{\gamma}}-rays"))
+    “III–V Law” of γ-rays
     """
-    if not _MARKED.search(text):
-        return text
-    if "\\" in text or "$" in text:
-        return _Text(text, is_bibtex=True).plain()
-    return _typeset(text.replace("{", "").replace("}", ""))
+    return _Decoder(is_bibtex=True).plain(text) if _MARKED.search(text) else text
 
 
 def clean_address(text: str) -> str:
@@ -102,163 +97,102 @@ def clean_address(text: str) -> str:
     http://x.org/~lee/_a<b%20
     """
     if "\\" in text or "$" in text:
-        text = re.sub(r"\\(?:url|path)(?![A-Za-z])", "", text)
-        text = _ESCAPED.sub(_escaped_character, text)
-        text = re.sub(r"\\([^A-Za-z\s])", r"\1", text)
+        text = _IN_ADDRESS.sub(lambda sign: _OF_ADDRESS.get(sign.lastgroup or "", sign[0][1:]), text)
     return text.replace("{", "").replace("}", "").strip()
 
 
-def _escaped_character(match: re.Match[str]) -> str:
-    return next((sign for name, sign in _VERBATIM_SYMBOLS.items() if name in match[0]), "~")
+class _Decoder:
+    """Reads LaTeX from the innermost braces outwards, as `clean_bibtex` or as `without_latex`."""
 
-
-def _typeset(text: str) -> str:
-    """Text with characters for BibTeX's ties, dashes and quotation marks."""
-    if "~" in text:
-        text = re.sub(r"(?<!/)~", " ", text)
-    if "--" in text:
-        text = text.replace("---", "\u2014").replace("--", "\u2013")
-    return text.replace("``", "\u201c").replace("''", "\u201d")
-
-
-class _Group:
-    """What stands between braces, or the whole text: its characters, and macros that await an argument."""
-
-    def __init__(self, begin: int) -> None:
-        self.begin = begin
-        self.parts: list[str] = []
-        self.pending: list[tuple[str, str]] = []  # name or accent, and how it is written
-        self.is_bare = False  # its braces belong to the command that it begins with
-
-
-class _Text:
-    """A text of LaTeX, read once from its beginning to its end."""
-
-    def __init__(self, text: str, *, is_bibtex: bool) -> None:
-        self._text = text
+    def __init__(self, *, is_bibtex: bool) -> None:
         self._is_bibtex = is_bibtex
-        self._signs = _BIBTEX_SIGNS if is_bibtex else _SIGNS
-        self._group = _Group(0)
-        self._outer: list[_Group] = []
-        self._too_deep = 0
 
-    def plain(self) -> str:
+    def plain(self, text: str) -> str:
         """The text that LaTeX would show, formulas as they are."""
-        place = 0
-        while token := _TOKEN.match(self._text, place):
-            place = token.end()
-            kind, value = token.lastgroup, token[0]
-            if kind == "text":
-                self._add_text(value)
-            elif kind == "brace":
-                self._open(place) if value == "{" else self._close(place)
-            elif kind == "formula":
-                relation = _RELATION.fullmatch(value) if self._is_bibtex else None
-                self._add((relation[1] or "~") if relation else value)
-            else:
-                place = self._command(token)
-        while self._outer:
-            self._close(len(self._text), is_there=False)
-        self._flush()
-        return "".join(self._group.parts)
+        formulas: list[str] = []
+        if self._is_bibtex:
+            text = _ENSURED.sub(_ensured, text) if "\\ensuremath" in text else text
+            text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
+        if "$" in text:
+            text, formulas = _HIDDEN_FORMULA.join(_FORMULA.split(text)[::2]), _FORMULA.split(text)[1::2]
+        if self._is_bibtex:
+            text = re.sub(r"(?<![\\/])~", " ", text).replace("---", "\u2014").replace("--", "\u2013")
+            text = text.replace("``", "\u201c").replace("''", "\u201d")
+        if "\\" in text:
+            text = _TWO.sub(r"\\mbox", _ESCAPE.sub(self._escaped, text))
+        for _ in range(_MOST_GROUPS if "{" in text else 0):
+            text, count = _GROUP.subn(self._group, text)
+            if not count:
+                break
+        text = self._decoded(text)
+        if self._is_bibtex:
+            text = text.replace("{", "").replace("}", "")
+        text = text.translate(_SHOW)
+        rest = iter(formulas)
+        return re.sub(_HIDDEN_FORMULA, lambda _: next(rest, ""), text) if formulas else text
 
-    def _command(self, token: re.Match[str]) -> int:
-        """Read a command; the place after it."""
-        name, written, place = token["name"] or token["sign"], token[0], token.end()
-        is_first = token.start() == self._group.begin
-        symbol = self._signs.get(name) if token["sign"] else _symbol(name)
-        if name == '"' and self._text[place : place + 1].isspace():
-            self._add(name if self._is_bibtex else written)
-        elif name in _ACCENTS:
-            self._group.pending.append((name, written))
-        elif symbol is not None:
-            self._add(symbol)
-            if token["name"]:
-                if self._text.startswith("{}", place):
-                    place += 2
-                elif name not in _LETTERS and not name.startswith(("textquote", "texten", "textem")):
-                    self._add_text(token["space"])
-        elif name in _FONTS:
-            pass
-        elif token["name"] and (self._is_bibtex or (name in _KNOWN and self._text.startswith("{", place))):
-            self._group.pending.append((name, written))
-        else:
-            self._add(name if self._is_bibtex else written)
-            return place
-        self._group.is_bare |= is_first
-        return place
+    def _escaped(self, escape: re.Match[str]) -> str:
+        if escape[1] == "\\":
+            return " " if self._is_bibtex else "\1\1"
+        return escape[1].translate(_HIDE)
 
-    def _add_text(self, text: str) -> None:
-        group = self._group
-        if group.pending:
-            if not (text := text.lstrip()):
-                return
-            self._add(text[0])
-            text = text[1:]
-        group.parts.append(_typeset(text) if self._is_bibtex else text)
+    def _group(self, group: re.Match[str]) -> str:
+        """The text of braces that hold no others, as the command before them has it."""
+        name, content = group[1], self._decoded(group[2])
+        if name is None:
+            if self._is_bibtex:
+                # Mendeley writes braces of titles, which protect capitals, as characters in groups.
+                return "" if content in ("\2", "\3") else content
+            is_command = group[2].startswith("\\") and not content.startswith("\1")
+            is_sign = len(content) == 1 and (content in _SIGNS or not content.isascii())
+            return content if is_command or is_sign else f"\2{content}\3"
+        if name in _ACCENTS:
+            return self._accented(name, content, f"\1{name}\2{content}\3", is_group=True)
+        if _QUOTE.fullmatch(name):
+            return f"\u201c{content}\u201d"
+        if _STYLE.fullmatch(name) or _FONT.fullmatch(name):
+            return content
+        if _DROPPED.fullmatch(name):
+            return ""
+        symbol = _SPACES.get(name, _symbol(name))
+        if symbol is None and not self._is_bibtex:
+            return f"\1{name}\2{content}\3"
+        return (symbol or "").translate(_HIDE) + content
 
-    def _open(self, place: int) -> None:
-        if len(self._outer) == _DEEPEST:
-            self._too_deep += 1
-            return
-        self._outer.append(self._group)
-        self._group = _Group(place)
+    def _decoded(self, text: str) -> str:
+        return _COMMAND.sub(self._command, text) if "\\" in text else text
 
-    def _close(self, place: int, *, is_there: bool = True) -> None:
-        """End a group; a brace that ends none is left out of a text of BibTeX."""
-        if self._too_deep and is_there:
-            self._too_deep -= 1
-            return
-        if not self._outer:
-            if not self._is_bibtex:
-                self._add("}")
-            return
-        self._flush()
-        group, self._group = self._group, self._outer.pop()
-        content = "".join(group.parts)
-        if self._group.pending:
-            self._add(content, (group.begin, place - is_there))
-        elif self._is_bibtex:
-            # Mendeley writes braces of titles, which protect capitals, as characters in groups.
-            self._group.parts.append("" if content in ("{", "}") else content)
-        else:
-            self._group.parts.append(content if group.is_bare and is_there else f"{{{content}{'}' * is_there}")
+    def _command(self, command: re.Match[str]) -> str:
+        """The text of a command that no braces follow."""
+        sign, word, letter, name, space, other = command.groups()
+        if letter:
+            return self._accented(sign or word, letter.strip("\\ \t\r\n{}"), command[0], is_group=False)
+        if other:
+            kept = other if self._is_bibtex else command[0]
+            return _SPACES.get(other, kept).translate(_HIDE)
+        symbol = _symbol(name)
+        if symbol is not None:
+            return symbol.translate(_HIDE) + ("" if _EATS_SPACE.fullmatch(name) else space)
+        if _FONT.fullmatch(name):
+            return ""
+        return name + space if self._is_bibtex else f"\1{name}{space}"
 
-    def _flush(self) -> None:
-        """Write the macros that await an argument and have none."""
-        if self._group.pending:
-            self._add("")
+    def _accented(self, accent: str, letters: str, written: str, *, is_group: bool) -> str:
+        """Letters of which the first has an accent; as it is written where there is no such letter."""
+        if not letters[:1].isalpha():
+            is_kept = accent.isalpha() and not self._is_bibtex
+            return written.translate(_HIDE) if is_kept else accent.translate(_HIDE) + letters
+        letters = {"\u0131": "i", "\u0237": "j"}.get(letters, letters)
+        composed = unicodedata.normalize("NFC", letters[0] + _ACCENTS[accent])
+        is_quotation = accent == '"' and not is_group and letters[0] not in "aeiouyAEIOUY"
+        if is_quotation or not (len(composed) == 1 or is_group or (self._is_bibtex and accent.isalpha())):
+            return (accent + letters if self._is_bibtex else written).translate(_HIDE)
+        return composed + letters[1:]
 
-    def _add(self, item: str, group: tuple[int, int] | None = None) -> None:
-        """Give an item to the macros that await one; ``group`` says from where to where it stands, if it is one."""
-        pending = self._group.pending
-        while pending:
-            name, written = pending.pop()
-            if name in _ACCENTS:
-                item = self._accented(name, written, item, is_group=group is not None)
-            elif group is None:
-                item = (name + written[1 + len(name) :] if self._is_bibtex else written) + item
-            elif name in _FIRST_DROPPED:
-                pending.append(("mbox", ""))
-                return
-            elif name in _QUOTES:
-                item = f"\u201c{item}\u201d"
-            elif name in _DROPPED:
-                item = ""
-            elif name == _MATH and len(item) > 1 and _IN_FORMULAS.search(item := self._text[slice(*group)]):
-                item = f"${item}$"
-        self._group.parts.append(item)
 
-    def _accented(self, accent: str, written: str, item: str, *, is_group: bool) -> str:
-        letter = _DOTLESS.get(item[:1], item[:1])
-        if not letter.isalpha():
-            bare = accent if not accent.isalpha() else "" if self._is_bibtex else written
-            return (bare if is_group or self._is_bibtex else written) + (item if item or not is_group else "")
-        is_word = accent == '"' and not is_group and letter not in "aeiouyAEIOUY" and item not in _DOTLESS
-        composed = unicodedata.normalize("NFC", letter + _ACCENTS[accent])
-        if not is_word and (len(composed) == 1 or is_group or (self._is_bibtex and accent.isalpha())):
-            return composed + item[1:]
-        return (accent if self._is_bibtex else written) + item
+def _ensured(math: re.Match[str]) -> str:
+    """What ``ensuremath`` holds: the name of one symbol, or a formula."""
+    return f"{{{math[1]}}}" if re.fullmatch(r"\\?[A-Za-z]+|[^\\^_]*", math[1]) else f"${math[1]}$"
 
 
 @lru_cache(maxsize=4096)
