@@ -16,13 +16,15 @@ PROVIDER = "qbe"
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 
 
-def to_ris(reference: Reference) -> str:
+def to_ris(reference: Reference, key: str) -> str:
     """A record, a value a line; the type is JOUR, CONF, UNPB for preprints, or GEN.
+
+    The ID is the key where the library has its own, else the paper's id.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper, Sentence
     >>> metadata = {"authors": ["Ann van Müller", "Plato"], "year": 2019, "venue": "Fish & Chips"}
-    >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata))))
+    >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata)), "k"))
     TY  - JOUR
     DP  - qbe
     ID  - 7
@@ -34,13 +36,13 @@ def to_ris(reference: Reference) -> str:
     AB  - Fish swim.
     ER  -
     """
-    return "".join(f"{tag}  - {value}\n" for tag, value in _lines(reference) if value or tag == "ER")
+    return "".join(f"{tag}  - {value}\n" for tag, value in _lines(reference, key) if value or tag == "ER")
 
 
-def _lines(reference: Reference) -> Iterator[tuple[str, str]]:
+def _lines(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
     yield "TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")
     yield "DP", PROVIDER
-    yield "ID", reference.paper_id
+    yield "ID", key if reference.key else reference.paper_id
     yield "TI", reference.title
     for name in reference.names:
         yield "AU", _author(name)

@@ -43,8 +43,8 @@ def _people(name: str) -> tuple[str, ...]:
         if name.startswith("{") and len(_outside_braces(name, _EITHER)) == 1:
             return (clean_bibtex(name),)
         parts = _outside_braces(name, _COMMA)
-        if named := dict(part.groups() for each in parts if (part := _PART.match(each))):
-            values = {kind.lower(): clean_bibtex(value) for kind, value in named.items()}
+        named = filter(None, map(_PART.match, parts))
+        if values := {part[1].lower(): clean_bibtex(part[2]) for part in named}:
             family = f"{values.get('prefix', '')} {values.get('family', '')}"
             return (person_name(family, values.get("given", ""), values.get("suffix", "")),)
     parts = [part for each in parts if (part := clean_bibtex(each).strip())]

@@ -154,7 +154,7 @@ class _Decoder:
             return content
         if _DROPPED.fullmatch(name):
             return ""
-        symbol = _SPACES.get(name, _symbol(name))
+        symbol = _SPACES.get(name, symbol_of(name))
         if symbol is None and not self._is_bibtex:
             return f"\1{name}\2{content}\3"
         return (symbol or "").translate(_HIDE) + content
@@ -170,7 +170,7 @@ class _Decoder:
         if other:
             kept = other if self._is_bibtex else command[0]
             return _SPACES.get(other, kept).translate(_HIDE)
-        symbol = _symbol(name)
+        symbol = symbol_of(name)
         if symbol is not None:
             return symbol.translate(_HIDE) + ("" if _EATS_SPACE.fullmatch(name) else space)
         if _FONT.fullmatch(name):
@@ -196,8 +196,12 @@ def _ensured(math: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _symbol(name: str) -> str | None:
-    """The character that a command without arguments stands for; None where it stands for none."""
+def symbol_of(name: str) -> str | None:
+    """The character that a command without arguments stands for; None where it stands for none.
+
+    >>> symbol_of("alpha"), symbol_of("frac")
+    ('α', None)
+    """
     if name in _SYMBOLS:
         return _SYMBOLS[name]
     from pylatexenc.latex2text import get_default_latex_context_db

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from typing import IO
 
-from qbe.corpus.record import NO_ABSTRACT
+from qbe.corpus.record import NO_ABSTRACT, NOT_A_PAPER
 from qbe.corpus.unknown import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
@@ -74,10 +74,12 @@ class LeftOut:
 
     @property
     def broken(self) -> int:
-        """The number of records that cannot be used; papers that merely lack an abstract, and files of other
-        formats, do not count.
+        """The number of records that cannot be used; papers that merely lack an abstract, what is no paper, and
+        files of other formats do not count.
         """
-        return sum(self.skipped.values()) - self.skipped[NO_ABSTRACT] - self.skipped[NOT_RECOGNIZED]
+        return sum(self.skipped.values()) - sum(
+            self.skipped[reason] for reason in (NO_ABSTRACT, NOT_A_PAPER, NOT_RECOGNIZED)
+        )
 
     def check(self, max_rejected: float, kept: int) -> None:
         """Raise CorpusError where of at least FEWEST records more than the share ``max_rejected`` cannot be

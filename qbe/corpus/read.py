@@ -17,7 +17,7 @@ from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
-from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
+from qbe.corpus.record import NO_ABSTRACT, NOT_A_PAPER, Splitter, is_id, parse_paper
 from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
 from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
 from qbe.errors import CorpusError, RecordError
@@ -104,7 +104,7 @@ def _papers(
                 first = seen.first(paper) if seen is not None else None
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
-                if stops:
+                if stops and error.reason != NOT_A_PAPER:
                     raise _with_remedy(error) from None
                 left_out.skip(entry.where, error)
                 continue
