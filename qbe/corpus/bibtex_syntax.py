@@ -23,8 +23,9 @@ _CHUNK_BYTES = 1 << 20
 _BEGIN_BYTES = 1 << 8
 """As long may be what begins an entry, at the end of what is read of a file."""
 
+_LINE_END = re.compile(r"\r\n?|\n")
 _BLOCK = re.compile(
-    rb"[\n\r](?:[ \t\x0b\x0c\x1c-\x1f]|\xc2\xa0|\xef\xbb\xbf)*@[ \t]*[\w\x80-\xff-]{1,99}\s{0,99}[{(]"
+    rb"(?:\r\n?|\n)(?:[ \t\v\f\x1c-\x1f]|\xc2\xa0|\xef\xbb\xbf)*@[ \t]*[\w\x80-\xff-]{1,99}\s{0,99}[{(]"
 )
 _BEGIN = re.compile(r"%[^\n\r]*|(?<![\w.\\])@[ \t]*([\w-]+)\s*([{(])")
 _KEY = {"}": re.compile(r'\s*([^,={}"#]*)'), ")": re.compile(r'\s*([^,={}"#)]*)')}
@@ -79,7 +80,7 @@ def read_entries(stream: io.BufferedReader, name: str) -> Iterator[Original]:
             yield where, _broken(where, f"at most {MAX_ENTRY_BYTES >> 20} MiB of text", "more")
             continue
         try:
-            text = data[:1].decode() + decode_text(data[1:], where)
+            text = "\n" + decode_text(data[1 + data.startswith(b"\r\n") :], where)
         except RecordError as error:
             yield where, error
             continue
@@ -113,7 +114,7 @@ def _blocks(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _line_ends(text: bytes) -> int:
-    return text.count(b"\n") or text.count(b"\r")
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
 
 
 def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> list[Original]:
@@ -121,7 +122,7 @@ def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str
     place, found = 0, list[Original]()
 
     def line(end: int) -> int:
-        return number - 1 + (text.count("\n", 0, end) or text.count("\r", 0, end))
+        return number - 1 + len(_LINE_END.findall(text, 0, end))
 
     while begin := _BEGIN.search(text, place):
         place, kind = begin.end(), (begin[1] or "comment").lower()

@@ -46,7 +46,7 @@ _DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[v
 _TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")
 _GROUP = re.compile(r"(?:\\([A-Za-z]++|[^A-Za-z\s{}])\s*)?\{([^{}]*)\}")
 _COMMAND = re.compile(
-    r"""\\(?:(['"`^~=.])\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
+    r"""\\(?:(['`^~=.]|"(?!\s))\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
     r"|\\([A-Za-z]++)(\s*)|\\(.)",
     re.DOTALL,
 )
@@ -186,7 +186,7 @@ class _Decoder:
         composed = unicodedata.normalize("NFC", letters[0] + _ACCENTS[accent])
         is_quotation = accent == '"' and not is_group and letters[0] not in "aeiouyAEIOUY"
         if is_quotation or not (len(composed) == 1 or is_group or (self._is_bibtex and accent.isalpha())):
-            return (accent + letters if self._is_bibtex else written).translate(_HIDE)
+            return (written[1:] if self._is_bibtex else written).translate(_HIDE)
         return composed + letters[1:]
 
 
