@@ -16,15 +16,15 @@ PROVIDER = "qbe"
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 
 
-def to_ris(reference: Reference, key: str) -> str:
+def to_ris(reference: Reference, key: str = "") -> str:
     """A record, a value a line; the type is JOUR, CONF, UNPB for preprints, or GEN.
 
-    The ID is the key where the library has its own, else the paper's id.
+    The ID is the ``key``, if there is one, else the paper's id.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper, Sentence
     >>> metadata = {"authors": ["Ann van Müller", "Plato"], "year": 2019, "venue": "Fish & Chips"}
-    >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata)), "k"))
+    >>> print(to_ris(reference_of(Paper("7", "On fish", (Sentence("Fish swim."),), metadata=metadata))))
     TY  - JOUR
     DP  - qbe
     ID  - 7
@@ -42,7 +42,7 @@ def to_ris(reference: Reference, key: str) -> str:
 def _lines(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
     yield "TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")
     yield "DP", PROVIDER
-    yield "ID", key if reference.key else reference.paper_id
+    yield "ID", key or reference.paper_id
     yield "TI", reference.title
     for name in reference.names:
         yield "AU", _author(name)

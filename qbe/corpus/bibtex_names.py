@@ -7,13 +7,13 @@ from functools import lru_cache
 from typing import Any
 
 from qbe.corpus.authors import has_others, person_name, read_name, split_authors
-from qbe.corpus.latex import clean_bibtex, without_latex
+from qbe.corpus.latex import clean_bibtex
 from qbe.corpus.markup import plain
 
 _AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
-_COMMA, _SPACE, _EITHER = re.compile(","), re.compile(r"\s+"), re.compile(r"[\s,]+")
+_COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
+_EITHER = re.compile(r"[\s,]+")
 _MARKED = re.compile(r"[{}\\~&=;]")
-_TIE = re.compile(r"(?<!\\)~")
 _PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -29,7 +29,10 @@ def bibtex_credits(text: str) -> dict[str, Any]:
     others = bool(names) and has_others(names[-1])
     if others:
         names[-1:] = split_authors(names[-1])
-    return {"authors": [author for name in names for author in _people(name)], "et_al": others or None}
+    return {
+        "authors": [author for name in names for author in _people(name) if author],
+        "et_al": others or None,
+    }
 
 
 @lru_cache(maxsize=1 << 14)
@@ -39,7 +42,7 @@ def _people(name: str) -> tuple[str, ...]:
     """
     parts = name.split(",")
     if _MARKED.search(name):
-        name = plain(without_latex(_TIE.sub(" ", name)))
+        name = plain(name)
         if name.startswith("{") and len(_outside_braces(name, _EITHER)) == 1:
             return (clean_bibtex(name),)
         parts = _outside_braces(name, _COMMA)

@@ -56,7 +56,7 @@ _SPACES = dict.fromkeys(", ;:\n", " ") | dict.fromkeys("-/@!", "")
 _MOST_GROUPS = 25
 """Braces within more braces than these are not understood."""
 
-_MARKED = re.compile(r"[\\{}$~]|--|``|''")
+_MARKS = ("\\", "{", "}", "$", "~", "--", "``", "''")
 _IN_ADDRESS = re.compile(
     r"(?P<under>\\textunderscore)|(?P<tilde>\\textasciitilde|\\~\{\}|\$\s*\\sim\s*\$)|(?P<sign>\\[^A-Za-z\s])"
     r"|(?P<less>\\textless|\$<\$)|(?P<greater>\\textgreater|\$>\$)|(?P<none>\\url|\\path)"
@@ -87,7 +87,7 @@ def clean_bibtex(text: str) -> str:
     >>> print(clean_bibtex(r"\enquote{{III}\textendash{V} \mkbibemph{Law}} of {\ensuremath{\gamma}}-rays"))
     “III–V Law” of γ-rays
     """
-    return _Decoder(is_bibtex=True).plain(text) if _MARKED.search(text) else text
+    return _Decoder(is_bibtex=True).plain(text) if any(map(text.__contains__, _MARKS)) else text
 
 
 def clean_address(text: str) -> str:
@@ -114,7 +114,8 @@ class _Decoder:
             text = _ENSURED.sub(_ensured, text) if "\\ensuremath" in text else text
             text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
         if "$" in text:
-            text, formulas = _HIDDEN_FORMULA.join(_FORMULA.split(text)[::2]), _FORMULA.split(text)[1::2]
+            parts = _FORMULA.split(text)
+            text, formulas = _HIDDEN_FORMULA.join(parts[::2]), parts[1::2]
         if self._is_bibtex:
             text = re.sub(r"(?<![\\/])~", " ", text).replace("---", "\u2014").replace("--", "\u2013")
             text = text.replace("``", "\u201c").replace("''", "\u201d")
@@ -142,7 +143,7 @@ class _Decoder:
         if name is None:
             if self._is_bibtex:
                 # Mendeley writes braces of titles, which protect capitals, as characters in groups.
-                return "" if content in ("\2", "\3") else content
+                return "" if group[2] in ("\2", "\3") else content
             is_command = group[2].startswith("\\") and not content.startswith("\1")
             is_sign = len(content) == 1 and (content in _SIGNS or not content.isascii())
             return content if is_command or is_sign else f"\2{content}\3"
