@@ -74,8 +74,8 @@ class LeftOut:
 
     @property
     def broken(self) -> int:
-        """The number of records that cannot be used; papers that merely lack an abstract, what is no paper, and
-        files of other formats do not count.
+        """The number of records that cannot be used; papers that merely lack an abstract, what is no paper,
+        and files of other formats do not count.
         """
         return sum(self.skipped.values()) - sum(
             self.skipped[reason] for reason in (NO_ABSTRACT, NOT_A_PAPER, NOT_RECOGNIZED)
