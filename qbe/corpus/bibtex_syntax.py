@@ -24,9 +24,8 @@ _BEGIN_BYTES = 1 << 8
 """As long may be what begins an entry, at the end of what is read of a file."""
 
 _LINE_END = re.compile(r"\r\n?|\n")
-_BLOCK = re.compile(
-    rb"(?:\r\n?|\n)(?:[ \t\v\f\x1c-\x1f]|\xc2\xa0|\xef\xbb\xbf)*@[ \t]*[\w\x80-\xff-]{1,99}\s{0,99}[{(]"
-)
+_SPACE = rb"(?:[ \t\v\f\x1c-\x1f]|\xc2[\x85\xa0]|\xef\xbb\xbf)"
+_BLOCK = re.compile(rb"(?:\r\n?|\n)%b*@[ \t]*[\w\x80-\xff-]{1,99}(?:\s|%b){0,99}[{(]" % (_SPACE, _SPACE))
 _BEGIN = re.compile(r"%[^\n\r]*|(?<![\w.\\])@[ \t]*([\w-]+)\s*([{(])")
 _KEY = {"}": re.compile(r'\s*([^,={}"#]*)'), ")": re.compile(r'\s*([^,={}"#)]*)')}
 _USUAL = re.compile(
