@@ -1,5 +1,6 @@
 """BibTeX: what bibtexparser and pylatexenc read back is what was written."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -81,7 +82,7 @@ def test_any_papers_are_an_entry_each_with_a_key_of_its_own(found):
 def test_any_doi_is_read_back_but_for_braces_and_backslashes(text):
     (fields,) = read_bibtex(to_bibtex(reference_of(paper_of("On fish", doi=f"10.1145/{text}")), "key"))
     expected = f"10.1145/{text}".lower()
-    for character, code in (("\\", "%5C"), ("{", "%7B"), ("}", "%7D")):
+    for character, code in (("\\", "%5C"), ("{", "%7B"), ("}", "%7D"), ("^^", "%5E%5E")):
         expected = expected.replace(character, code)
     assert fields["doi"] == expected
 
@@ -182,19 +183,88 @@ def test_a_preprint_has_no_venue(venue):
 
 
 def test_the_reader_of_a_corpus_reads_it_back():
-    paper = replace(CHIPS, title=CHIPS.title.replace("{", ""))  # the reader drops braces
-    text = "%% a query\n" + "".join(entries([paper]))
+    text = "%% a query\n" + "".join(entries([CHIPS]))
     (entry,) = read(buffered(text), "refs.bib", Reading())
     assert entry.record == {
         "paper_id": "Muller2019fish",
-        "title": paper.title,
-        "abstract": paper.abstract,
+        "title": CHIPS.title,
+        "abstract": CHIPS.abstract,
         "metadata": {
+            "key": "Muller2019fish",
             **CHIPS.metadata,
             "url": "https://arxiv.org/abs/1905.01234",
             "ids": {"arxiv": "1905.01234"},
         },
     }
+
+
+PARTS = st.lists(
+    st.sampled_from(
+        ["Ann", "B.", "M\u00fcller", "O'Brien", "van", "de la", "Jr.", "Team", "and", "others", "\u738b"]
+    ),
+    min_size=1,
+    max_size=5,
+)
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            *("On", "fish", "BERT", "G\u00f6del", "50%", "AT&T", "x_1", "C#", "a~b", "{x}", "}", "\\save"),
+            *("^2", "$5", "(b)", "$x_{1}$", "$\\frac{a}{b}$", "$\\input{a}$", "$^^5cinput$", "\u9c7c"),
+            *("\u2013", "@book{a,", "%% b", '"c"'),
+        ]
+    ),
+    min_size=1,
+    max_size=12,
+).map(" ".join)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    title=WORDS,
+    abstract=WORDS,
+    venue=WORDS,
+    authors=st.lists(PARTS.map(" ".join), max_size=4),
+    key=st.sampled_from(["", "Lee:19"]),
+)
+def test_the_reader_of_a_corpus_reads_any_paper_back(title, abstract, venue, authors, key):
+    paper = paper_of(title, abstract, authors=authors, venue=venue, key=key, year=2019)
+    reference = reference_of(paper)
+    (entry,) = read(buffered("".join(entries([paper]))), "refs.bib", Reading())
+    metadata = entry.record["metadata"]
+    assert (entry.record["title"], metadata["venue"]) == (reference.title, reference.venue)
+    assert (entry.record["abstract"] or "") == reference.abstract
+    assert metadata.get("authors", []) == list(reference.names)
+    assert metadata["key"] == key or not key
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        *(
+            r"$\input{/etc/passwd}$",
+            r"$\immediate\write18{id}$",
+            r"$\catcode`\%=12$",
+            r"$\def\x{y}$",
+            r"$^^5cinput{a}$",
+        ),
+        *(
+            r"$\csname input\endcsname{a}$",
+            r"$\openout1=a$",
+            r"$\begin{filecontents}{a}$",
+            r"$\text{\include{a}}$",
+        ),
+        *(r"$\loop\iftrue\repeat$", r"$\href{a}{b}$", r"$\directlua{x}$", r"$\unknown x$"),
+    ],
+)
+def test_a_formula_has_no_commands_but_those_of_mathematics(formula):
+    latex = to_latex(f"a {formula} b")
+    assert set(re.findall(r"\\(\w+)", latex)) <= {
+        "textbackslash",
+        "textbraceleft",
+        "textbraceright",
+        "textasciicircum",
+    }
+    assert latex.startswith(r"a \$")
 
 
 def test_a_comment_begins_no_entry():

@@ -17,7 +17,7 @@ from qbe.corpus.authors import split_name
 
 def test_nothing_is_known_of_a_paper_without_metadata():
     reference = reference_of(paper_of("On fish", "Fish swim."))
-    assert reference == ("7", "On fish", (), False, "", "", "", "", "", "", "Fish swim.")
+    assert reference == ("7", "On fish", (), False, "", "", "", "", "", "", "Fish swim.", "")
     assert (reference.kind, reference.links, reference.link) == ("misc", {}, "")
 
 
@@ -124,6 +124,13 @@ def test_metadata_of_any_types_are_taken_or_left_out(metadata):
     assert all(isinstance(text, str) and text == " ".join(text.split()) for text in texts)
 
 
+@pytest.mark.parametrize(
+    "key", ["a\\input{x}", "a b", "a,b", "a%", "a{b", "a^^5cb", "a#", "x" * 201, "a\u202eb", "", 7]
+)
+def test_a_key_that_latex_would_not_read_as_one_is_not_kept(key):
+    assert reference_of(paper_of("On fish", key=key)).key == ""
+
+
 # Names
 
 
@@ -206,6 +213,13 @@ def test_parts_of_a_name_are_all_of_it(name):
 )
 def test_a_key_is_author_year_and_word(title, metadata, key):
     assert key_of(reference_of(paper_of(title, **metadata))) == key
+
+
+def test_the_library_s_own_key_is_kept_and_given_once():
+    keys = Keys()
+    given = ["DBLP:conf/acl/Lee20", "lee_2019+b", "LEE_2019+b", "10.1002/(SICI)7"]
+    references = [reference_of(paper_of("Fish", authors=["Ann Lee"], key=key)) for key in given]
+    assert [keys.add(each) for each in references] == [*given[:2], "LEE_2019+ba", given[3]]
 
 
 def test_a_key_is_given_once():

@@ -1,5 +1,7 @@
 """RIS: what rispy reads back is what was written."""
 
+from dataclasses import replace
+
 import pytest
 import rispy
 from hypothesis import given, settings
@@ -110,6 +112,14 @@ def test_the_reader_of_a_corpus_reads_it_back():
         "abstract": CHIPS.abstract,
         "metadata": {**metadata, "url": "https://arxiv.org/abs/1905.01234"},
     }
+
+
+def test_the_id_is_the_library_s_own_key():
+    papers = [
+        replace(paper_of("On fish", key="Lee2019"), paper_id=paper_id) for paper_id in ("7", "8\nTY  - JOUR")
+    ]
+    assert [record.split("\n")[2] for record in entries(papers, "ris")] == ["ID  - Lee2019", "ID  - Lee2019a"]
+    assert "\nID  - 8 TY - JOUR\n" in to_ris(reference_of(papers[1]))
 
 
 def test_a_paper_has_one_record():

@@ -20,7 +20,7 @@ def to_bibtex(reference: Reference, key: str) -> str:
 
     Its type is the `Reference.kind`. Characters with a meaning in LaTeX are escaped; accents and formulas
     stay, and so do the dashes (``--``) and quotation marks of LaTeX. DOI and URL are as they are, which
-    biblatex expects, but for braces and backslashes, which are percent-encoded.
+    biblatex expects, but for braces, backslashes and ``^^``, which are percent-encoded.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper, Sentence
@@ -75,5 +75,5 @@ def _author(name: str) -> str:
 
 
 def _verbatim(address: str) -> str:
-    """An address without braces and backslashes, which cannot be escaped in it."""
-    return address.replace("\\", "%5C").replace("{", "%7B").replace("}", "%7D")
+    """An address without braces, backslashes and ``^^``, which TeX may read as one: none can be escaped."""
+    return address.replace("\\", "%5C").replace("{", "%7B").replace("}", "%7D").replace("^^", "%5E%5E")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbe.corpus.markup import without_latex
+from qbe.corpus.latex import without_latex
 
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
 

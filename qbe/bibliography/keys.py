@@ -25,10 +25,10 @@ _LETTERS = str.maketrans(
 class Keys:
     """Gives the entries of a file their keys, one after the other.
 
-    A key is the first author's family name without particles, the year, and the first word of the title that
-    says something, in ASCII. It depends on the paper alone; of papers with the same key in a file, the second
-    gets an "a" behind it, the third a "b". Keys that differ by case only are the same, since they are to
-    BibTeX.
+    A key is the library's own, else the first author's family name without particles, the year, and the
+    first word of the title that says something, in ASCII. It depends on the paper alone; of papers with the
+    same key in a file, the second gets an "a" at its end, the third a "b". Keys that differ by case only are
+    the same, since they are to BibTeX.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper
@@ -44,7 +44,7 @@ class Keys:
 
     def add(self, reference: Reference) -> str:
         """The key of a paper that is not in the file yet."""
-        plain = key_of(reference)
+        plain = reference.key or key_of(reference)
         key = plain
         while key.casefold() in self._taken:
             key = plain + _in_letters(next(self._next.setdefault(plain.casefold(), count())))
@@ -53,7 +53,7 @@ class Keys:
 
 
 def key_of(reference: Reference) -> str:
-    """The key of a paper in a file of its own.
+    """The key that is made for a paper in a file of its own.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper

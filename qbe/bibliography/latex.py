@@ -5,12 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from qbe.corpus.latex import symbol_of
+
 _FORMULA = re.compile(
     r"(?<![\\$])(?:\$\$(?:[^$\\]|\\[^$])+\$\$(?!\$)|\$(?=[^\s$])(?:[^$\\]|\\[^$])*(?<=\S)\$(?![\d$]))"
 )
 """A formula: nothing but text stands between the amounts of "$5 and $10"."""
 
-_NOT_IN_FORMULAS = re.compile(r"(?<!\\)[%#&]")
+_NOT_IN_FORMULAS = re.compile(r"(?<!\\)[%#&]|\^\^")
+_COMMAND = re.compile(r"\\([A-Za-z]+)")
+_MATHEMATICS = re.compile(
+    r"[dtc]?frac|[dt]?binom|sqrt|hat|tilde|widehat|widetilde|bar|overline|underline|vec|d{0,3}dot|check|breve|acute|"
+    r"grave|mathring|(?:over|under)(?:brace|set|(?:left|right|leftright)arrow)|x(?:left|right)arrow|stackrel|"
+    r"substack|left|right|middle|[bB]igg?[lrm]?|math(?:rm|bf|bb|cal|frak|sf|it|tt|scr|op|bin|rel|ord|normal)|"
+    r"boldsymbol|bm|pmb|text(?:rm|bf|it|sf|tt|normal|sc)?|mbox|emph|operatorname|rm|bf|it|sf|tt|cal|ensuremath|"
+    r"a?(?:rc)?(?:sin|cos|tan)h?|cot|sec|csc|log|ln|lg|exp|max|min|sup|inf|lim(?:sup|inf)?|arg(?:max|min)?|det|dim|"
+    r"ker|gcd|deg|hom|Pr|[bp]?mod|(?:no)?limits|q?quad|(?:display|text|script|scriptscript)style|[vh]?phantom|"
+    r"not|choose|over|atop|prime|nonumber|thinspace"
+)
+"""Commands with arguments and names of functions that a formula may have, besides symbols."""
 _ESCAPED_BRACE = re.compile(r"\\[{}]")
 
 _ESCAPES = str.maketrans(
@@ -99,9 +112,12 @@ def to_latex_title(title: str) -> str:
 
 def _is_safe(formula: str) -> bool:
     """Whether a formula may stay: nothing in it ends a line or a cell, and its braces are balanced, for
-    BibTeX, which counts escaped ones, and for readers that do not, and no command takes its last dollar for
-    an argument.
+    BibTeX, which counts escaped ones, and for readers that do not, no command takes its last dollar for
+    an argument, and no command does anything but write mathematics.
     """
+    names = _COMMAND.findall(formula)
+    if not all(_MATHEMATICS.fullmatch(name) or symbol_of(name) for name in names):
+        return False
     if _NOT_IN_FORMULAS.search(formula) or not _is_closed(formula):
         return False
     return _is_balanced(formula) and _is_balanced(_ESCAPED_BRACE.sub("", formula))

@@ -31,6 +31,7 @@ _MEETING = re.compile(
     r"|^(?:advances in neural|findings of the|lecture notes)\b",
     re.IGNORECASE,
 )
+_KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
 _ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
 """An acronym with a year, such as "ACL 2020"."""
 
@@ -40,7 +41,7 @@ class Reference(NamedTuple):
 
     ``names`` are the authors' as `qbe.corpus.authors.person_name` has them, and there are others where
     ``has_others``; ``year`` has four digits, ``arxiv`` is an id without version and ``category`` its category
-    of arXiv, ``doi`` is in lower case and bare.
+    of arXiv, ``doi`` is in lower case and bare, ``key`` the library's own, if it does no harm in LaTeX.
     """
 
     paper_id: str
@@ -54,6 +55,7 @@ class Reference(NamedTuple):
     category: str
     url: str
     abstract: str
+    key: str
 
     @property
     def authors(self) -> tuple[str, ...]:
@@ -117,9 +119,9 @@ def reference_of(paper: Paper) -> Reference:
     arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
     categories = metadata.get("categories")
     year = fields.year(paper.year)
-    venue = clean(metadata.get("venue"))
+    venue, key = clean(metadata.get("venue")), in_one_line(metadata.get("key"))
     return Reference(
-        paper.paper_id,
+        in_one_line(paper.paper_id),
         clean(paper.title),
         tuple(author_names(metadata.get("authors"))),
         metadata.get("et_al") is True,
@@ -130,6 +132,7 @@ def reference_of(paper: Paper) -> Reference:
         _arxiv_class(categories) if arxiv else "",
         url,
         clean(paper.abstract) if paper.abstract != paper.title else "",
+        key if _KEY.fullmatch(key) and key.isprintable() else "",
     )
 
 

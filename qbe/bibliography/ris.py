@@ -16,8 +16,10 @@ PROVIDER = "qbe"
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 
 
-def to_ris(reference: Reference) -> str:
+def to_ris(reference: Reference, key: str = "") -> str:
     """A record, a value a line; the type is JOUR, CONF, UNPB for preprints, or GEN.
+
+    The ID is the ``key``, if there is one, else the paper's id.
 
     >>> from qbe.bibliography.reference import reference_of
     >>> from qbe.types import Paper, Sentence
@@ -34,13 +36,13 @@ def to_ris(reference: Reference) -> str:
     AB  - Fish swim.
     ER  -
     """
-    return "".join(f"{tag}  - {value}\n" for tag, value in _lines(reference) if value or tag == "ER")
+    return "".join(f"{tag}  - {value}\n" for tag, value in _lines(reference, key) if value or tag == "ER")
 
 
-def _lines(reference: Reference) -> Iterator[tuple[str, str]]:
+def _lines(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
     yield "TY", _TYPES.get(reference.kind) or ("UNPB" if reference.arxiv else "GEN")
     yield "DP", PROVIDER
-    yield "ID", reference.paper_id
+    yield "ID", key or reference.paper_id
     yield "TI", reference.title
     for name in reference.names:
         yield "AU", _author(name)

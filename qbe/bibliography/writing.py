@@ -45,7 +45,9 @@ class Bibliography:
             return None
         reference = reference_of(paper)
         self._by_id[paper.paper_id] = key = self._keys.add(reference)
-        return to_bibtex(reference, key) if self._is_bibtex else to_ris(reference)
+        if self._is_bibtex:
+            return to_bibtex(reference, key)
+        return to_ris(reference, key if reference.key else "")
 
     def key(self, paper_id: str) -> str:
         """The key of a paper's entry; raises KeyError for a paper that has none."""

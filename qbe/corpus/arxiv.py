@@ -16,7 +16,8 @@ from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.entry import Entry, converted
 from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present
 from qbe.corpus.head import Head
-from qbe.corpus.markup import clean_abstract, clean_title, without_latex
+from qbe.corpus.latex import without_latex
+from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError

@@ -1,43 +1,69 @@
-"""BibTeX and BibLaTeX, as reference managers and the ACL Anthology export them.
+"""BibTeX and BibLaTeX, as reference managers, databases and the ACL Anthology export them.
 
-The formats are described in Oren Patashnik's "BibTeXing" and in the manual of the LaTeX package biblatex;
-the package bibtexparser finds the fields of an entry. ``crossref`` is ignored.
+The formats are described in Oren Patashnik's "BibTeXing" and in the manual of the LaTeX package biblatex.
 """
 
 from __future__ import annotations
 
 import io
-import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from functools import partial
+from collections.abc import Iterator, Mapping, MutableSet
+from functools import lru_cache
 from typing import Any
 
-from qbe.corpus.decode import decode_text
+from qbe.corpus.bibtex_names import bibtex_credits
+from qbe.corpus.bibtex_syntax import BibtexEntry, read_entries
 from qbe.corpus.entry import Entry
-from qbe.corpus.fields import MONTHS, doi, present, year
+from qbe.corpus.fields import MONTHS, doi, present
 from qbe.corpus.head import Head
-from qbe.corpus.markup import clean_abstract, clean_bibtex, clean_title, without_braces, without_latex
+from qbe.corpus.journals import JOURNALS
+from qbe.corpus.latex import clean_address, clean_bibtex
+from qbe.corpus.markup import clean_abstract, plain
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import MAX_ABSTRACT_CHARS
-from qbe.corpus.streams import numbered_lines
-from qbe.errors import CorpusError, RecordError
+from qbe.corpus.record import NOT_A_PAPER
+from qbe.errors import RecordError
 
-MAX_ENTRY_BYTES = 4 << 20
-"""A longer entry is an error instead of filling the memory; real ones are far shorter."""
-
-_BOM = b"\xef\xbb\xbf"
-_BLOCK = re.compile(rb"[ \t]*@\w*[ \t]*[{(]")
-_KNOWN_BLOCK = re.compile(
-    r"^[ \t]*@(?:article|book|booklet|collection|comment|conference|data(?:set)?|inbook|incollection|"
-    r"inproceedings|manual|mastersthesis|misc|online|phdthesis|preamble|proceedings|report|software|string|"
-    r"techreport|thesis|unpublished)[ \t]*[{(]",
+_FIRST_ENTRY = re.compile(
+    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
     re.IGNORECASE | re.MULTILINE,
 )
-_IGNORED = ("@comment", "@preamble")
-_MARK = re.compile(r'\{"\}|(?<!\\)[{}"]|#')
-_DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
-_ARXIV = re.compile(r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?")
+_CONTAINER = re.compile(
+    r"(?:mv)?(?:book|collection|proceedings|reference)|conference|journal|periodical|xdata"
+)
+"""Types of entries from which others may inherit that stand after them."""
+
+_NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
+_DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
+_MOST_ANCESTORS = 8
+
+_YEAR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)", re.ASCII)
+_DATE = re.compile(r"([12]\d{3})-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?(?!\d)", re.ASCII)
+_MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
+_DAY = re.compile(r"0?[1-9]|[12]\d|3[01]", re.ASCII)
+_MONTHS = (
+    {name: number for number, name in enumerate(MONTHS, start=1)}
+    | {"gen": 1, "ene": 1, "fev": 2, "f\u00e9v": 2, "m\u00e4r": 3, "mrz": 3, "maa": 3, "avr": 4, "abr": 4}
+    | {
+        "mai": 5,
+        "mag": 5,
+        "mei": 5,
+        "maj": 5,
+        "giu": 6,
+        "jui": 6,
+        "lug": 7,
+        "juil": 7,
+        "aou": 8,
+        "ao\u00fb": 8,
+    }
+    | {"ago": 8, "set": 9, "okt": 10, "out": 10, "ott": 10, "dez": 12, "dic": 12, "d\u00e9c": 12}
+)
+"""The numbers of months by how their names begin, also in other languages of Europe."""
+
+_MONTH = re.compile(rf"(?<![^\W\d_])(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})")
+
+_ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
+_ARXIV = re.compile(_ARXIV_ID)
+_NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
 
 
@@ -45,220 +71,169 @@ def recognizes(head: Head) -> bool:
     """Whether an entry of BibTeX begins somewhere; without one, whether the suffix says so."""
     if head.text.startswith(("{", "[", "<")):
         return False
-    return _KNOWN_BLOCK.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
+    return _FIRST_ENTRY.search(head.text) is not None or head.suffix in (".bib", ".bibtex")
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    r"""The entries of a file, with the values of ``@string`` in place of their names.
+    r"""The entries of a file; those that inherit from a later one (``crossref``, ``xdata``) come last.
 
-    Raises CorpusError for text that is not UTF-8: most entries of such a file would be damaged.
-
-    >>> text = b'@string{jml = "Fish Letters"}\n@article{a9, title = {On {F}ish}, journal = jml # { B}}'
+    >>> text = b"@string{jml = {Fish Letters}}\n@article{a9, title = {On {F}ish}, journal = jml # { B}}"
     >>> [entry] = read(io.BufferedReader(io.BytesIO(text)), "refs.bib", Reading())
-    >>> entry.where, entry.record["paper_id"], entry.record["title"], entry.record["metadata"]
-    ('refs.bib, line 2', 'a9', 'On Fish', {'venue': 'Fish Letters B'})
+    >>> entry.where, entry.record["title"], entry.record["metadata"]
+    ('refs.bib, line 2', 'On Fish', {'key': 'a9', 'venue': 'Fish Letters B'})
     """
     del reading
-    strings: dict[str, str] = {}
-    for number, data in _blocks(stream, name):
-        where = f"{name}, line {number}"
-        if data is None:
-            yield Entry(where, _broken(where, f"more than {MAX_ENTRY_BYTES >> 20} MiB of text"))
+    known: dict[str, BibtexEntry] = {}
+    awaited: set[str] = set()
+    waiting: list[tuple[str, BibtexEntry]] = []
+    for where, entry in read_entries(stream, name):
+        if isinstance(entry, RecordError):
+            yield Entry(where, entry)
             continue
-        try:
-            text = decode_text(data, where)
-        except RecordError as error:
-            raise CorpusError(str(error)) from None
-        yield from _entries(text, number, name, strings)
+        if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in awaited:
+            known.setdefault(entry.key.lower(), entry)
+        missing = [parent for parent in _parents(entry) if parent not in known]
+        if missing:
+            awaited.update(missing)
+            waiting.append((where, entry))
+        else:
+            yield _to_entry(where, entry, known)
+    for where, entry in waiting:
+        yield _to_entry(where, entry, known)
 
 
-def _blocks(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes | None]]:
-    """Text from one line that begins an entry to the next, with its line; None for text that is too long."""
-    first, size, lines = 1, 0, list[bytes]()
-    for number, line in numbered_lines(stream, name):
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        if _BLOCK.match(line) and lines:
-            yield first, b"".join(lines) if size <= MAX_ENTRY_BYTES else None
-            first, size, lines = number, 0, []
-        size += len(line)
-        if size <= MAX_ENTRY_BYTES or not lines:
-            lines.append(line)
-    if lines:
-        yield first, b"".join(lines) if size <= MAX_ENTRY_BYTES else None
+def _parents(entry: BibtexEntry) -> list[str]:
+    """The keys of the entries from which this one inherits."""
+    if "crossref" not in entry.fields and "xdata" not in entry.fields:
+        return []
+    names = f"{entry.fields.get('xdata', '')},{entry.fields.get('crossref', '')}"
+    return [key for each in names.lower().split(",") if (key := each.strip())]
 
 
-def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str]) -> Iterator[Entry]:
-    """The entries of a block, usually one; what ``@string`` defines is added to the strings."""
-    from bibtexparser import model
-
-    for block in _parsed(text):
-        where = f"{name}, line {number + (block.start_line or 0)}"
-        if isinstance(block, model.DuplicateBlockKeyBlock):
-            block = block.ignore_error_block
-        if isinstance(block, model.String):
-            strings[block.key.lower()] = _value(block.value, strings)
-        elif isinstance(block, model.DuplicateFieldKeyBlock):
-            yield Entry(where, _duplicate_fields(where, block.duplicate_keys))
-        elif isinstance(block, model.ParsingFailedBlock):
-            if not (block.raw or "").lower().startswith(_IGNORED):
-                reason = getattr(block.error, "abort_reason", None) or str(block.error)
-                yield Entry(where, _broken(where, f"none ({reason})"))
-                return  # what follows may be parts of this entry
-        elif isinstance(block, model.Entry) and block.entry_type:
-            try:
-                record = _record(block.key, block.fields, strings, where)
-            except RecordError as error:
-                yield Entry(where, error)
-                continue
-            yield Entry(where, record)
+def _to_entry(where: str, entry: BibtexEntry, known: Mapping[str, BibtexEntry]) -> Entry:
+    try:
+        if _NO_PUBLICATION.fullmatch(entry.kind):
+            raise RecordError(
+                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done", NOT_A_PAPER
+            )
+        return Entry(where, _record(entry.key, _with_inherited(entry, known, set()), where))
+    except RecordError as error:
+        return Entry(where, error)
 
 
-def _parsed(text: str) -> list[Any]:
-    """The blocks that bibtexparser finds, values with their braces or quotation marks."""
-    from bibtexparser.entrypoint import parse_string
+def _with_inherited(
+    entry: BibtexEntry, known: Mapping[str, BibtexEntry], seen: MutableSet[str]
+) -> Mapping[str, str]:
+    """The fields of an entry with what it lacks and its parents have: a date, their titles as its venue; of
+    ``@xdata`` all. ``seen`` are the parents that have been looked at.
+    """
+    fields = {name: value for name, value in entry.fields.items() if value}
+    for key in _parents(entry):
+        if key not in known or key in seen or len(seen) == _MOST_ANCESTORS:
+            continue
+        seen.add(key)
+        parent = _with_inherited(known[key], known, seen)
+        if known[key].kind != "xdata":
+            is_dated = _first(fields, "year", "date")
+            dates = {} if is_dated else {name: parent[name] for name in _DATES if name in parent}
+            parent = {**dates, "booktitle": _first(fields, *_VENUES) or _first(parent, *_VENUES, "title")}
+        fields = {**parent, **fields}
+    return fields
 
-    # What is wrong with a block is in the block, too.
-    logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
-    return list(parse_string(text, parse_stack=[]).blocks)
 
-
-def _record(key: str, fields: Iterable[Any], strings: Mapping[str, str], where: str) -> dict[str, Any]:
-    """The record of an entry; raises RecordError where it has no key, no title, or a field twice."""
-    raw: dict[str, str] = {}
-    for field in fields:
-        if field.key.lower() in raw:
-            raise _duplicate_fields(where, [field.key])
-        raw[field.key.lower()] = field.value
-    if not key:
-        raise RecordError(
-            f"{where}: expected a key at the beginning of the entry, found none; add one", "no paper_id"
-        )
-    value = partial(_field, raw, strings)
-    title = clean_title(clean_bibtex(value("title")))
+def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
+    """The record of an entry; raises RecordError where it has no title."""
+    title, subtitle = _text(fields, "title"), _text(fields, "subtitle")
     if not title:
         raise RecordError(f"{where}: expected a title, found none; add it or remove the entry", "no title")
-    subtitle = clean_title(clean_bibtex(value("subtitle")))
-    url = next(iter(_verbatim(value("url")).split()), "")
-    date = _date(value("date"), value("year"), value("month"), value("day"))
-    arxiv = _arxiv(value)
-    acl = _ANTHOLOGY.search(url)
+    url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
+    date, arxiv = _date(fields), _arxiv(fields, url)
+    acl = _ANTHOLOGY.search(url) if "acl" in url else None
     metadata = {
-        "authors": _authors(value("author")),
-        "year": year(date),
+        "key": key,
+        **bibtex_credits(fields.get("author", "")),
+        "year": int(date[:4]) if date else None,
         "date": date if len(date) > len("YYYY") else "",
-        "venue": clean_title(clean_bibtex(value("journal") or value("journaltitle") or value("booktitle"))),
-        "categories": _verbatim(value("primaryclass") or value("eprintclass")).split() if arxiv else [],
-        "doi": doi(_verbatim(value("doi"))) or (doi(url) if "doi.org/" in url else ""),
+        "venue": _venue(fields),
+        "categories": _address(fields, "primaryclass", "eprintclass").split() if arxiv else [],
+        "doi": doi(_address(fields, "doi")) or (doi(url) if "doi.org/" in url else ""),
         "url": url,
-        "ids": present({"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": _verbatim(value("pmid"))}),
+        "ids": present({"arxiv": arxiv, "acl": acl[1] if acl else "", "pmid": _address(fields, "pmid")}),
+        "tags": _listed(fields, "keywords", "author_keywords", "mendeley-tags"),
+        "collections": _listed(fields, "groups", "mendeley-groups"),
     }
     return {
-        "paper_id": key,
+        "paper_id": key or None,
         "title": f"{title}: {subtitle}" if subtitle else title,
-        "abstract": clean_abstract(clean_bibtex(value("abstract"))) or None,
+        "abstract": clean_abstract(clean_bibtex(fields.get("abstract", ""))) or None,
         "metadata": present(metadata),
     }
 
 
-def _field(raw: Mapping[str, str], strings: Mapping[str, str], name: str) -> str:
-    return _value(raw[name], strings).strip() if name in raw else ""
+def _first(fields: Mapping[str, str], *names: str) -> str:
+    """The first of these fields that says something, or ''."""
+    return next(filter(None, map(fields.get, names)), "")
 
 
-def _value(raw: str, strings: Mapping[str, str]) -> str:
-    """The text of a value: parts in braces or quotation marks, numbers and names of strings, joined by #.
-
-    It is cut beyond what a paper may have: names of names of strings could make it long at will.
-    """
-    text = ""
-    for part in map(str.strip, _parts(raw)):
-        is_enclosed = part[:1] in ("{", '"') and len(part) > 1
-        text += part[1:-1] if is_enclosed else strings.get(part.lower(), part)
-        if len(text) > MAX_ABSTRACT_CHARS:
-            return text[: MAX_ABSTRACT_CHARS + 1]
-    return text
+def _text(fields: Mapping[str, str], *names: str) -> str:
+    value = _first(fields, *names)
+    return plain(clean_bibtex(value)) if value else ""
 
 
-def _parts(raw: str) -> Iterator[str]:
-    """The parts of a value between those # that stand neither in braces nor in quotation marks."""
-    begin = depth = 0
-    is_quoted = False
-    for mark in _MARK.finditer(raw) if "#" in raw else ():
-        match mark[0]:
-            case '"' if depth == 0:
-                is_quoted = not is_quoted
-            case "{" if not is_quoted:
-                depth += 1
-            case "}" if not is_quoted:
-                depth -= 1
-            case "#" if not is_quoted and depth == 0:
-                yield raw[begin : mark.start()]
-                begin = mark.end()
-    yield raw[begin:]
+def _address(fields: Mapping[str, str], *names: str) -> str:
+    value = _first(fields, *names)
+    return clean_address(value) if value else ""
 
 
-def _verbatim(text: str) -> str:
-    """An address or a number without escapes."""
-    return without_braces(without_latex(text)).strip()
+def _venue(fields: Mapping[str, str]) -> str:
+    """The journal or book; for a macro of ADS the name of the journal."""
+    venue = _first(fields, *_VENUES)
+    macro = venue.strip("{} \t\r\n") if "\\" in venue else ""
+    return JOURNALS.get(macro[1:].lower()) or _text(fields, *_VENUES)
 
 
-def _authors(text: str) -> list[str]:
-    """Names in the order Given von Family Jr, without "others"."""
-    from bibtexparser.middlewares import names
-
-    authors = []
-    for name in names.split_multiple_persons_names(text):
-        try:
-            ordered = names.parse_single_name_into_parts(name).merge_first_name_first
-        except names.InvalidNameError:
-            ordered = name
-        authors.append(" ".join(clean_title(clean_bibtex(ordered)).split()))
-    return [author for author in authors if author and author.lower() != "others"]
+def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
+    """The items of lists: between semicolons where there are any, else between commas; each once."""
+    items: dict[str, None] = {}
+    for name in names:
+        if text := _text(fields, name):
+            items |= dict.fromkeys(map(str.strip, text.split(";" if ";" in text else ",")))
+    return list(filter(None, items))
 
 
-def _date(date: str, published: str, month: str, day: str) -> str:
+def _date(fields: Mapping[str, str]) -> str:
     """The date as YYYY-MM-DD, as much of it as is known; '' without a year."""
-    match = _DATE.match(date)
-    if match and len(match[0]) > len("YYYY"):
-        return match[0]
-    known = year(published) or year(date)
-    if known is None:
+    date, published, month = (fields.get(name, "") for name in ("date", "year", "month"))
+    for text in (date, published):
+        if "-" in text and (match := _DATE.match(text.strip(" {}"))):
+            return "-".join(filter(None, match.groups()))
+    year = _YEAR.search(published) or _YEAR.search(date)
+    if year is None:
         return ""
-    month = without_braces(month)
-    name = re.search("|".join(MONTHS), month.lower())
-    numbers = re.findall(r"\d+", month, re.ASCII)
-    if name:
-        number = MONTHS.index(name[0]) + 1
-        day = day or (numbers[0] if len(numbers) == 1 else "")
-    else:
-        number = int(numbers[0][:4]) if numbers else 0
-    if not 1 <= number <= 12:
-        return f"{known:04}"
-    is_day = re.fullmatch(r"0?[1-9]|[12]\d|3[01]", day, re.ASCII)
-    return f"{known:04}-{number:02}" + (f"-{int(day):02}" if is_day else "")
+    number, day = _month((month or re.sub(r"\d+[^\w\s]+", "", date)).lower().replace(year[0], ""))
+    day = fields.get("day", "").strip(" {}") or day
+    if not number:
+        return year[0]
+    return f"{year[0]}-{number:02}" + (f"-{int(day):02}" if _DAY.fullmatch(day) else "")
 
 
-def _arxiv(value: partial[str]) -> str:
+@lru_cache(maxsize=1 << 10)
+def _month(text: str) -> tuple[int, str]:
+    """The number of the first month that a text names, 0 for none, and the day beside it, if any."""
+    text = clean_bibtex(text)
+    if name := _MONTH.search(text):
+        days = re.findall(r"\d+", text, re.ASCII)
+        return _MONTHS[name[0]], days[0] if len(days) == 1 else ""
+    number = _MONTH_NUMBER.fullmatch(text)
+    return (int(number[1]) if number and int(number[1]) <= 12 else 0), ""
+
+
+def _arxiv(fields: Mapping[str, str], url: str) -> str:
     """The number of a preprint of arXiv; '' where the entry names none."""
-    archive = value("archiveprefix") or value("eprinttype")
-    eprint = value("eprint") if _verbatim(archive).lower() == "arxiv" else value("arxivid")
-    number = _ARXIV.search(_verbatim(eprint))
-    return number[1] if number else ""
-
-
-def _broken(where: str, content: str) -> RecordError:
-    content = "".join(each if each.isprintable() else " " for each in content.replace("`", "'")[:200])
-    content = " ".join(content.split())
-    return RecordError(
-        f"{where}: expected an entry with fields in balanced braces or quotation marks, found {content}; "
-        "mend or remove it",
-        "a broken entry",
-    )
-
-
-def _duplicate_fields(where: str, names: Iterable[str]) -> RecordError:
-    keys = ", ".join(ascii(name[:40]) for name in sorted(names)[:5])
-    return RecordError(
-        f"{where}: expected each field once, found {keys} again; remove all but one",
-        "a field that occurs twice",
-    )
+    is_arxiv = _address(fields, "archiveprefix", "eprinttype").lower() == "arxiv"
+    if number := _ARXIV.search(_address(fields, *(("eprint",) if is_arxiv else ()), "arxivid")):
+        return number[1]
+    for text in (url, *map(fields.get, ("journal", "eprint", "number", "note", "howpublished"))):
+        if text and "rxiv" in text.lower() and (number := _NAMED_ARXIV.search(text)):
+            return number[1]
+    return ""

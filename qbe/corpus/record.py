@@ -32,7 +32,7 @@ NO_ABSTRACT = "no abstract"
 """The reason of the error for a paper without an abstract."""
 
 NOT_A_PAPER = "not a paper"
-"""The reason of the error for what a source has beside papers."""
+"""The reason of the error for a record that is no publication; it stops no reading."""
 
 _CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
 
