@@ -12,6 +12,7 @@ from qbe.corpus.unknown import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
+KEPT = "papers that the index has with other content"
 """What is noted, and nothing left out."""
 
 FEWEST = 100
@@ -25,8 +26,9 @@ class LeftOut:
     """Records that were left out of a corpus.
 
     ``skipped`` counts those that cannot be used, by the reason of their errors; ``merged`` those that are
-    another paper's duplicates; ``noted`` what is to be known of others (RENAMED, RECODED). With a ``stream``,
-    each is a line of JSON there: ``where``, ``reason`` and ``message``.
+    another paper's duplicates; ``noted`` what is to be known of others (RENAMED, RECODED, KEPT). ``ids`` are
+    those of skipped records, as far as these tell them. With a ``stream``, each is a line of JSON there:
+    ``where``, ``reason`` and ``message``.
 
     >>> left_out = LeftOut()
     >>> left_out.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title, found none", "no title"))
@@ -38,14 +40,19 @@ class LeftOut:
         self.skipped: Counter[str] = Counter()
         self.merged = 0
         self.noted: Counter[str] = Counter()
+        self.ids: set[str] = set()
+        self._named = 0  # broken records that tell their ids
         self._stream = stream
 
     def __bool__(self) -> bool:
         return bool(self.skipped or self.merged or self.noted)
 
-    def skip(self, where: str, error: RecordError) -> None:
-        """Count a record that cannot be used."""
+    def skip(self, where: str, error: RecordError, paper_id: str | None = None) -> None:
+        """Count a record that cannot be used, of that id where it tells one."""
         self.skipped[error.reason] += 1
+        if paper_id is not None:
+            self.ids.add(paper_id)
+            self._named += error.reason != NO_ABSTRACT
         self._write(where, error.reason, str(error))
 
     def merge(self, where: str, paper_id: str, first: str, by: str | None) -> None:
@@ -68,6 +75,12 @@ class LeftOut:
         )
         self._write(name, RECODED, message)
 
+    def keep(self, paper_id: str) -> None:
+        """Count a paper that an index has with other content, and keeps so."""
+        self.noted[KEPT] += 1
+        message = f"{paper_id}: the index has this paper with other content, which it keeps"
+        self._write(paper_id, KEPT, message)
+
     def _write(self, where: str, reason: str, message: str) -> None:
         if self._stream is not None:
             line = {"where": where, "reason": reason, "message": message}
@@ -80,6 +93,11 @@ class LeftOut:
         """
         others = sum(self.skipped[reason] for reason in (NO_ABSTRACT, NOT_A_PAPER, NOT_RECOGNIZED))
         return sum(self.skipped.values()) - others
+
+    @property
+    def nameless(self) -> int:
+        """How many of the `broken` records do not tell their ids."""
+        return self.broken - self._named
 
     def check(self, max_rejected: float, kept: int) -> None:
         """Raise CorpusError where of at least FEWEST records more than the share ``max_rejected`` cannot be

@@ -106,7 +106,7 @@ def _papers(
             except RecordError as error:
                 if stops and error.reason != NOT_A_PAPER:
                     raise _with_remedy(error) from None
-                left_out.skip(entry.where, error)
+                left_out.skip(entry.where, error, _id_of(entry.record))
                 continue
             if not is_new:
                 left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
@@ -195,6 +195,18 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
             raise
     title_alone = {name: value for name, value in record.items() if name != "pred_labels"}
     return parse_paper({**title_alone, "abstract": [title]}, where, split, default_id="")
+
+
+def _id_of(record: Mapping[str, Any] | RecordError) -> str | None:
+    """The id of a record that cannot be used, None where it is not told."""
+    if isinstance(record, RecordError):
+        return None
+    paper_id, title, metadata = (record.get(name) for name in ("paper_id", "title", "metadata"))
+    if paper_id is not None:
+        return usable_id(str(paper_id)) or None
+    if not isinstance(title, str) or not title:
+        return None
+    return content_id(Paper("", title, (), metadata=metadata if isinstance(metadata, Mapping) else {}))
 
 
 def _with_remedy(error: RecordError) -> RecordError:

@@ -34,8 +34,11 @@ OPTIONS = {
     "categories": "--category",
 }
 
-CHANGES = ("append", "update", "delete", "compact")
+CHANGES = ("append", "update", "sync", "delete", "compact")
 """Actions that update an index."""
+
+NAMED = 20
+"""How many papers that were kept or deleted are named."""
 
 
 class Bars:
@@ -79,6 +82,7 @@ def main(arguments: list[str], build: Build | None = None) -> None:
             print(f"{output}: nothing to compact: one segment, no paper deleted")
         else:
             _say_left_out(output, written.left_out)
+            _say_papers(written, action)
             print(f"{output}: {_describe(written)}, {time.monotonic() - started:.1f} s")
         return
     try:
@@ -125,6 +129,27 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
         total = sum(left_out.values())
         noun = "record" if total == 1 else "records"
         print(f"{total:,} {noun} left out ({reasons}), listed in {rejected_file(output)}")
+
+
+def _say_papers(written: Written, action: str | None) -> None:
+    """Name papers that stay although the corpus has others in their place, and those that were deleted."""
+    deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
+    why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
+    for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
+        for paper in papers[:NAMED]:
+            print(f"{what}: {paper}")
+        if len(papers) > NAMED:
+            print(f"{what}: {len(papers) - NAMED:,} more")
+
+
+def _confirm(question: str) -> bool:
+    """Whether a person on a terminal says yes; False without a terminal."""
+    import sys
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
@@ -228,13 +253,17 @@ def _change(
         from qbe.index.live.compaction import compact
 
         return compact(output, execution=execution)
-    from qbe.index.live.changes import append_papers
+    from functools import partial
 
-    return append_papers(
+    from qbe.index.live.changes import append_papers, sync_papers
+
+    change = partial(append_papers, update=action == "update")
+    if action == "sync":
+        change = partial(sync_papers, confirm=(lambda _: True) if options.overwrite else _confirm)
+    return change(
         output,
         options.corpus,
         reading=index_options.reading(options),
-        update=action == "update",
         encoder=options.encoder,
         tagger=options.tagger,
         device=options.device,
@@ -244,9 +273,10 @@ def _change(
 
 def _describe(written: Written) -> str:
     segments = "1 segment" if written.segments == 1 else f"{written.segments} segments"
+    unchanged = f"{written.unchanged:,} unchanged, " if written.unchanged else ""
     return (
-        f"{written.added:,} papers added, {written.replaced:,} replaced, {written.deleted:,} deleted, now "
-        f"{written.papers:,} in {segments}, generation {written.generation}"
+        f"{written.added:,} papers added, {written.replaced:,} replaced, {written.deleted:,} deleted, "
+        f"{unchanged}now {written.papers:,} in {segments}, generation {written.generation}"
     )
 
 

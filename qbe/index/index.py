@@ -154,7 +154,8 @@ class Index(CurrentReader, Closing):
             return True
 
     def append(self, corpus: Corpus, *, reading: Reading | None = None, update: bool = False) -> Written:
-        """Add papers, all of them or none, and `refresh`.
+        """Add papers that the index lacks, all of them or none, and `refresh`; with ``update`` replace those
+        that it has with other content.
 
         ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
         Raises what `qbe.index.live.changes.append_papers` does.
@@ -167,6 +168,27 @@ class Index(CurrentReader, Closing):
             corpus,
             reading=reading or Reading(),
             update=update,
+            encoder=self._encoder_name,
+            tagger=self._tagger_name,
+            execution=self._execution(),
+        )
+        self.refresh()
+        return written
+
+    def sync(self, corpus: Corpus, *, reading: Reading | None = None, overwrite: bool = False) -> Written:
+        """Make the papers of the index those of a corpus, all at once, and `refresh`: add, replace, delete.
+
+        Unless with ``overwrite``, more than one paper and a tenth of all are not deleted. Raises what
+        `qbe.index.live.changes.sync_papers` does.
+        """
+        from qbe.corpus.reading import Reading
+        from qbe.index.live.changes import sync_papers
+
+        written = sync_papers(
+            self.folder,
+            corpus,
+            reading=reading or Reading(),
+            confirm=lambda question: overwrite,  # noqa: ARG005
             encoder=self._encoder_name,
             tagger=self._tagger_name,
             execution=self._execution(),

@@ -43,6 +43,7 @@ GOES_WITH = {
     "split": ("shards", "threads", "overwrite", "resume", "timings"),
     "append": _CHANGE,
     "update": _CHANGE,
+    "sync": (*(name for name in _CHANGE if name != "limit"), "overwrite"),
     "delete": (),
     "compact": ("threads",),
 }
@@ -60,9 +61,9 @@ def parser() -> argparse.ArgumentParser:
         "qbe index",
         "Build an index from a corpus of papers: Lucene postings, contextual sentence vectors in FAISS, the "
         "papers with their sentences' facets, and a manifest. It appears at --output whole or not at all. "
-        "With --part build only a part of it, and with --merge join parts. With --append, --update, --delete "
-        "or --compact update the index at --output in one step: open readers keep their snapshot, a second "
-        "writer is refused, and when anything fails the index is unchanged.",
+        "With --part build only a part of it, and with --merge join parts. With --append, --update, --sync, "
+        "--delete or --compact update the index at --output in one step: open readers keep their snapshot, a "
+        "second writer is refused, and when anything fails the index is unchanged.",
     )
     parser.add_argument(
         "--corpus",
@@ -128,7 +129,11 @@ def parser() -> argparse.ArgumentParser:
         "all nodes must see)",
     )
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
-    parser.add_argument("--overwrite", action="store_true", help="replace what is at --output")
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace what is at --output; with --sync delete as many papers as it takes",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted build")
     parser.add_argument(
         "--timings", metavar="FILE", help="write the seconds of each stage and the peak of memory"
@@ -206,10 +211,20 @@ def _actions(group: argparse._MutuallyExclusiveGroup) -> None:
         "encoded",
     )
     group.add_argument(
-        "--append", action="store_true", help="add the papers of --corpus, with the index's own settings"
+        "--append",
+        action="store_true",
+        help="add the papers of --corpus that the index lacks, with the index's own settings",
     )
     group.add_argument(
-        "--update", action="store_true", help="add the papers of --corpus, in place of those of the same ids"
+        "--update",
+        action="store_true",
+        help="the same, and replace papers that --corpus has with other content under the same ids",
+    )
+    group.add_argument(
+        "--sync",
+        action="store_true",
+        help="make the index equal to --corpus, an export of a library: add, replace and delete; papers that "
+        "did not change are left alone (--overwrite: also where more than a tenth would be deleted)",
     )
     group.add_argument(
         "--delete", nargs="+", metavar="ID", help="delete papers; @FILE: those of the file, one id a line"
@@ -273,7 +288,7 @@ def action(options: argparse.Namespace) -> str | None:
                 remedy = REMEDIES.get(chosen, "drop one of them")
                 raise UsageError(f"{_written(name)} is of no use with --{chosen}; {remedy}")
     if not options.corpus and (chosen is None or "corpus" in GOES_WITH[chosen]):
-        purpose = chosen if chosen in ("append", "update") else "index"
+        purpose = chosen if chosen in ("append", "update", "sync") else "index"
         raise UsageError(f"expected --corpus with the papers to {purpose}, found none; add it")
     if options.part:
         part_numbers(options.part)

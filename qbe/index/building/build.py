@@ -71,7 +71,9 @@ def build(
         )
         if isinstance(finished, Manifest):
             return finished
-        return _run(place, source, settings, execution)
+        manifest = _run(place, source, settings, execution)
+        assert manifest is not None  # a source without a paper is refused
+        return manifest
 
 
 def build_segment(
@@ -82,12 +84,13 @@ def build_segment(
     tagger: Identity | None = None,
     index: Path | None = None,
     shared: SharedDense | None = None,
-) -> Manifest:
+) -> Manifest | None:
     """Build an index at ``folder``, where nothing is, as a segment of another one; nothing is resumed.
 
-    Where it has too few sentences for the settings' FAISS index, its own is exact. ``tagger`` is the identity
-    of the tagger that labelled the other segments, if any; ``index`` the folder of the whole. Records that
-    are left out are listed beside the segment, for `qbe.index.building.rejected.add_rejected`, and where the
+    Returns None, and leaves no segment, where the source has no paper. Where a segment has too few sentences
+    for the settings' FAISS index, its own is exact. ``tagger`` is the identity of the tagger that labelled
+    the other segments, if any; ``index`` the folder of the whole. Records that are left out are listed beside
+    the segment, for `qbe.index.building.rejected.add_rejected`, and where the
     corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, in place of what
     the settings say of vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
@@ -128,8 +131,8 @@ def _run(
     adjust: AdjustAnn = checked,
     expected_tagger: Identity | None = None,
     shared: SharedDense | None = None,
-) -> Manifest:
-    """All stages that an unfinished build has not finished, in order."""
+) -> Manifest | None:
+    """All stages that an unfinished build has not finished, in order; None where the source has no paper."""
     staging = place.staging
     models = BuildModels(settings, execution.threads, expected_tagger)
     inputs = stages.inputs(source, settings, models)
@@ -140,6 +143,9 @@ def _run(
         if settings.bm25:
             _jvm.java_class("java.lang.Object")  # a missing Java is reported before the work
         state = _write_papers(place, source, settings, models, inputs, adjust, execution)
+    if not state["counts"]["papers"]:
+        publish_rejected(place)
+        return None
     if settings.bm25:
         if "lucene" not in state:
             count = state["counts"]["papers"]

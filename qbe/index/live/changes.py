@@ -1,29 +1,30 @@
-"""Adding papers to an index, replacing and deleting them, each call in one commit."""
+"""Adding papers to an index, replacing and deleting them, or all of these to make it equal to a corpus, each
+call in one commit.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from qbe.corpus.leftout import LeftOut
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter
-from qbe.errors import IndexBuildError, OutputError, PaperNotFoundError, UsageError
+from qbe.errors import OutputError, PaperNotFoundError, UsageError
 from qbe.index.building.build import build_segment
-from qbe.index.building.rejected import add_rejected, check_replaceable
+from qbe.index.building.rejected import add_rejected, check_replaceable, rejected_file
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
+from qbe.index.live.additions import APPEND, SYNC, UPDATE, Additions, Confirm
 from qbe.index.live.writer import Written, commit, resolved, without, writing
 from qbe.index.manifest import Manifest
 from qbe.index.models import matching_encoder
 from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
-from qbe.index.segments.views import Papers, open_papers
-from qbe.types import Paper
+from qbe.index.segments.snapshot import Snapshot
+from qbe.index.segments.views import PaperStores, open_papers
 
 log = logging.getLogger(__name__)
 
@@ -42,53 +43,115 @@ def append_papers(
     """Add the papers of a corpus to an index, as a further segment built with the index's settings.
 
     ``corpus`` is a path or ``hf:`` name, several of them, or papers, ``reading`` as in
-    `qbe.index.building.build.build`. Papers whose ids the index has are
-    refused before any is encoded; with ``update`` they replace the former ones, and get new rows.
+    `qbe.index.building.build.build`. Papers that the index has as they are are counted and left alone. Of one
+    that it has with other content under the same id the index keeps its own, and the corpus's is listed with
+    the records that are left out; with ``update`` the corpus's replaces it, and gets a new row.
     Records that are left out are counted, and added to the list beside the index
     (`qbe.index.building.rejected.rejected_file`).
     ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
     ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to
     readers that open the index later; when anything fails the index is unchanged.
 
-    Raises IndexBuildError for ids that the index has, for another tagger than the index's and where another
-    process writes, EncoderMismatchError for another encoder than the index's, and what
+    Raises IndexBuildError for another tagger than the index's and where another process writes,
+    EncoderMismatchError for another encoder than the index's, and what
     `qbe.index.building.build.build` and `qbe.index.live.writer.writing` do.
 
     >>> from qbe.index.building.build import build
     >>> _ = build(Path("indexes/longer"), [index.paper("s001")], BuildSettings(dense=False))
-    >>> append_papers("indexes/longer", [index.paper("s002")])
-    Written(added=1, replaced=0, deleted=0, papers=2, segments=2, generation=1, left_out={})
+    >>> written = append_papers("indexes/longer", [index.paper("s001"), index.paper("s002")])
+    >>> written.added, written.unchanged, written.papers
+    (1, 1, 2)
     """
-    folder, source = resolved(folder), open_corpus(corpus, reading)
+    models = {"encoder": encoder, "tagger": tagger, "device": device}
+    source, how = open_corpus(corpus, reading), UPDATE if update else APPEND
+    with writing(resolved(folder)) as snapshot:
+        return _change(resolved(folder), snapshot, source, how, models, execution)
+
+
+def sync_papers(
+    folder: str | Path,
+    corpus: Corpus,
+    *,
+    reading: Reading = AS_IT_COMES,
+    confirm: Confirm = lambda question: False,  # noqa: ARG005
+    encoder: str | None = None,
+    tagger: str | None = None,
+    device: str | None = None,
+    execution: Execution | None = None,
+) -> Written:
+    """Make the papers of an index those of a corpus, in one commit: those that it lacks are added, those of
+    other content replaced, those that the corpus lacks deleted; all others are left alone.
+
+    A paper whose record in the corpus was skipped stays as it is. Where no ``reading`` is given, files are
+    read as they were when the index was built. ``confirm`` is called with a question before more than one
+    paper and a tenth of all are deleted, or any while skipped records do not tell their ids. Other parameters
+    and errors are those of `append_papers`; raises UsageError where the answer is no, and for a reading with
+    a ``limit``.
+
+    >>> from qbe.index.building.build import build
+    >>> papers = [index.paper(f"s00{number}") for number in (1, 2, 3)]
+    >>> _ = build(Path("indexes/same"), papers[:2], BuildSettings(dense=False))
+    >>> written = sync_papers("indexes/same", papers[1:])
+    >>> written.added, written.deleted, written.unchanged, list(written.deleted_titles)
+    (1, 1, 1, ['s001'])
+    """
+    if reading.limit is not None:
+        raise UsageError("`limit` is of no use with `sync`, which would delete the papers beyond it; drop it")
+    models = {"encoder": encoder, "tagger": tagger, "device": device}
+    with writing(resolved(folder)) as snapshot:
+        if reading == AS_IT_COMES:
+            recorded = snapshot.segments[0].manifest.corpus.get("reading", {})
+            reading = Reading(**{**recorded, "limit": None})
+        source = open_corpus(corpus, reading)
+        return _change(resolved(folder), snapshot, source, SYNC, models, execution, confirm)
+
+
+def _change(
+    folder: Path,
+    snapshot: Snapshot,
+    source: Source,
+    how: str,
+    models: Mapping[str, str | None],
+    execution: Execution | None,
+    confirm: Confirm = lambda question: False,  # noqa: ARG005
+) -> Written:
+    """Write what a source changes of an index, if anything; ``how`` is that of `Additions`."""
     check_replaceable(folder)
-    with writing(folder) as snapshot:
-        manifest = combined_manifest(snapshot)
-        settings = _settings(manifest, encoder=encoder, tagger=tagger, device=device)
-        if manifest.dense is not None:
-            matching_encoder(folder, manifest, settings.encoder)
-        papers = open_papers(snapshot.segments)
-        additions = _Additions(source, papers, update)
-        name = segment_name(snapshot.generation + 1)
-        segment = build_segment(
-            additions, folder / name, settings, execution or Execution(), tagger_identity(manifest), folder
-        )
-        replaced = np.array(additions.known, np.int64)
-        segments = [*without(folder, snapshot, replaced), Segment(name, segment.digest)]
+    manifest = combined_manifest(snapshot)
+    settings = _settings(manifest, models)
+    if manifest.dense is not None:
+        matching_encoder(folder, manifest, settings.encoder)
+    papers = PaperStores(snapshot.segments, predictions=False)
+    additions = Additions(source, papers, how, confirm, settings.dense and settings.facets == "predicted")
+    name = segment_name(snapshot.generation + 1)
+    segment = build_segment(
+        additions, folder / name, settings, execution or Execution(), tagger_identity(manifest), folder
+    )
+    dead = np.array([*additions.replaced, *additions.gone], np.int64)
+    segments, generation = [each.segment for each in snapshot.segments], snapshot.generation
+    if segment is not None or len(dead):
+        segments = without(folder, snapshot, dead)
+        if segment is not None:
+            segments.append(Segment(name, segment.digest))
         generation = commit(folder, snapshot, segments)
-        try:
-            add_rejected(folder / name, folder)
-        except (OSError, OutputError) as error:  # the papers are there all the same
-            log.warning("%s: records were skipped, but the list of them could not be written", error)
-        added = segment.corpus["papers"] - len(replaced)
-        return Written(
-            added=added,
-            replaced=len(replaced),
-            deleted=0,
-            papers=len(papers) + added,
-            segments=len(segments),
-            generation=generation,
-            left_out=segment.corpus.get("left_out", {}),
-        )
+    try:
+        if how == SYNC:  # the records of another corpus, whose papers are gone
+            rejected_file(folder).unlink(missing_ok=True)
+        add_rejected(folder / name, folder)
+    except (OSError, OutputError) as error:  # the papers are there all the same
+        log.warning("%s: records were skipped, but the list of them could not be written", error)
+    return Written(
+        added=additions.added,
+        replaced=len(additions.replaced),
+        deleted=len(additions.gone),
+        papers=len(papers) + additions.added - len(additions.gone),
+        segments=len(segments),
+        generation=generation,
+        left_out=additions.left_out.counts(),
+        unchanged=additions.unchanged,
+        kept=tuple(additions.kept),
+        deleted_titles={papers.ids[row]: title for row, title in additions.gone.items()},
+    )
 
 
 def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
@@ -133,36 +196,7 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
         return Written(0, 0, len(dead), len(papers) - len(dead), len(segments), generation)
 
 
-class _Additions:
-    """The papers of a source to be added to an index; ``known`` are the rows of those it has already."""
-
-    def __init__(self, source: Source, papers: Papers, update: bool) -> None:
-        self.names = source.names
-        self.describe, self.newest = source.describe, source.newest
-        self.add_finished_shards = source.add_finished_shards
-        self.how_read, self.share_read = source.how_read, source.share_read
-        self._source, self._papers, self._update = source, papers, update
-        self.known: list[int] = []
-
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
-        """The papers as a stream; raises IndexBuildError at their end for ids that the index has, unless they
-        are to be replaced.
-        """
-        first = None
-        for paper in self._source.papers(split, left_out):
-            row = self._papers.find(paper.paper_id)
-            if row is not None:
-                first = first or paper.paper_id
-                self.known.append(row)
-            yield paper
-        if first is not None and not self._update:
-            raise IndexBuildError(
-                f"expected papers that the index lacks, found {len(self.known)} that it has, such as "
-                f"{first!r}; replace them with `update`, or drop them from the corpus"
-            )
-
-
-def _settings(manifest: Manifest, **changes: str | None) -> BuildSettings:
-    """The index's settings, with those changes that are not None."""
-    changed = {name: value for name, value in changes.items() if value is not None}
+def _settings(manifest: Manifest, models: Mapping[str, str | None]) -> BuildSettings:
+    """The index's settings, with those models that are not None."""
+    changed = {name: value for name, value in models.items() if value is not None}
     return BuildSettings.read(manifest.settings, **changed)

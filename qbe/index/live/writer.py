@@ -32,6 +32,10 @@ class Written:
     """What a write did, in papers, and the index afterwards: how many living ``papers`` it has in how many
     ``segments``, and its ``generation``. ``replaced`` papers are counted neither as ``added`` nor as
     ``deleted``. ``left_out`` counts, by the reason, records of the corpus that were skipped.
+
+    ``unchanged`` papers of the corpus were in the index as they are. ``kept`` are the ids of papers that stay
+    as the index has them although the corpus has other content for them, or a record that cannot be used.
+    ``deleted_titles`` are those of papers that the corpus lacks, by id.
     """
 
     added: int
@@ -41,6 +45,9 @@ class Written:
     segments: int
     generation: int
     left_out: Mapping[str, int] = field(default_factory=dict)
+    unchanged: int = 0
+    kept: tuple[str, ...] = ()
+    deleted_titles: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager

@@ -75,7 +75,9 @@ class PartShards:
                 f"expected papers for each of {shard.count} `shards`, found none for number {shard.number}: "
                 f"each gets every n-th {shards.SHARD_PAPERS} papers; choose fewer"
             )
-        return build_segment(source, folder, self.settings, execution, index=whole, shared=shared)
+        manifest = build_segment(source, folder, self.settings, execution, index=whole, shared=shared)
+        assert manifest is not None  # a shard without a paper is refused
+        return manifest
 
 
 class ShardVectors:
