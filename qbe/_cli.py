@@ -179,6 +179,40 @@ def add_rerank(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_filters(group: argparse._ActionsContainer) -> None:
+    """Add conditions on papers, which must all hold; None means that one was not given."""
+    group.add_argument("--year", metavar="YEARS", help="such as 2015-2019, 2015-, -2019 or 2018")
+    group.add_argument(
+        "--category",
+        nargs="+",
+        metavar="NAME",
+        help="papers that have one of these categories, such as cs.CL, 'cs.*', or cs for all of cs",
+    )
+    group.add_argument(
+        "--author",
+        nargs="+",
+        metavar="NAME",
+        help="papers by one of these; all words of a name must occur, upper case and accents apart",
+    )
+    group.add_argument(
+        "--where",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="papers whose metadata has all these values (of a list, as one of its elements), such as "
+        "tags=nlp or collections=thesis",
+    )
+
+
+def add_paper_formats(parser: argparse.ArgumentParser) -> None:
+    """Add the ``--format`` of papers that are no results of a search."""
+    parser.add_argument(
+        "--format",
+        choices=("table", "json", "bibtex", "ris"),
+        default="table",
+        help="json: one object a line (default: %(default)s)",
+    )
+
+
 def add_cluster_address(group: argparse._ActionsContainer, verb: str) -> None:
     """Add ``--cluster``."""
     group.add_argument(

@@ -21,6 +21,9 @@ OF_QUERY: Literal["query"] = "query"
 
 LAST_YEAR = 9999
 
+OF_LIBRARIES = ("tags", "collections")
+"""Keys of metadata that people fill in, whose values are compared without regard to upper and lower case."""
+
 Years = tuple[int | None, int | None]
 """The first and the last year; None: whatever is before or after."""
 
@@ -46,7 +49,7 @@ class PaperFilter:
     are patterns as of `qbe.corpus.reading.Reading` (``cs.*``), or what stands before a dot (``cs``).
     ``authors``: the name of one of the paper's authors has all words of one of these, in any order, upper
     and lower case and accents apart. ``where``: the metadata has each key with the value, which is compared
-    as text; of a list one element is enough.
+    as text, that of OF_LIBRARIES without regard to case; of a list one element is enough.
 
     Raises TypeError for values of another type, UsageError for those that are not possible.
 
@@ -265,11 +268,15 @@ def _letters(text: str) -> str:
 
 
 def _has_value(key: str, value: str) -> Callable[[Mapping[str, Any]], bool]:
+    folded = value.casefold() if key in OF_LIBRARIES else None
+
     def keeps(metadata: Mapping[str, Any]) -> bool:
         stored = metadata.get(key)
         return any(map(is_value, stored)) if isinstance(stored, list) else is_value(stored)
 
     def is_value(item: object) -> bool:
+        if folded is not None and isinstance(item, str):
+            return folded == item.casefold()
         if isinstance(item, bool):
             return value == str(item).lower()
         return isinstance(item, str | int | float) and value == str(item)

@@ -91,7 +91,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
     _queries(parser)
     _results(parser)
-    _filters(parser.add_argument_group("filters: papers that may be found"))
+    filters = parser.add_argument_group("filters: papers that may be found")
+    _cli.add_filters(filters)
+    filters.add_argument(
+        "--before",
+        metavar="YEAR|query",
+        help="papers of that year or earlier ones; query: not later than the query's own paper",
+    )
     _first_stages(parser.add_argument_group("first stages in detail"))
     _reranking(parser.add_argument_group("reranking"))
     return parser
@@ -231,34 +237,6 @@ def _results(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="queries and candidates processed at a time, with the same results whatever their number "
         "(default: all processors this process may use)",
-    )
-
-
-def _filters(group: argparse._ArgumentGroup) -> None:
-    """Conditions on papers, which must all hold; None means that one was not given."""
-    group.add_argument("--year", metavar="YEARS", help="such as 2015-2019, 2015-, -2019 or 2018")
-    group.add_argument(
-        "--category",
-        nargs="+",
-        metavar="NAME",
-        help="papers that have one of these categories, such as cs.CL, 'cs.*', or cs for all of cs",
-    )
-    group.add_argument(
-        "--author",
-        nargs="+",
-        metavar="NAME",
-        help="papers by one of these; all words of a name must occur, upper case and accents apart",
-    )
-    group.add_argument(
-        "--where",
-        nargs="+",
-        metavar="KEY=VALUE",
-        help="papers whose metadata has all these values (of a list, as one of its elements)",
-    )
-    group.add_argument(
-        "--before",
-        metavar="YEAR|query",
-        help="papers of that year or earlier ones; query: not later than the query's own paper",
     )
 
 
@@ -544,7 +522,8 @@ def filter_of(options: argparse.Namespace) -> PaperFilter | None:
     >>> filter_of(options).years
     (2018, None)
     """
-    given = (options.year, options.category, options.author, options.where, options.before)
+    before = getattr(options, "before", None)
+    given = (options.year, options.category, options.author, options.where, before)
     if all(value is None for value in given):
         return None
     from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years
@@ -554,5 +533,5 @@ def filter_of(options: argparse.Namespace) -> PaperFilter | None:
         categories=tuple(options.category or ()),
         authors=tuple(options.author or ()),
         where=parse_where(options.where or ()),
-        before=None if options.before is None else parse_before(options.before),
+        before=None if before is None else parse_before(before),
     )

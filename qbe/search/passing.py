@@ -6,13 +6,14 @@ import json
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.errors import UsageError, did_you_mean
 from qbe.index.metadata import Metadata
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import PaperStores
@@ -61,14 +62,16 @@ class PassingPapers:
 
     def for_query(self, paper_filter: PaperFilter | None, query: Query) -> Passing:
         """What passes the filter for a query, all papers where there is none; raises what `PaperFilter.of`
-        does.
+        and `of` do.
         """
         if paper_filter is None:
             return Passing(None, len(self._papers), len(self._papers), 0)
         return self.of(paper_filter.of(query))
 
     def of(self, paper_filter: PaperFilter) -> Passing:
-        """What passes; the filter's ``before`` is a year by now (see `PaperFilter.of`)."""
+        """What passes; the filter's ``before`` is a year by now (see `PaperFilter.of`). Raises UsageError for
+        a key of ``where`` that no paper has.
+        """
         with self._lock:
             return _remembered(self._passing, _key(paper_filter), lambda: self._computed(paper_filter))
 
@@ -96,7 +99,19 @@ class PassingPapers:
             self._years = np.array(years, np.int16)
         if isinstance(self._papers, PaperStores):
             mask &= self._papers.live_mask
+        if paper_filter.where and not mask.any():
+            self._check_keys(paper_filter.where)
         return mask
+
+    def _check_keys(self, where: Iterable[str]) -> None:
+        """Raise UsageError for a key that no paper's metadata has."""
+        known = sorted(set().union(*self._papers.read_metadata()))
+        for key in where:
+            if key not in known:
+                raise UsageError(
+                    f"no paper of the index has {key!r}, a key of `where`; they have "
+                    f"{', '.join(known) or 'no metadata'}; {did_you_mean(key, known, 'check it')}"
+                )
 
     def _metadata(self, years: array[int] | None) -> Iterator[Metadata]:
         """The metadata of all papers, whose years are added to ``years``, if given."""

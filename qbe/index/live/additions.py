@@ -1,0 +1,114 @@
+"""The papers of a corpus that change an index: new ones, and those that it holds with other content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from qbe.corpus.leftout import LeftOut
+from qbe.corpus.record import Splitter, paper_to_record
+from qbe.errors import UsageError
+from qbe.index.building.source import Source
+from qbe.index.labels import without_labels
+from qbe.index.papers import encode_paper
+from qbe.index.segments.views import PaperStores
+from qbe.types import Paper
+
+APPEND, UPDATE, SYNC = "append", "update", "sync"
+"""What becomes of a corpus's papers that an index holds with other content, and of papers that the corpus
+lacks: the index keeps both; the first are replaced; the first are replaced and the second deleted.
+"""
+
+NAMED = 3
+"""How many papers a question or an error names."""
+
+Confirm = Callable[[str], bool]
+"""Answers a question."""
+
+
+class Additions:
+    """The papers of a source that are new to an index or replace some of it (a `Source`).
+
+    Once they are read, ``replaced`` are the rows of papers that make way, ``unchanged`` counts papers that
+    the index has as they are, and ``kept`` are the ids of those that stay though the corpus has other content
+    for them, or a record that cannot be used. With SYNC, ``gone`` are the papers that the corpus lacks: their
+    titles by row.
+    """
+
+    def __init__(
+        self, source: Source, papers: PaperStores, how: str, confirm: Confirm, drops_labels: bool
+    ) -> None:
+        """``papers`` are the index's without predictions, ``drops_labels`` says that all its facets are
+        predicted, and ``confirm`` is called before many papers are deleted.
+        """
+        self.names = source.names
+        self.describe, self.newest = source.describe, source.newest
+        self.add_finished_shards = source.add_finished_shards
+        self.how_read, self.share_read = source.how_read, source.share_read
+        self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
+        self._drops_labels = drops_labels
+        self._seen: set[int] = set()
+        self.left_out = LeftOut()
+        self.added, self.unchanged = 0, 0
+        self.replaced: list[int] = []
+        self.kept: list[str] = []
+        self.gone: Mapping[int, str] = {}
+
+    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
+        """The papers as a stream; raises UsageError at their end where many others would be deleted and the
+        answer is no.
+        """
+        self.left_out = left_out
+        for paper in self._source.papers(split, left_out):
+            row = self._papers.find(paper.paper_id)
+            if row is None:
+                self.added += 1
+                yield paper
+                continue
+            self._seen.add(row)
+            if self._is_same(row, paper):
+                self.unchanged += 1
+            elif self._how == APPEND:
+                left_out.keep(paper.paper_id)
+                self.kept.append(paper.paper_id)
+            else:
+                self.replaced.append(row)
+                yield paper
+        if self._how == SYNC:
+            self.gone = self._gone(left_out)
+            self._check_gone(left_out)
+
+    def _is_same(self, row: int, paper: Paper) -> bool:
+        """Whether the index holds this very paper; the order in its metadata does not count."""
+        stored = without_labels(paper) if self._drops_labels else paper
+        return bool(json.loads(encode_paper(stored)) == paper_to_record(self._papers[row]))
+
+    def _gone(self, left_out: LeftOut) -> Mapping[int, str]:
+        """The titles by row of papers that the corpus lacks; one whose record there is broken stays."""
+        for paper_id in left_out.ids:
+            row = self._papers.find(paper_id)
+            if row is not None and row not in self._seen:
+                self._seen.add(row)
+                self.kept.append(paper_id)
+        return {row: self._papers[row].title for row in self._papers.live.tolist() if row not in self._seen}
+
+    def _check_gone(self, left_out: LeftOut) -> None:
+        """Ask before more than one paper and a tenth of all is deleted, or one that may be among the records
+        that were skipped.
+        """
+        count, total = len(self.gone), len(self._papers)
+        if not count or (count <= max(1, total // 10) and not left_out.nameless):
+            return
+        named = ", ".join(
+            f"{title:.60} [{self._papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)
+        )
+        others = f" and {count - NAMED:,} more" if count > NAMED else ""
+        missing = f"{count:,} of the {total:,} papers of the index that the corpus lacks ({named}{others})"
+        if left_out.nameless:
+            missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
+        if not self._confirm(f"{missing}; delete these papers?"):
+            raise UsageError(
+                f"expected most papers of the index in the corpus, found {missing}; nothing was changed: "
+                "check the corpus, or delete them with `overwrite`"
+            )

@@ -1,0 +1,1 @@
+"""The papers of an index as a list."""

@@ -1,0 +1,1 @@
+"""Papers of an index, each as a whole."""

@@ -1,0 +1,111 @@
+"""``qbe show``: papers of an index, each as a whole."""
+
+from __future__ import annotations
+
+from qbe import _cli
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from qbe.index.reader import IndexReader
+    from qbe.types import Paper
+
+PROGRAM = "qbe show"
+OPTIONS = {"folder": "--index"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's parser."""
+    parser = _cli.parser(
+        PROGRAM,
+        "Show papers of an index: title, authors, year, venue, tags, links, and each sentence of the "
+        "abstract with its facet.",
+    )
+    parser.add_argument("ids", nargs="+", metavar="ID", help="ids, or words of the title of one paper")
+    parser.add_argument("--index", required=True, metavar="DIR", help="built by qbe index")
+    _cli.add_paper_formats(parser)
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    options = parser().parse_args(arguments)
+
+    import sys
+
+    from qbe.errors import PaperNotFoundError
+    from qbe.index.opening import open_index
+    from qbe.list.papers import line, tags_of, texts
+    from qbe.service.records import paper_record
+
+    with open_index(options.index, threads=1) as index, index.reading() as reader:
+        papers, exact = _named(reader, options.ids)
+        if not exact:
+            width = max(len(paper.paper_id) for paper in papers)
+            sys.stdout.writelines(f"{line(paper, width)}\n" for paper in papers)
+            raise PaperNotFoundError(
+                f"expected words of the title of one paper, found {len(papers):,} papers with them; "
+                "give an id, or more words"
+            )
+        for text in texts(
+            papers,
+            options.format,
+            _text,
+            lambda paper: {**paper_record(paper, inside=True), **tags_of(paper)},
+        ):
+            sys.stdout.write(text)
+
+
+def _named(reader: IndexReader, words: Sequence[str]) -> tuple[list[Paper], bool]:
+    """The papers of these ids; where none is an id, the one of whose title they are words. False stands
+    beside several of these. Raises PaperNotFoundError where there is none.
+    """
+    from qbe.corpus.dedupe import normalized_title
+    from qbe.errors import PaperNotFoundError
+    from qbe.list.papers import having
+
+    if any(word in reader for word in words):
+        return [reader.paper(paper_id) for paper_id in dict.fromkeys(words)], True
+    papers = list(having(reader, words))
+    title = normalized_title(" ".join(words))
+    exact = [paper for paper in papers if normalized_title(paper.title) == title]
+    papers = exact if len(exact) == 1 else papers
+    if not papers:
+        raise PaperNotFoundError(
+            f"expected ids of the {len(reader):,} papers of the index, or words of a title, found none for "
+            f"{' '.join(words)!r}; qbe list shows all"
+        )
+    return papers, len(papers) == 1
+
+
+def _text(paper: Paper) -> str:
+    """A paper for a person."""
+    import shutil
+
+    from qbe.bibliography.reference import reference_of
+    from qbe.list.papers import tags_of
+    from qbe.search.shown import label_of
+    from qbe.shell.tables import columns, plain
+
+    reference, tags = reference_of(paper), tags_of(paper)
+    rows = [
+        ("title", reference.title or "untitled"),
+        ("authors", ", ".join(reference.authors)),
+        ("year", reference.year),
+        ("venue", reference.venue),
+        *((name, ", ".join(values)) for name, values in tags.items()),
+        ("id", paper.paper_id),
+        *((name, address) for name, address in reference.links.items()),
+    ]
+    rows = [(name, plain(value)) for name, value in rows if value]
+    sentences = [
+        (label_of(paper, position, None) or ("other" if paper.labelled else "-"), plain(sentence.text))
+        for position, sentence in enumerate(paper.sentences)
+    ]
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return "\n".join([*columns(rows, width), "", *columns(sentences, width), ""])
+
+
+if __name__ == "__main__":
+    _cli.run(PROGRAM, main, OPTIONS)
