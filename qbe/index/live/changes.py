@@ -164,8 +164,9 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
 
     >>> import shutil
     >>> folder = shutil.copytree(index.folder, "indexes/shorter")
-    >>> delete_papers(folder, ["s001", "s002"])
-    Written(added=0, replaced=0, deleted=2, papers=126, segments=1, generation=1, left_out={})
+    >>> written = delete_papers(folder, ["s001", "s002"])
+    >>> written.deleted, written.papers, written.segments
+    (2, 126, 1)
     """
     if isinstance(paper_ids, str):
         raise TypeError("expected `paper_ids` as an iterable of str, found one str; put it into a list")

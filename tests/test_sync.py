@@ -1,0 +1,222 @@
+"""Indexes made equal to an export: what is added, replaced, deleted, left alone, and asked before."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.builds import Job, build_job
+from support.live import corpus, files, rankings
+
+from qbe.corpus.reading import Reading
+from qbe.errors import CorpusError, UsageError
+from qbe.index.__main__ import main
+from qbe.index.building import stages
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
+from qbe.index.index import Index
+from qbe.index.live.changes import append_papers, delete_papers, sync_papers
+from qbe.index.segments.commit import read_commit
+from qbe.index.segments.snapshot import open_snapshot
+from qbe.types import Paper, Sentence
+
+WORDS_ONLY = BuildSettings(dense=False)
+SKIP = Reading(on_error="skip", max_rejected=1)
+
+
+def paper(number: int, title: str | None = None, **metadata: object) -> Paper:
+    sentences = Sentence(f"We study fish number {number}."), Sentence("They swim.")
+    return Paper(f"k{number}", title or f"On fish number {number}", sentences, metadata=metadata)
+
+
+def content(folder: Path) -> dict[str, tuple]:
+    """The papers of an index as their corpora brought them, by id."""
+    with Index(folder) as index:
+        return {each.paper_id: (each.title, each.abstract, dict(each.metadata)) for each in index}
+
+
+def counts(written) -> tuple[int, int, int, int]:
+    return written.added, written.replaced, written.deleted, written.unchanged
+
+
+def last_segment(folder: Path) -> int:
+    """How many papers the last segment was built of."""
+    snapshot = open_snapshot(folder)
+    snapshot.close()
+    return snapshot.segments[-1].papers
+
+
+@pytest.fixture
+def index(tmp_path) -> Path:
+    build(tmp_path / "index", [paper(number, year=2019) for number in range(20)], WORDS_ONLY)
+    return tmp_path / "index"
+
+
+def test_what_changed_is_written_and_nothing_else(index):
+    others = [paper(number, year=2019) for number in range(3, 20)]
+    retitled, retagged = paper(1, "On whales", year=2019), paper(2, year=2019, tags=["fish"])
+    export = [paper(30), *reversed(others), retagged, retitled]
+    written = sync_papers(index, export)
+    assert counts(written) == (1, 2, 1, 17)
+    assert (written.papers, written.generation, written.deleted_titles) == (20, 1, {"k0": "On fish number 0"})
+    assert last_segment(index) == 3
+    assert content(index) == {each.paper_id: (each.title, each.abstract, each.metadata) for each in export}
+    before = files(index)
+    written = sync_papers(
+        index, [*others, retitled, replace(retagged, metadata={"tags": ["fish"], "year": 2019}), paper(30)]
+    )
+    assert (counts(written), written.generation) == ((0, 0, 0, 20), 1)
+    assert files(index) == before
+    assert counts(sync_papers(index, [paper(30), *others, retagged])) == (0, 0, 1, 19)  # a deletion alone
+    with Index(index) as opened:
+        assert (opened.generation, "k1" in opened) == (2, False)
+        assert opened.sync([paper(30), *others]).papers == len(opened) == 18
+
+
+@pytest.mark.parametrize(
+    ("size", "left", "is_asked"),
+    [(20, 18, False), (20, 17, True), (5, 4, False), (5, 3, True), (2, 1, False)],
+)
+def test_more_than_a_tenth_is_not_deleted_unasked(tmp_path, size, left, is_asked):
+    folder, questions = tmp_path / "index", []
+    export = [paper(number) for number in range(size)]
+    build(folder, export, WORDS_ONLY)
+    before = content(folder)
+    if is_asked:
+        with pytest.raises(UsageError, match=rf"found {size - left} of the {size} papers .* `overwrite`"):
+            sync_papers(folder, export[:left], confirm=lambda question: bool(questions.append(question)))
+        assert content(folder) == before
+        assert len(questions) == 1
+    with Index(folder) as index:
+        assert index.sync(export[:left], overwrite=is_asked).papers == left
+
+
+def test_an_export_that_cannot_be_used_changes_nothing(index, tmp_path):
+    (tmp_path / "export.jsonl").write_text('{"paper_id": "k0", "title": "On fish", "abstract": " "}\n')
+    (tmp_path / "empty.jsonl").write_text("")
+    before = files(index)
+    for export, reading in (("export", Reading()), ("export", SKIP), ("empty", SKIP)):
+        with pytest.raises(CorpusError):
+            sync_papers(index, tmp_path / f"{export}.jsonl", reading=reading)
+    with pytest.raises(UsageError, match="`limit` is of no use with `sync`"):
+        sync_papers(index, [paper(1)], reading=Reading(limit=1))
+    assert files(index) == before
+
+
+def test_a_paper_whose_record_is_broken_stays(index, tmp_path):
+    lines = [json.dumps({"paper_id": "k0", "title": "On fish", "abstract": " "})]
+    for number in range(2, 20):
+        each = paper(number)
+        record = {"paper_id": each.paper_id, "title": each.title, "abstract": each.abstract}
+        lines.append(json.dumps({**record, "metadata": {"year": 2019}}))
+    export = tmp_path / "export.jsonl"
+    export.write_text("\n".join(lines))
+    written = sync_papers(index, export, reading=SKIP)
+    assert (written.kept, list(written.deleted_titles), written.left_out) == (
+        ("k0",),
+        ["k1"],
+        {"no abstract": 1},
+    )
+    assert content(index)["k0"][0] == "On fish number 0"
+    # A record without an id may be any paper's: nothing is deleted for it unasked.
+    export.write_text("\n".join(["{}", *lines[:-1]]))
+    with pytest.raises(UsageError, match=r"1 of the 19 papers .* and 1 skipped records, which may be theirs"):
+        sync_papers(index, export, reading=SKIP)
+    assert sync_papers(index, export, reading=SKIP, confirm=lambda question: True).papers == 18
+    listed = (tmp_path / "index.rejected.jsonl").read_text().splitlines()
+    assert len(listed) == 2  # those of the last export alone
+
+
+def test_files_are_read_as_when_the_index_was_built(tmp_path):
+    export = tmp_path / "export.csv"
+    export.write_text("name;heading;text\nk1;On fish;\nk2;On whales;Whales swim.\n".replace(";", ","))
+    reading = Reading(
+        columns={"id": "name", "title": "heading", "abstract": "text"}, keep_without_abstract=True
+    )
+    build(tmp_path / "index", export, WORDS_ONLY, reading=reading)
+    with Index(tmp_path / "index") as index:
+        assert counts(index.sync(export)) == (0, 0, 0, 2)
+
+
+def test_an_interrupted_sync_is_run_again(index, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    export, before = [paper(number, year=2020) for number in range(1, 20)], files(index)
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "build_lucene", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sync_papers(index, export)
+    assert files(index) == before
+    assert counts(sync_papers(index, export)) == (0, 19, 1, 0)
+    assert read_commit(index).generation == 1
+
+
+@pytest.mark.parametrize("facets", ["given", "predicted"])
+def test_papers_with_vectors_are_those_of_a_build(tmp_path, papers, tiny_encoder, tiny_tagger, facets):
+    """Vectors and predicted facets of papers that did not change stay; scores are those of one build."""
+    job = Job(encoder=str(tiny_encoder), tagger=str(tiny_tagger), facets=facets, bm25=False)
+    first, changed = papers[10:40], replace(papers[13], title="On whales")
+    build_job(tmp_path / "index", replace(job, corpus=(corpus(tmp_path, "first", first),)))
+    export = [*papers[15:40], changed, *papers[40:42]]
+    written = sync_papers(tmp_path / "index", [corpus(tmp_path, "second", export)], confirm=lambda _: True)
+    assert counts(written) == (2, 1, 4, 25)
+    assert last_segment(tmp_path / "index") == 3
+    build_job(tmp_path / "whole", replace(job, corpus=(corpus(tmp_path, "second", export),)))
+    assert rankings(tmp_path / "index", export, ["dense"]) == rankings(tmp_path / "whole", export, ["dense"])
+    assert counts(sync_papers(tmp_path / "index", export)) == (0, 0, 0, 28)
+
+
+def test_what_the_index_has_is_appended_once_and_replaced_where_it_differs(index, capsys):
+    export = [paper(0, year=2019), paper(1, "On whales"), paper(50)]
+    written = append_papers(index, export)
+    assert (counts(written), written.kept) == ((1, 0, 0, 1), ("k1",))
+    assert written.left_out == {"in the index with other content": 1}
+    (listed,) = map(json.loads, index.with_name("index.rejected.jsonl").read_text().splitlines())
+    assert (listed["where"], listed["reason"]) == ("k1", "in the index with other content")
+    before = content(index)
+    assert counts(append_papers(index, [paper(0, year=2019)])) == (0, 0, 0, 1)
+    assert counts(append_papers(index, export, update=True)) == (0, 1, 0, 2)
+    assert content(index) == {**before, "k1": ("On whales", export[1].abstract, {})}
+    delete_papers(index, ["k0"])
+    assert counts(append_papers(index, export, update=True)) == (1, 0, 0, 2)  # a deleted paper is new
+
+
+def test_the_command_says_what_it_did(index, tmp_path, capsys):
+    export = tmp_path / "export.jsonl"
+
+    def run(*numbers: int, options: tuple[str, ...] = ()) -> list[str]:
+        export.write_bytes(
+            Path(corpus(tmp_path, "papers", [paper(n, year=2019) for n in numbers])).read_bytes()
+        )
+        main(["--sync", "--corpus", str(export), "--output", str(index), *options])
+        return [line.removeprefix(f"{index}: ") for line in capsys.readouterr().out.splitlines()]
+
+    *told, done = run(*range(1, 21))
+    assert told == ["deleted: On fish number 0 [k0]"]
+    assert done.startswith("1 papers added, 0 replaced, 1 deleted, 19 unchanged, now 20 in 2 segments, gen")
+    with pytest.raises(UsageError, match="`overwrite`"):
+        run(1)
+    *told, done = run(30, options=("--overwrite",))
+    assert len(told) == 20
+    assert done.startswith("1 papers added, 0 replaced, 20 deleted, now 1 in 1 segment, gen")
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("n", 2, 20), ("", 2, 20), ("y", 0, 1)])
+def test_on_a_terminal_a_question_is_answered(index, tmp_path, answer, code, left):
+    export = corpus(tmp_path, "export", [paper(1, year=2019)])
+    terminal, theirs = pty.openpty()
+    command = [sys.executable, "-m", "qbe", "index", "--sync", "--corpus", export, "--output", str(index)]
+    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL)
+    os.write(terminal, f"{answer}\n".encode())
+    assert process.wait(timeout=60) == code
+    os.close(theirs)
+    told = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert re.search(r"19 of the 20 papers .* \[k0\], .* and 16 more\); delete these papers\? \[y/N\]", told)
+    assert len(content(index)) == left
