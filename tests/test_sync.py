@@ -13,6 +13,7 @@ import pytest
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings
 
+from qbe.corpus.ids import made_id
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, UsageError
 from qbe.index.__main__ import main
@@ -176,9 +177,9 @@ def test_what_the_index_has_is_appended_once_and_replaced_where_it_differs(index
     export = [paper(0, year=2019), paper(1, "On whales"), paper(50)]
     written = append_papers(index, export)
     assert (counts(written), written.kept) == ((1, 0, 0, 1), ("k1",))
-    assert written.left_out == {"in the index with other content": 1}
+    assert written.left_out == {"other content than in the index": 1}
     (listed,) = map(json.loads, index.with_name("index.rejected.jsonl").read_text().splitlines())
-    assert (listed["where"], listed["reason"]) == ("k1", "in the index with other content")
+    assert (listed["where"], listed["reason"]) == ("k1", "other content than in the index")
     before = content(index)
     assert counts(append_papers(index, [paper(0, year=2019)])) == (0, 0, 0, 1)
     assert counts(append_papers(index, export, update=True)) == (0, 1, 0, 2)
@@ -220,3 +221,33 @@ def test_on_a_terminal_a_question_is_answered(index, tmp_path, answer, code, lef
     os.close(terminal)
     assert re.search(r"19 of the 20 papers .* \[k0\], .* and 16 more\); delete these papers\? \[y/N\]", told)
     assert len(content(index)) == left
+
+
+def test_a_paper_that_has_another_id_than_before_is_replaced(tmp_path):
+    """Keys that were made anew, a key that was added, and a DOI that was: nothing is asked or lost."""
+
+    def entry(key: str, number: int, more: str = "") -> str:
+        fields = f"title = {{On the fish of river {number}}}, author = {{Lee, Ann}}, year = 2019, {more}"
+        return f"@article{{{key}, {fields} abstract = {{Fish swim in river {number}.}}}}\n"
+
+    export, folder = tmp_path / "export.bib", tmp_path / "index"
+    export.write_text("".join(entry(f"key{number}", number) for number in range(20)))
+    build(folder, export, WORDS_ONLY)
+    export.write_text("".join(entry(f"lee{number}", number) for number in range(1, 21)))
+    written = sync_papers(folder, export)
+    assert (counts(written), list(written.deleted_titles)) == ((1, 19, 1, 0), ["key0"])
+    assert sorted(content(folder)) == sorted(f"lee{number}" for number in range(1, 21))
+
+    nameless = [paper(number, f"On the fish of lake {number}") for number in range(3)]
+    made = [replace(each, paper_id=made_id(each)) for each in nameless]
+    dated = replace(nameless[0], paper_id="10.1000/0", metadata={"doi": "10.1000/0"})
+    build(tmp_path / "made", made, WORDS_ONLY)
+    assert append_papers(tmp_path / "made", [dated, nameless[1]]).kept == ("10.1000/0", "k1")
+    assert counts(append_papers(tmp_path / "made", [dated, nameless[1], made[1]], update=True)) == (
+        1,
+        1,
+        0,
+        1,
+    )
+    assert set(content(tmp_path / "made")) == {"10.1000/0", "k1", made[1].paper_id, made[2].paper_id}
+    assert counts(sync_papers(tmp_path / "made", [dated, *nameless[1:]])) == (0, 1, 1, 2)

@@ -37,7 +37,12 @@ def content_id(paper: Paper) -> str:
     arxiv = other_ids.get("arxiv") if isinstance(other_ids, dict) else None
     match = _ARXIV.fullmatch(arxiv.strip()) if isinstance(arxiv, str) else None
     made = doi(str(paper.metadata.get("doi") or "")) or (match[1] if match else "")
-    return usable_id(made) or f"sha-{content_digest(paper)[:16]}"
+    return usable_id(made) or made_id(paper)
+
+
+def made_id(paper: Paper) -> str:
+    """The id of a paper that has neither an id of its own nor a DOI or arXiv id."""
+    return f"sha-{content_digest(paper)[:16]}"
 
 
 def content_digest(paper: Paper) -> str:

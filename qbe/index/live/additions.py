@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
+from qbe.corpus.ids import content_id, made_id
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter, paper_to_record
 from qbe.errors import UsageError
@@ -49,11 +50,13 @@ class Additions:
         self._source, self._papers, self._how, self._confirm = source, papers, how, confirm
         self._drops_labels = drops_labels
         self._seen: set[int] = set()
+        self._former: set[int] = set()
+        self._written: set[str] = set()
         self.left_out = LeftOut()
         self.added, self.unchanged = 0, 0
         self.replaced: list[int] = []
         self.kept: list[str] = []
-        self.gone: Mapping[int, str] = {}
+        self.gone: dict[int, str] = {}
 
     def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
         """The papers as a stream; raises UsageError at their end where many others would be deleted and the
@@ -62,36 +65,57 @@ class Additions:
         self.left_out = left_out
         for paper in self._source.papers(split, left_out):
             row = self._papers.find(paper.paper_id)
-            if row is None:
-                self.added += 1
-                yield paper
-                continue
-            self._seen.add(row)
-            if self._is_same(row, paper):
-                self.unchanged += 1
-            elif self._how == APPEND:
+            if row is not None:
+                self._seen.add(row)
+                if self._is_same(row, paper):
+                    self.unchanged += 1
+                    continue
+            known = row
+            if row is None and self._how != SYNC:  # without an id of its own so far
+                known = self._papers.find(made_id(paper))
+            if known is not None and self._how == APPEND:
                 left_out.keep(paper.paper_id)
                 self.kept.append(paper.paper_id)
-            else:
+                continue
+            if row is not None:
                 self.replaced.append(row)
-                yield paper
+            else:
+                self.added += 1
+                self._former.update(() if known is None else (known,))
+            if self._how == SYNC:
+                self._written.update(_ids(paper))
+            yield paper
         if self._how == SYNC:
-            self.gone = self._gone(left_out)
+            self._find_gone(left_out)
             self._check_gone(left_out)
+        self._replace(self._former - self._seen)
 
     def _is_same(self, row: int, paper: Paper) -> bool:
         """Whether the index holds this very paper; the order in its metadata does not count."""
         stored = without_labels(paper) if self._drops_labels else paper
         return bool(json.loads(encode_paper(stored)) == paper_to_record(self._papers[row]))
 
-    def _gone(self, left_out: LeftOut) -> Mapping[int, str]:
-        """The titles by row of papers that the corpus lacks; one whose record there is broken stays."""
+    def _find_gone(self, left_out: LeftOut) -> None:
+        """Find the papers that the corpus lacks; one whose record there is broken stays, and one that has
+        another id there is replaced.
+        """
         for paper_id in left_out.ids:
             row = self._papers.find(paper_id)
             if row is not None and row not in self._seen:
                 self._seen.add(row)
                 self.kept.append(paper_id)
-        return {row: self._papers[row].title for row in self._papers.live.tolist() if row not in self._seen}
+        for row in self._papers.live.tolist():
+            if row not in self._seen:
+                paper = self._papers[row]
+                if self._written.isdisjoint(_ids(paper)):
+                    self.gone[row] = paper.title
+                else:
+                    self._replace([row])
+
+    def _replace(self, rows: Collection[int]) -> None:
+        """Note papers that have another id in the corpus."""
+        self.replaced += rows
+        self.added -= len(rows)
 
     def _check_gone(self, left_out: LeftOut) -> None:
         """Ask before more than one paper and a tenth of all is deleted, or one that may be among the records
@@ -112,3 +136,8 @@ class Additions:
                 f"expected most papers of the index in the corpus, found {missing}; nothing was changed: "
                 "check the corpus, or delete them with `overwrite`"
             )
+
+
+def _ids(paper: Paper) -> tuple[str, str]:
+    """What tells a paper from others, whatever its own id is: DOI or arXiv id, and title, year and author."""
+    return content_id(paper), made_id(paper)
