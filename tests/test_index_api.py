@@ -97,9 +97,11 @@ def test_updates_are_seen_and_others_after_a_refresh(index, papers):
     assert (len(other), other.generation) == (13, 2)
     assert index.compact().segments == 1
     assert index.compact() is None
-    with pytest.raises(IndexBuildError, match="replace them with `update`"):
-        index.append(papers[12:13])
-    assert index.append(papers[12:13], update=True).replaced == 1
+    changed = replace(papers[12], title="Another title")
+    assert index.append([changed]).kept == ("s013",)
+    assert index.append([changed], update=True).replaced == 1
+    assert index.sync([*papers[1:12], papers[12]]).papers == len(index) == 12
+    assert index.paper("s013") == papers[12]
     with pytest.raises(TypeError, match="expected `paper_ids` as an iterable of str, found one str"):
         index.delete("s002")
     other.close()

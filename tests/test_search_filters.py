@@ -233,6 +233,23 @@ def test_values_are_compared_as_text(value, found, passes):
     assert not PaperFilter(where={"key": value}).keeps({"other": found})
 
 
+@pytest.mark.parametrize(("key", "passes"), [("tags", True), ("collections", True), ("venue", False)])
+def test_what_a_library_calls_its_papers_is_compared_without_case(key, passes):
+    for found in ("NLP", ["x", "NLP"]):
+        assert PaperFilter(where={key: "nlp"}).keeps({key: found}) is passes
+        assert PaperFilter(where={key: "NLP"}).keeps({key: found})
+        assert not PaperFilter(where={key: "nl"}).keeps({key: found})
+    assert PaperFilter(where={"tags": "3"}).keeps({"tags": [3]})
+
+
+def test_a_key_that_no_paper_has_is_named(index):
+    with first_stage(index, "bm25") as pipeline:
+        for where, told in (({"key": "2"}, "'key'"), ({"keys": "2", "venues": "x"}, "'venues'")):
+            with pytest.raises(UsageError, match=rf"no paper of the index has {told}, a key of"):
+                pipeline.search(Query(index.paper("s001")), 10, filter=PaperFilter(where=where))
+        assert pipeline.search(Query(index.paper("s001")), 10, filter=PaperFilter(where={"keys": "?"})) == []
+
+
 def test_one_of_the_authors_or_categories_and_all_of_the_values():
     paper = {"authors": ["Ada Lovelace"], "categories": ["cs.CL"], "venue": "ACL", "kind": "long"}
     assert PaperFilter(authors=("Knuth", "Ada"), categories=("math", "cs")).keeps(paper)
