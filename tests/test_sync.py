@@ -251,3 +251,23 @@ def test_a_paper_that_has_another_id_than_before_is_replaced(tmp_path):
     )
     assert set(content(tmp_path / "made")) == {"10.1000/0", "k1", made[1].paper_id, made[2].paper_id}
     assert counts(sync_papers(tmp_path / "made", [dated, *nameless[1:]])) == (0, 1, 1, 2)
+
+
+def test_one_paper_under_two_keys_and_two_under_one(tmp_path):
+    """What the index holds afterwards is counted, whatever was recognized."""
+    folder, export = tmp_path / "index", tmp_path / "export.bib"
+
+    def sync(*entries: tuple[str, str]) -> tuple[int, int, int, int]:
+        text = "@misc{%s, title = {%s}, author = {Lee, Ann}, year = 2019, abstract = {Fish swim.}}\n"
+        export.write_text("".join(text % entry for entry in entries))
+        written = sync_papers(folder, export)
+        assert written.papers == len(content(folder)) == len(entries)
+        return counts(written)
+
+    first, second, third = "On fish in many rivers", "On fish in many lakes", "On whales in the sea"
+    build(folder, [paper(1)], WORDS_ONLY)
+    assert sync(("k1", first), ("k2", second), ("k3", third)) == (2, 1, 0, 0)
+    assert sync(("k1", first), ("k1", second), ("k3", third)) == (0, 1, 0, 2)
+    assert sync(("k1", second), ("k1", first), ("k3", third)) == (0, 2, 0, 1)
+    assert sync(("a", first), ("b", second), ("c", third), ("d", third)) == (1, 3, 0, 0)
+    assert sync(("a", first), ("b", second), ("e", third)) == (0, 1, 1, 2)

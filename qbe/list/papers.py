@@ -44,12 +44,11 @@ def line(paper: Paper, id_width: int) -> str:
     's036   2018                       Two Crops of a Paragraph: ... for Suggesting Citations'
     """
     reference = reference_of(paper)
-    author = reference.authors[0] if reference.authors else ""
+    author = plain(reference.authors[0]) if reference.authors else ""
     if len(reference.authors) > 1:
         author = f"{author[: AUTHOR - 7]} et al."
-    return plain(
-        f"{paper.paper_id:<{id_width}}  {reference.year:4}  {author[:AUTHOR]:<{AUTHOR}}  {reference.title}"
-    )
+    title = plain(reference.title)
+    return f"{paper.paper_id:<{id_width}}  {reference.year:4}  {author[:AUTHOR]:<{AUTHOR}}  {title}"
 
 
 def tags_of(paper: Paper) -> dict[str, list[str]]:

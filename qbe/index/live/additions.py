@@ -31,10 +31,10 @@ Confirm = Callable[[str], bool]
 class Additions:
     """The papers of a source that are new to an index or replace some of it (a `Source`).
 
-    Once they are read, ``replaced`` are the rows of papers that make way, ``unchanged`` counts papers that
-    the index has as they are, and ``kept`` are the ids of those that stay though the corpus has other content
-    for them, or a record that cannot be used. With SYNC, ``gone`` are the papers that the corpus lacks: their
-    titles by row.
+    Once they are read, ``replaced`` are the rows of papers that are replaced, ``unchanged`` counts papers
+    that the index has as they are, and ``kept`` are the ids of those that stay though the corpus has other
+    content for them, or a record that cannot be used. With SYNC, ``gone`` are the papers that the corpus
+    lacks: their titles by row.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Additions:
         self._drops_labels = drops_labels
         self._seen: set[int] = set()
         self._former: set[int] = set()
-        self._written: set[str] = set()
+        self._ids: set[str] = set()
         self.left_out = LeftOut()
-        self.added, self.unchanged = 0, 0
+        self.written, self.unchanged = 0, 0
         self.replaced: list[int] = []
         self.kept: list[str] = []
         self.gone: dict[int, str] = {}
@@ -77,18 +77,19 @@ class Additions:
                 left_out.keep(paper.paper_id)
                 self.kept.append(paper.paper_id)
                 continue
+            self.written += 1
             if row is not None:
                 self.replaced.append(row)
-            else:
-                self.added += 1
-                self._former.update(() if known is None else (known,))
+            elif known is not None:
+                self._former.add(known)
             if self._how == SYNC:
-                self._written.update(_ids(paper))
+                self._ids.update(_ids(paper))
             yield paper
         if self._how == SYNC:
             self._find_gone(left_out)
             self._check_gone(left_out)
-        self._replace(self._former - self._seen)
+        else:
+            self.replaced += self._former - self._seen
 
     def _is_same(self, row: int, paper: Paper) -> bool:
         """Whether the index holds this very paper; the order in its metadata does not count."""
@@ -104,18 +105,15 @@ class Additions:
             if row is not None and row not in self._seen:
                 self._seen.add(row)
                 self.kept.append(paper_id)
+        left = self.written - len(self.replaced)  # papers that replace none so far
         for row in self._papers.live.tolist():
             if row not in self._seen:
                 paper = self._papers[row]
-                if self._written.isdisjoint(_ids(paper)):
-                    self.gone[row] = paper.title
+                if left and not self._ids.isdisjoint(_ids(paper)):
+                    self.replaced.append(row)
+                    left -= 1
                 else:
-                    self._replace([row])
-
-    def _replace(self, rows: Collection[int]) -> None:
-        """Note papers that have another id in the corpus."""
-        self.replaced += rows
-        self.added -= len(rows)
+                    self.gone[row] = paper.title
 
     def _check_gone(self, left_out: LeftOut) -> None:
         """Ask before more than one paper and a tenth of all is deleted, or one that may be among the records

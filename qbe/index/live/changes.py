@@ -141,10 +141,10 @@ def _change(
     except (OSError, OutputError) as error:  # the papers are there all the same
         log.warning("%s: records were skipped, but the list of them could not be written", error)
     return Written(
-        added=additions.added,
+        added=additions.written - len(additions.replaced),
         replaced=len(additions.replaced),
         deleted=len(additions.gone),
-        papers=len(papers) + additions.added - len(additions.gone),
+        papers=len(papers) + additions.written - len(dead),
         segments=len(segments),
         generation=generation,
         left_out=additions.left_out.counts(),
