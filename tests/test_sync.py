@@ -177,9 +177,9 @@ def test_what_the_index_has_is_appended_once_and_replaced_where_it_differs(index
     export = [paper(0, year=2019), paper(1, "On whales"), paper(50)]
     written = append_papers(index, export)
     assert (counts(written), written.kept) == ((1, 0, 0, 1), ("k1",))
-    assert written.left_out == {"other content than in the index": 1}
+    assert written.left_out == {"papers that the index has with other content": 1}
     (listed,) = map(json.loads, index.with_name("index.rejected.jsonl").read_text().splitlines())
-    assert (listed["where"], listed["reason"]) == ("k1", "other content than in the index")
+    assert (listed["where"], listed["reason"]) == ("k1", "papers that the index has with other content")
     before = content(index)
     assert counts(append_papers(index, [paper(0, year=2019)])) == (0, 0, 0, 1)
     assert counts(append_papers(index, export, update=True)) == (0, 1, 0, 2)

@@ -13,6 +13,7 @@ from qbe.errors import CorpusError, RecordError
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
 KEPT = "papers that the index has with other content"
+NOTED = (RENAMED, RECODED, KEPT)
 """What is noted, and nothing left out."""
 
 FEWEST = 100
@@ -26,7 +27,7 @@ class LeftOut:
     """Records that were left out of a corpus.
 
     ``skipped`` counts those that cannot be used, by the reason of their errors; ``merged`` those that are
-    another paper's duplicates; ``noted`` what is to be known of others (RENAMED, RECODED, KEPT). ``ids`` are
+    another paper's duplicates; ``noted`` what is to be known of others, by NOTED. ``ids`` are
     those of skipped records, as far as these tell them. With a ``stream``, each is a line of JSON there:
     ``where``, ``reason`` and ``message``.
 

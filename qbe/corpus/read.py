@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from qbe.corpus import semantic_scholar
 from qbe.corpus.dedupe import Seen, merged
