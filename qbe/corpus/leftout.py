@@ -27,9 +27,9 @@ class LeftOut:
     """Records that were left out of a corpus.
 
     ``skipped`` counts those that cannot be used, by the reason of their errors; ``merged`` those that are
-    another paper's duplicates; ``noted`` what is to be known of others, by NOTED. ``ids`` are
-    those of skipped records, as far as these tell them. With a ``stream``, each is a line of JSON there:
-    ``where``, ``reason`` and ``message``.
+    another paper's duplicates; ``noted`` what is to be known of others, by NOTED. ``deleted`` has the ids of
+    papers that the sources say are deleted, ``ids`` those of skipped records, as far as these tell them. With
+    a ``stream``, each record is a line of JSON there: ``where``, ``reason`` and ``message``.
 
     >>> left_out = LeftOut()
     >>> left_out.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title, found none", "no title"))
@@ -41,6 +41,7 @@ class LeftOut:
         self.skipped: Counter[str] = Counter()
         self.merged = 0
         self.noted: Counter[str] = Counter()
+        self.deleted: frozenset[str] = frozenset()
         self.ids: set[str] = set()
         self._named = 0  # broken records that tell their ids
         self._stream = stream

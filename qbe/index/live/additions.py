@@ -33,8 +33,8 @@ class Additions:
 
     Once they are read, ``replaced`` are the rows of papers that are replaced, ``unchanged`` counts papers
     that the index has as they are, and ``kept`` are the ids of those that stay though the corpus has other
-    content for them, or a record that cannot be used. With SYNC, ``gone`` are the papers that the corpus
-    lacks: their titles by row.
+    content for them, or a record that cannot be used. ``gone`` are the papers to be deleted, their titles by
+    row: those that the corpus says are deleted and, with SYNC, those that it lacks.
     """
 
     def __init__(
@@ -85,11 +85,16 @@ class Additions:
             if self._how == SYNC:
                 self._ids.update(_ids(paper))
             yield paper
+        rows = {self._papers.find(paper_id) for paper_id in left_out.deleted}
+        deleted = {row: self._papers[row].title for row in rows - self._seen if row is not None}
+        self._seen |= deleted.keys()
         if self._how == SYNC:
             self._find_gone(left_out)
             self._check_gone(left_out)
         else:
             self.replaced += self._former - self._seen
+        if self._how != APPEND:
+            self.gone |= deleted
 
     def _is_same(self, row: int, paper: Paper) -> bool:
         """Whether the index holds this very paper; the order in its metadata does not count."""
