@@ -131,13 +131,13 @@ class Additions:
             f"{title:.60} [{self._papers.ids[row]}]" for row, title in islice(self.gone.items(), NAMED)
         )
         others = f" and {count - NAMED:,} more" if count > NAMED else ""
-        missing = f"{count:,} of the {total:,} papers of the index that the corpus lacks ({named}{others})"
+        missing = f"{count:,} of the {total:,} papers of the index missing in the corpus ({named}{others})"
         if left_out.nameless:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
-        if not self._confirm(f"{missing}; delete these papers?"):
+        if not self._confirm(f"found {missing}; delete these papers?"):
             raise UsageError(
-                f"expected most papers of the index in the corpus, found {missing}; nothing was changed: "
-                "check the corpus, or delete them with `overwrite`"
+                f"expected at most one paper or a tenth to delete, found {missing}; nothing was changed: check "
+                "the corpus, or delete them with `overwrite`"
             )
 
 
