@@ -136,8 +136,8 @@ class Additions:
             missing += f" and {left_out.nameless:,} skipped records, which may be theirs"
         if not self._confirm(f"found {missing}; delete these papers?"):
             raise UsageError(
-                f"expected at most one paper or a tenth to delete, found {missing}; nothing was changed: check "
-                "the corpus, or delete them with `overwrite`"
+                f"expected at most one paper or a tenth to delete, found {missing}; nothing was changed: "
+                "check the corpus, or delete them with `overwrite`"
             )
 
 
