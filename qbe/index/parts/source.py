@@ -89,7 +89,7 @@ class PartsSource:
         return max((folder / PART).stat().st_mtime_ns for folder, _ in self._parts)
 
     def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """Check all files of the parts, and put their shards beside the papers, by links where that can be.
+        """Verify all files of the parts, and put their shards beside the papers, by links where that can be.
 
         Raises IndexBuildError where the tagger or the papers are others, IndexFormatError for a damaged part.
         """
@@ -100,7 +100,7 @@ class PartsSource:
                     f"{part} was tagged by {metadata.tagger['name']} ({metadata.tagger['sha256'][:12]}), "
                     f"found {actual}; give the tagger of the parts as `tagger`"
                 )
-            _verify(part, metadata)
+        self.verify()
         if self._shard is None and sha256(folder / RECORDS) != self._corpus["sha256"]:
             raise IndexBuildError(
                 f"expected the papers of the corpus ({self._corpus['sha256'][:12]}) from all parts together, "
@@ -109,6 +109,11 @@ class PartsSource:
         (folder / shards.SHARDS).mkdir()
         for first, shard in zip(itertools.count(0, shards.SHARD_PAPERS), self.shards()):
             _link(shard, shards.shard_file(folder, first))
+
+    def verify(self) -> None:
+        """Compare all files of the parts with their digests; raises IndexFormatError for a damaged part."""
+        for part, metadata in self._parts:
+            _verify(part, metadata)
 
     def shards(self) -> list[Path]:
         """The files of encoded papers, in the order of the corpus (`qbe.index.building.shards`)."""

@@ -1,0 +1,226 @@
+"""The files of a segment, opened once and read from their descriptors, whatever happens to their names."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import mmap
+import os
+import re
+import resource
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbe.errors import IndexFormatError, InputError
+from qbe.index.verified import has_digest
+
+DESCRIPTORS = Path("/proc/self/fd")
+"""Where Linux opens a file again by a descriptor of this process, also one whose name is gone."""
+
+_HEADER = re.compile(
+    rb"\{'descr': '([|<][a-z]\d)', 'fortran_order': False, 'shape': \((\d+),(?: (\d+))?\), \} *\n"
+)
+"""Of a ``.npy`` file of version 1.0 with one or two axes, in the words of numpy."""
+_HEADER_BYTES = 1 << 16
+
+
+class OpenFiles:
+    """The files of a segment's folder.
+
+    Those that the manifest names are opened at once, their sizes compared, and their content is compared with
+    the manifest's digests when it is first read (see `qbe.index.verified`). All reading goes by descriptors,
+    which stay open as long as this object or an array made of them lives: a writer that replaces or removes
+    the folder changes nothing. Several threads may use it.
+
+    >>> files = OpenFiles.of(index.folder)
+    >>> files.array("sentences.npy", "int64", 1)[:3].tolist()
+    [0, 5, 10]
+    """
+
+    def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """``expected`` are the ``files`` of a manifest; None: of a folder that is being built, whose files are
+        opened when first read, and not verified.
+
+        Raises IndexFormatError for a file of another size, OSError for one that cannot be opened, InputError
+        where the process may not have that many files open.
+        """
+        self.folder, self._expected = folder, expected
+        self._descriptors: dict[str, int] = {}
+        self._verified: set[str] = set()
+        self._lock = threading.RLock()
+        weakref.finalize(self, _close, self._descriptors)
+        for name, entry in (expected or {}).items():
+            size = os.fstat(self._descriptor(name)).st_size
+            if size != entry["bytes"]:
+                raise self.damaged(name, f"{entry['bytes']} bytes", f"{size} bytes")
+
+    @staticmethod
+    def of(folder: Path | OpenFiles) -> OpenFiles:
+        """The files of a folder that is being built, or those given."""
+        return folder if isinstance(folder, OpenFiles) else OpenFiles(folder)
+
+    def has(self, name: str) -> bool:
+        """Whether the segment has a file of that name."""
+        return (self.folder / name).is_file() if self._expected is None else name in self._expected
+
+    def below(self, folder: str) -> list[str]:
+        """The names of the segment's files below a folder of it."""
+        if self._expected is None:
+            return [f"{folder}/{path.name}" for path in (self.folder / folder).iterdir()]
+        return [name for name in self._expected if name.startswith(f"{folder}/")]
+
+    def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
+        """The error for a file that is not as it was written."""
+        return IndexFormatError(
+            f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it again "
+            "(qbe doctor --index shows what is intact)"
+        )
+
+    def verify(self, names: Iterable[str] | None = None, *, defer: bool = True) -> None:
+        """Compare files (None: all) with their digests, each once, as far as they have any.
+
+        Without ``defer`` large ones are, too, where the user has put that off. Raises IndexFormatError.
+        """
+        for name in self._expected or () if names is None else names:
+            digest = (self._expected or {}).get(name, {}).get("sha256")
+            with self._lock:
+                if digest is None or name in self._verified:
+                    continue
+                if not has_digest(self._descriptor(name), digest, defer=defer):
+                    raise self.damaged(name, f"content of the SHA-256 {digest[:12]}", "another")
+                self._verified.add(name)
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """The bytes of a file from ``begin`` to ``end``, which must lie inside."""
+        descriptor = self._opened(name)
+        size = os.fstat(descriptor).st_size
+        end = size if end is None else end
+        if not 0 <= begin <= end <= size:
+            raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
+        return os.pread(descriptor, end - begin, begin)
+
+    def stream(self, name: str, begin: int = 0) -> BinaryIO:
+        """A stream of a file from a place on."""
+        descriptor = self._opened(name)
+        return io.BufferedReader(_Stream(self, descriptor, begin), 1 << 17)
+
+    def array(self, name: str, dtype: str, axes: int, *, mapped: bool = True) -> NDArray[Any]:
+        """The array of a ``.npy`` file, memory-mapped (then its ``base`` is the map) or read.
+
+        Raises IndexFormatError for another ``dtype``, another number of ``axes``, and a shape that the file's
+        size does not allow.
+        """
+        descriptor = self._opened(name)
+        begin = os.pread(descriptor, _HEADER_BYTES, 0)
+        length = int.from_bytes(begin[8:10], "little")
+        match = _HEADER.fullmatch(begin[10 : 10 + length])
+        size, expected = os.fstat(descriptor).st_size, f"an array of {dtype} with {axes} axes"
+        if not begin.startswith(b"\x93NUMPY\x01\x00") or match is None:
+            raise self.damaged(name, expected, "another header")
+        kind = np.dtype(match[1].decode())
+        shape = tuple(int(number) for number in match.groups()[1:] if number is not None)
+        if kind != np.dtype(dtype) or len(shape) != axes:
+            raise self.damaged(name, expected, f"one of {kind} with the shape {shape}")
+        if 10 + length + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
+            raise self.damaged(name, f"{size} bytes of {kind}", f"the shape {shape}")
+        content = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        array: NDArray[Any] = np.ndarray(shape, kind, content, 10 + length)
+        return array if mapped else array.copy()
+
+    @contextlib.contextmanager
+    def linked(self, names: Iterable[str]) -> Iterator[Path]:
+        """A folder in which a library finds files by their names, all of them verified, while it opens them.
+
+        It holds links that lead to the files opened here, also where their names are gone. Where there can be
+        none (on macOS, without a folder for temporary files) it is the segment's own, as long as that has
+        these files; otherwise IndexFormatError is raised.
+        """
+        if self._expected is None:
+            yield self.folder
+            return
+        names = [name for name in names if name in self._expected]
+        self.verify(names)
+        with contextlib.ExitStack() as stack:
+            if DESCRIPTORS.is_dir() and (folder := _temporary(stack)) is not None:
+                for name in names:
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    (folder / name).symlink_to(DESCRIPTORS / str(self._descriptor(name)))
+                yield folder
+                return
+            yield self.folder
+        for name in names:
+            path = self.folder / name
+            if not path.exists() or not os.path.samestat(path.stat(), os.fstat(self._descriptor(name))):
+                raise self.damaged(name, "the file that was opened", "another in its place")
+
+    def _opened(self, name: str) -> int:
+        """The descriptor of a verified file."""
+        if name not in self._verified:
+            self.verify([name])
+        try:
+            return self._descriptor(name)
+        except FileNotFoundError as error:
+            raise self.damaged(name, "a file", "none") from error
+
+    def _descriptor(self, name: str) -> int:
+        if name not in self._descriptors:
+            with self._lock:
+                if name not in self._descriptors:
+                    self._descriptors[name] = _open(self.folder / name)
+        return self._descriptors[name]
+
+
+class _Stream(io.RawIOBase):
+    """A file read by its descriptor, with a place of its own; it keeps the descriptor open."""
+
+    def __init__(self, files: OpenFiles, descriptor: int, place: int) -> None:
+        self._files, self._open_file, self._place = files, descriptor, place
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = os.pread(self._open_file, len(buffer), self._place)
+        buffer[: len(content)] = content
+        self._place += len(content)
+        return len(content)
+
+
+def _open(path: Path) -> int:
+    """Open a file for reading; where there are too many, the process's limit is raised as far as it may be."""
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        return os.open(path, flags)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot open {path}: expected fewer open files than the {most} of this process's limit; compact "
+            "the index, or raise the limit (ulimit -n)"
+        ) from error
+
+
+def _close(descriptors: Mapping[str, int]) -> None:
+    for descriptor in descriptors.values():
+        os.close(descriptor)
+
+
+def _temporary(stack: contextlib.ExitStack) -> Path | None:
+    """A temporary folder that ends with a stack; None where there can be none."""
+    try:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbe-")))
+    except OSError:
+        return None
