@@ -46,8 +46,8 @@ class OpenFiles:
     """
 
     def __init__(self, folder: Path, expected: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """``expected`` are the ``files`` of a manifest; None: of a folder that is being built, whose files are
-        opened when first read, and not verified.
+        """``expected`` are the ``files`` of a manifest; None: of a folder that is being built, whose files
+        are opened when first read, and not verified.
 
         Raises IndexFormatError for a file of another size, OSError for one that cannot be opened, InputError
         where the process may not have that many files open.
@@ -80,8 +80,8 @@ class OpenFiles:
     def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
         """The error for a file that is not as it was written."""
         return IndexFormatError(
-            f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it again "
-            "(qbe doctor --index shows what is intact)"
+            f"{self.folder / name}: expected {expected}, found {actual}; the index is damaged: build it "
+            "again (qbe doctor --index shows what is intact)"
         )
 
     def verify(self, names: Iterable[str] | None = None, *, defer: bool = True) -> None:
@@ -95,7 +95,7 @@ class OpenFiles:
                 if digest is None or name in self._verified:
                     continue
                 if not has_digest(self._descriptor(name), digest, defer=defer):
-                    raise self.damaged(name, f"content of the SHA-256 {digest[:12]}", "another")
+                    raise self.damaged(name, f"the SHA-256 {digest[:12]}", "another")
                 self._verified.add(name)
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
@@ -195,7 +195,7 @@ class _Stream(io.RawIOBase):
 
 
 def _open(path: Path) -> int:
-    """Open a file for reading; where there are too many, the process's limit is raised as far as it may be."""
+    """Open a file for reading; where too many are open, the process's limit is raised as far as it may be."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
         return os.open(path, flags)

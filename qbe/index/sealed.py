@@ -20,11 +20,11 @@ def seal(record: Mapping[str, Any]) -> str:
 
 
 def unseal(text: bytes) -> dict[str, Any]:
-    """The description of a text, without its checksum; one of an older version may have none.
+    r"""The description of a text, without its checksum; one of an older version may have none.
 
     Raises ValueError for a text that is no JSON object, or has another checksum.
 
-    >>> unseal(seal({"papers": 2}).replace("2\\n", "3\\n").encode())
+    >>> unseal(seal({"papers": 2}).replace("2\n", "3\n").encode())
     Traceback (most recent call last):
         ...
     ValueError: another checksum than it states

@@ -195,5 +195,6 @@ def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
     scales = files.array(scales_file(name), "float16", 1, mapped=False)
     if len(scales) != len(array):
         raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))
+    content: Any = array.base
     large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
-    return Quantized(array, scales, PageReleaser(array.base) if large else None)
+    return Quantized(array, scales, PageReleaser(content) if large else None)

@@ -1,0 +1,137 @@
+"""All files of an index compared with what was written, and its papers saved where others are damaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from qbe.errors import IndexFormatError
+from qbe.files import atomic_file
+from qbe.index.manifest import MANIFEST, load_manifest
+from qbe.index.openfiles import OpenFiles
+from qbe.index.papers import RECORDS
+from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, Segment, read_commit
+from qbe.index.segments.snapshot import Rows, dead_rows
+from qbe.index.verified import digest_of
+
+
+class IntactPapers(NamedTuple):
+    """The papers of a segment, which are as they were written: their file, and which rows are deleted."""
+
+    files: OpenFiles
+    dead: Rows
+
+
+class Checked(NamedTuple):
+    """What was found of an index: how many ``segments`` and ``files`` with how many ``size`` bytes there are,
+    how many files have no digest (``unknown``: Lucene's, of older versions), what is wrong with which
+    (``damages``, by the file's name), and the ``papers`` that are intact, of each segment whose are.
+    """
+
+    segments: int
+    files: int
+    size: int
+    unknown: int
+    damages: Mapping[str, str]
+    papers: list[IntactPapers]
+
+    @property
+    def all_known(self) -> bool:
+        """Whether it is known of all segments which papers were deleted."""
+        return not any(name == COMMIT or name.startswith(f"{DELETED}/") for name in self.damages)
+
+
+def check_index(folder: Path) -> Checked:
+    """Read all files of an index, whatever is remembered of them. Raises IndexFormatError for no index.
+
+    >>> checked = check_index(index.folder)
+    >>> checked.segments, checked.damages, len(checked.papers)
+    (1, {}, 1)
+    """
+    damages: dict[str, str] = {}
+    segments: list[Segment] = []
+    try:
+        commit = read_commit(folder)
+        segments = [Segment(ROOT, "")] if commit is None else list(commit.segments)
+        if commit is None and not (folder / MANIFEST).exists():
+            load_manifest(folder)  # says what is wrong with the folder
+    except IndexFormatError as error:
+        if not (folder / COMMIT).exists():
+            raise
+        damages[COMMIT] = _reason(error)  # all segments that are there may be the index's
+        names = [ROOT, *(f"{SEGMENTS}/{path.name}" for path in (folder / SEGMENTS).glob("[0-9]*"))]
+        segments = [Segment(name, "") for name in names if (folder / name / MANIFEST).exists()]
+    count = size = unknown = 0
+    papers = []
+    for segment in segments:
+        path = folder / segment.name
+        try:
+            manifest = load_manifest(path)
+        except IndexFormatError as error:
+            damages[_name(segment, MANIFEST)] = _reason(error)
+            continue
+        if segment.digest not in ("", manifest.digest):
+            damages[_name(segment, MANIFEST)] = "is of another segment"
+        for name, entry in manifest.files.items():
+            count, size, unknown = count + 1, size + entry["bytes"], unknown + ("sha256" not in entry)
+            if reason := _damage(path / name, entry):
+                damages[_name(segment, name)] = reason
+        try:
+            dead = dead_rows(folder, segment, manifest.corpus["papers"])
+        except (IndexFormatError, OSError) as error:
+            assert segment.deletions is not None
+            damages[segment.deletions.file] = _reason(error)
+            dead = np.zeros(0, np.int64)
+        if _name(segment, RECORDS) not in damages and RECORDS in manifest.files:
+            papers.append(IntactPapers(OpenFiles(path, {RECORDS: manifest.files[RECORDS]}), dead))
+    return Checked(len(segments), count, size, unknown, damages, papers)
+
+
+def save_papers(checked: Checked, path: Path) -> int:
+    """Write the intact papers of an index that are not deleted, as a corpus of JSON lines; returns how many.
+
+    Raises OutputError where it cannot be written.
+
+    >>> save_papers(check_index(index.folder), Path("saved.jsonl"))
+    128
+    """
+    count = 0
+    with atomic_file(path) as corpus:
+        for line in _lines(checked):
+            corpus.write(line)
+            count += 1
+    return count
+
+
+def _lines(checked: Checked) -> Iterator[bytes]:
+    for files, dead in checked.papers:
+        skipped = set(dead.tolist())
+        with files.stream(RECORDS) as records:
+            yield from (line for row, line in enumerate(records) if row not in skipped)
+
+
+def _name(segment: Segment, name: str) -> str:
+    return name if segment.name == ROOT else f"{segment.name}/{name}"
+
+
+def _damage(path: Path, entry: Mapping[str, Any]) -> str:
+    """What is wrong with a file; nothing, where it is as its entry of the manifest says."""
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != entry["bytes"]:
+                return f"{size} bytes, not {entry['bytes']}"
+            if entry.get("sha256") not in (None, digest_of(stream.fileno())):
+                return "other content than was written"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    """What was found, of a message."""
+    return str(error).partition("found ")[2].partition("; ")[0] or str(error)
