@@ -1,7 +1,10 @@
 """Damaged indexes, and indexes of another encoder, are told in one line."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -11,11 +14,18 @@ from support.searching import first_stage
 
 from qbe._jvm import lucene_version
 from qbe.errors import EncoderMismatchError, IndexFormatError
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.sharding.build import build_shards
+from qbe.index.sharding.copied import IndexShards
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 
+ROOT = Path(__file__).parent.parent
+SUPPORT = ROOT / "tests" / "support"
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
 
 
@@ -137,3 +147,35 @@ def test_an_encoder_that_was_exchanged_since_is_refused(copy, other):
 def test_the_encoder_may_have_moved(copy, tiny_encoder):
     change_manifest(copy, lambda record: record["settings"].update(encoder="/nowhere/to/be/found"))
     assert len(first_stage(Index(copy, encoder=str(tiny_encoder)), "dense").search(OUTSIDE)) == 10
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory, papers, tiny_encoder) -> Path:
+    """An index with segments and deletions and one of shards, and of each another one with files of the same
+    lengths: the papers are in another order.
+    """
+    folder = tmp_path_factory.mktemp("damages")
+    settings = BuildSettings(encoder=str(tiny_encoder))
+    for ending, order in (("", 1), ("-other", -1)):
+        whole, segments = folder / f".whole{ending}", folder / f"segments{ending}"
+        build(whole, papers[:110][::order], settings)
+        build_shards(folder / f"shards{ending}", IndexShards(whole), 2)
+        whole.rename(segments)
+        append_papers(segments, papers[110:120][::order])
+        delete_papers(segments, [papers[:110][::order][5].paper_id, papers[115].paper_id])
+        append_papers(segments, papers[120:124][::order])
+    return folder
+
+
+def test_damage_is_told_or_changes_nothing(indexes):
+    """Each file emptied, halved, lengthened, exchanged for another index's, and with a bit flipped."""
+    count = os.environ.get("QBE_DAMAGES", "60")
+    command = [sys.executable, SUPPORT / "random_damage.py", indexes, count, "1"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = json.loads(done.stdout)
+    print(outcomes)
+    assert outcomes.pop("wrong") == []
+    assert outcomes["told"] > 0
+    assert sum(outcomes.values()) == int(count)
