@@ -307,3 +307,20 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
         shutil.rmtree(index)
         time.sleep(2 * REFRESH_SECONDS)
         assert [server.ask("GET", "/health").status, server.search(paper_ids=["s003"]).status] == [503, 200]
+
+
+def test_a_write_killed_at_its_commit_leaves_the_old_index_or_the_new_one(tmp_path, papers, tiny_encoder):
+    """Before each of its steps on the disk: builds, replacements, appending, deleting, compacting."""
+    corpus(tmp_path, "first", papers[:12])
+    corpus(tmp_path, "second", papers[12:20])
+    script, kills = SCRIPT.with_name("killed_commits.py"), os.environ.get("QBE_KILLS", "14")
+    command = [sys.executable, script, tmp_path, str(tiny_encoder), kills, "5"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    outcomes = json.loads(done.stdout)
+    assert outcomes["wrong"] == []
+    assert outcomes["old"] > 0
+    assert outcomes["new"] > 0
+    assert outcomes["old"] + outcomes["new"] == min(int(kills), outcomes["steps"])
