@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError, InputError
-from qbe.index.verified import has_digest
+from qbe.errors import IndexFormatError, InputError, UsageError
+from qbe.index.verified import has_digest, is_put_off
 
 DESCRIPTORS = Path("/proc/self/fd")
 """Where Linux opens a file again by a descriptor of this process, also one whose name is gone."""
@@ -36,9 +36,9 @@ class OpenFiles:
     """The files of a segment's folder.
 
     Those that the manifest names are opened at once, their sizes compared, and their content is compared with
-    the manifest's digests when it is first read (see `qbe.index.verified`). All reading goes by descriptors,
-    which stay open as long as this object or an array made of them lives: a writer that replaces or removes
-    the folder changes nothing. Several threads may use it.
+    the manifest's digests when it is first read (see `qbe.index.verified`). All reading goes by descriptors:
+    a writer that replaces or removes the folder changes nothing. Reading raises UsageError once they are
+    closed; arrays live on. Several threads may use it.
 
     >>> files = OpenFiles.of(index.folder)
     >>> files.array("sentences.npy", "int64", 1)[:3].tolist()
@@ -55,7 +55,8 @@ class OpenFiles:
         self.folder, self._expected = folder, expected
         self._descriptors: dict[str, int] = {}
         self._verified: set[str] = set()
-        self._lock = threading.RLock()
+        self._put_off: set[str] = set()
+        self._lock, self._closed = threading.RLock(), False
         weakref.finalize(self, _close, self._descriptors)
         for name, entry in (expected or {}).items():
             size = os.fstat(self._descriptor(name)).st_size
@@ -66,6 +67,12 @@ class OpenFiles:
     def of(folder: Path | OpenFiles) -> OpenFiles:
         """The files of a folder that is being built, or those given."""
         return folder if isinstance(folder, OpenFiles) else OpenFiles(folder)
+
+    def close(self) -> None:
+        """Close all files; a second call does nothing."""
+        self._closed = True
+        with self._lock:
+            _close(self._descriptors)
 
     def has(self, name: str) -> bool:
         """Whether the segment has a file of that name."""
@@ -92,25 +99,29 @@ class OpenFiles:
         for name in self._expected or () if names is None else names:
             digest = (self._expected or {}).get(name, {}).get("sha256")
             with self._lock:
-                if digest is None or name in self._verified:
+                if digest is None or name in self._verified or (defer and name in self._put_off):
                     continue
-                if not has_digest(self._descriptor(name), digest, defer=defer):
+                with self._using(name, verify=False) as descriptor:
+                    if defer and is_put_off(descriptor):
+                        self._put_off.add(name)
+                        continue
+                    is_right = has_digest(descriptor, digest)
+                if not is_right:
                     raise self.damaged(name, f"the SHA-256 {digest[:12]}", "another")
                 self._verified.add(name)
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
         """The bytes of a file from ``begin`` to ``end``, which must lie inside."""
-        descriptor = self._opened(name)
-        size = os.fstat(descriptor).st_size
-        end = size if end is None else end
-        if not 0 <= begin <= end <= size:
-            raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
-        return os.pread(descriptor, end - begin, begin)
+        with self._using(name) as descriptor:
+            size = os.fstat(descriptor).st_size
+            end = size if end is None else end
+            if not 0 <= begin <= end <= size:
+                raise self.damaged(name, f"the bytes {begin} to {end}", f"{size} bytes")
+            return os.pread(descriptor, end - begin, begin)
 
     def stream(self, name: str, begin: int = 0) -> BinaryIO:
         """A stream of a file from a place on."""
-        descriptor = self._opened(name)
-        return io.BufferedReader(_Stream(self, descriptor, begin), 1 << 17)
+        return io.BufferedReader(_Stream(self, name, begin), 1 << 17)
 
     def array(self, name: str, dtype: str, axes: int, *, mapped: bool = True) -> NDArray[Any]:
         """The array of a ``.npy`` file, memory-mapped (then its ``base`` is the map) or read.
@@ -118,11 +129,12 @@ class OpenFiles:
         Raises IndexFormatError for another ``dtype``, another number of ``axes``, and a shape that the file's
         size does not allow.
         """
-        descriptor = self._opened(name)
-        begin = os.pread(descriptor, _HEADER_BYTES, 0)
+        with self._using(name) as descriptor:
+            begin, size = os.pread(descriptor, _HEADER_BYTES, 0), os.fstat(descriptor).st_size
+            content = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
         length = int.from_bytes(begin[8:10], "little")
         match = _HEADER.fullmatch(begin[10 : 10 + length])
-        size, expected = os.fstat(descriptor).st_size, f"an array of {dtype} with {axes} axes"
+        expected = f"an array of {dtype} with {axes} axes"
         if not begin.startswith(b"\x93NUMPY\x01\x00") or match is None:
             raise self.damaged(name, expected, "another header")
         kind = np.dtype(match[1].decode())
@@ -131,7 +143,6 @@ class OpenFiles:
             raise self.damaged(name, expected, f"one of {kind} with the shape {shape}")
         if 10 + length + int(np.prod(shape, dtype=object)) * kind.itemsize != size:
             raise self.damaged(name, f"{size} bytes of {kind}", f"the shape {shape}")
-        content = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
         array: NDArray[Any] = np.ndarray(shape, kind, content, 10 + length)
         return array if mapped else array.copy()
 
@@ -148,12 +159,14 @@ class OpenFiles:
             return
         names = [name for name in names if name in self._expected]
         self.verify(names)
+        self._check_open()
         with contextlib.ExitStack() as stack:
             if DESCRIPTORS.is_dir() and (folder := _temporary(stack)) is not None:
                 for name in names:
                     (folder / name).parent.mkdir(exist_ok=True)
                     (folder / name).symlink_to(DESCRIPTORS / str(self._descriptor(name)))
                 yield folder
+                self._check_open()
                 return
             yield self.folder
         for name in names:
@@ -161,14 +174,24 @@ class OpenFiles:
             if not path.exists() or not os.path.samestat(path.stat(), os.fstat(self._descriptor(name))):
                 raise self.damaged(name, "the file that was opened", "another in its place")
 
-    def _opened(self, name: str) -> int:
-        """The descriptor of a verified file."""
-        if name not in self._verified:
+    @contextlib.contextmanager
+    def _using(self, name: str, *, verify: bool = True) -> Iterator[int]:
+        """The descriptor of a verified file. Where it is closed, before or meanwhile, what was read by its
+        number may be another file's, and UsageError is raised.
+        """
+        if verify and name not in self._verified and name not in self._put_off:
             self.verify([name])
+        self._check_open()
         try:
-            return self._descriptor(name)
+            yield self._descriptor(name)
         except FileNotFoundError as error:
             raise self.damaged(name, "a file", "none") from error
+        finally:
+            self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
 
     def _descriptor(self, name: str) -> int:
         if name not in self._descriptors:
@@ -179,16 +202,17 @@ class OpenFiles:
 
 
 class _Stream(io.RawIOBase):
-    """A file read by its descriptor, with a place of its own; it keeps the descriptor open."""
+    """A file of a segment, read with a place of its own."""
 
-    def __init__(self, files: OpenFiles, descriptor: int, place: int) -> None:
-        self._files, self._open_file, self._place = files, descriptor, place
+    def __init__(self, files: OpenFiles, name: str, place: int) -> None:
+        self._files, self._name, self._place = files, name, place
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        content = os.pread(self._open_file, len(buffer), self._place)
+        with self._files._using(self._name) as descriptor:
+            content = os.pread(descriptor, len(buffer), self._place)
         buffer[: len(content)] = content
         self._place += len(content)
         return len(content)
@@ -213,9 +237,9 @@ def _open(path: Path) -> int:
         ) from error
 
 
-def _close(descriptors: Mapping[str, int]) -> None:
-    for descriptor in descriptors.values():
-        os.close(descriptor)
+def _close(descriptors: dict[str, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
 
 
 def _temporary(stack: contextlib.ExitStack) -> Path | None:

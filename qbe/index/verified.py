@@ -42,22 +42,22 @@ def digest_of(descriptor: int) -> str:
     return digest.hexdigest()
 
 
-def has_digest(descriptor: int, digest: str, *, defer: bool = True) -> bool:
+def is_put_off(descriptor: int) -> bool:
+    """Whether an open file is a large one, and the user has put off verifying these."""
+    return os.environ.get(DEFER) == "small" and os.fstat(descriptor).st_size >= SMALL
+
+
+def has_digest(descriptor: int, digest: str) -> bool:
     """Whether an open file has a SHA-256; of a large one that had it when it was last read and was not
     changed since, without reading it.
-
-    With ``defer`` a large one is not read either where DEFER says so.
 
     >>> with open("a.txt", "w+b") as stream:
     ...     has_digest(stream.fileno(), hashlib.sha256(b"").hexdigest())
     True
     """
     status = os.fstat(descriptor)
-    if status.st_size >= SMALL:
-        if defer and os.environ.get(DEFER) == "small":
-            return True
-        if _line(status, digest) in _remembered():
-            return True
+    if status.st_size >= SMALL and _line(status, digest) in _remembered():
+        return True
     return digest_of(descriptor) == digest
 
 

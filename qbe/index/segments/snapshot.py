@@ -63,7 +63,9 @@ class Snapshot:
         self._release = weakref.finalize(self, locks.close)
 
     def close(self) -> None:
-        """Release the locks; a second call does nothing."""
+        """Close the files and release the locks; a second call does nothing."""
+        for segment in self.segments:
+            segment.files.close()
         self._release()
 
     @property
