@@ -64,7 +64,7 @@ def test_a_truncated_or_missing_file_is_told(copy, name):
     ):
         Index(copy)
     path.unlink()
-    with pytest.raises(IndexFormatError, match=rf"{path.name}: expected a file of the index, found No such"):
+    with pytest.raises(IndexFormatError, match=rf"{path.name}: expected {size} bytes, found no file"):
         Index(copy)
 
 

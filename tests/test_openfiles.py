@@ -112,11 +112,11 @@ def test_more_files_than_the_limit_raise_it_or_are_told(folder):
     script = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from qbe.index.manifest import load_manifest\n"
+        "from qbe.index.manifest import read_manifest\n"
         "from qbe.index.openfiles import OpenFiles\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (20, int(sys.argv[2])))\n"
         "folder = Path(sys.argv[1])\n"
-        "files = OpenFiles(folder, load_manifest(folder).files)\n"
+        "files = OpenFiles(folder, read_manifest(folder).files)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
     )
     run = [sys.executable, "-c", script, str(folder)]
@@ -144,7 +144,7 @@ def test_arrays_are_checked_before_they_are_allocated(tmp_path):
         (tmp_path / "a.npy").write_bytes(change)
         with pytest.raises(IndexFormatError, match=r"a\.npy: expected .*, found .*; the index is damaged"):
             OpenFiles(tmp_path).array("a.npy", "float16", 2)
-    with pytest.raises(IndexFormatError, match=r"b\.npy: expected a file, found none"):
+    with pytest.raises(IndexFormatError, match=r"b\.npy: expected a file, found no file"):
         OpenFiles(tmp_path).array("b.npy", "float16", 2)
 
 

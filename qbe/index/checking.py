@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from qbe.errors import IndexFormatError
 from qbe.files import atomic_file
-from qbe.index.manifest import MANIFEST, load_manifest
+from qbe.index.manifest import MANIFEST, read_manifest
 from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS
 from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, Segment, read_commit
@@ -19,17 +19,11 @@ from qbe.index.segments.snapshot import Rows, dead_rows
 from qbe.index.verified import digest_of
 
 
-class IntactPapers(NamedTuple):
-    """The papers of a segment, which are as they were written: their file, and which rows are deleted."""
-
-    files: OpenFiles
-    dead: Rows
-
-
 class Checked(NamedTuple):
     """What was found of an index: how many ``segments`` and ``files`` with how many ``size`` bytes there are,
     how many files have no digest (``unknown``: Lucene's, of older versions), what is wrong with which
-    (``damages``, by the file's name), and the ``papers`` that are intact, of each segment whose are.
+    (``damages``, by the file's name), and the intact ``papers``: their file, of each segment where it is as
+    it was written, and which of their rows are deleted.
     """
 
     segments: int
@@ -37,7 +31,7 @@ class Checked(NamedTuple):
     size: int
     unknown: int
     damages: Mapping[str, str]
-    papers: list[IntactPapers]
+    papers: list[tuple[OpenFiles, Rows]]
 
     @property
     def all_known(self) -> bool:
@@ -58,7 +52,7 @@ def check_index(folder: Path) -> Checked:
         commit = read_commit(folder)
         segments = [Segment(ROOT, "")] if commit is None else list(commit.segments)
         if commit is None and not (folder / MANIFEST).exists():
-            load_manifest(folder)  # says what is wrong with the folder
+            read_manifest(folder)  # says what is wrong with the folder
     except IndexFormatError as error:
         if not (folder / COMMIT).exists():
             raise
@@ -70,7 +64,7 @@ def check_index(folder: Path) -> Checked:
     for segment in segments:
         path = folder / segment.name
         try:
-            manifest = load_manifest(path)
+            manifest = read_manifest(path)
         except IndexFormatError as error:
             damages[_name(segment, MANIFEST)] = _reason(error)
             continue
@@ -87,7 +81,7 @@ def check_index(folder: Path) -> Checked:
             damages[segment.deletions.file] = _reason(error)
             dead = np.zeros(0, np.int64)
         if _name(segment, RECORDS) not in damages and RECORDS in manifest.files:
-            papers.append(IntactPapers(OpenFiles(path, {RECORDS: manifest.files[RECORDS]}), dead))
+            papers.append((OpenFiles(path, {RECORDS: manifest.files[RECORDS]}), dead))
     return Checked(len(segments), count, size, unknown, damages, papers)
 
 
@@ -101,17 +95,13 @@ def save_papers(checked: Checked, path: Path) -> int:
     """
     count = 0
     with atomic_file(path) as corpus:
-        for line in _lines(checked):
-            corpus.write(line)
-            count += 1
+        for files, dead in checked.papers:
+            deleted = set(dead.tolist())
+            with files.stream(RECORDS) as records:
+                kept = [line for row, line in enumerate(records) if row not in deleted]
+            corpus.writelines(kept)
+            count += len(kept)
     return count
-
-
-def _lines(checked: Checked) -> Iterator[bytes]:
-    for files, dead in checked.papers:
-        skipped = set(dead.tolist())
-        with files.stream(RECORDS) as records:
-            yield from (line for row, line in enumerate(records) if row not in skipped)
 
 
 def _name(segment: Segment, name: str) -> str:

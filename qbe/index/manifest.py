@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 import json
 import os
@@ -12,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from qbe.errors import IndexFormatError, InputError, input_error
+from qbe.errors import IndexFormatError
 from qbe.files import write_text
 from qbe.index.dense.ann import FLOAT16, KINDS, STORED, AnnParams
-from qbe.index.openfiles import OpenFiles
 from qbe.index.sealed import seal, unseal
 from qbe.index.verified import digest_of
 from qbe.models.encoder_format import COSINE, L2
@@ -129,34 +127,13 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of an index, and the sizes of its files.
+    """Read and check the manifest of an index.
 
-    Raises IndexFormatError for a folder that is no index, for another format version, and when a file
-    is missing or has not the size it was written with.
+    Raises IndexFormatError for a folder that is no index, for another format version, and for a damaged one.
 
     >>> read_manifest(Path("indexes/sample")).settings["encoder"]
     'facet-encoder'
     """
-    manifest = load_manifest(folder)
-    try:
-        OpenFiles(folder, manifest.files)
-    except OSError as error:
-        raise unopened(folder, error) from error
-    return manifest
-
-
-def unopened(folder: Path, error: OSError) -> IndexFormatError | InputError:
-    """The error for a file of an index that cannot be opened."""
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return input_error(error.filename or folder, error)
-    return IndexFormatError(
-        f"{error.filename or folder}: expected a file of the index, found {error.strerror or 'none'}; the "
-        "index is damaged: build it again (qbe doctor --index shows what is intact)"
-    )
-
-
-def load_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of an index alone; raises IndexFormatError."""
     path = folder / MANIFEST
     if (folder / PART).is_file():
         raise IndexFormatError(

@@ -19,17 +19,18 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError, InputError, UsageError
+from qbe.errors import IndexFormatError, InputError, UsageError, input_error
 from qbe.index.verified import has_digest, is_put_off
 
 DESCRIPTORS = Path("/proc/self/fd")
 """Where Linux opens a file again by a descriptor of this process, also one whose name is gone."""
 
 _HEADER = re.compile(
-    rb"\{'descr': '([|<][a-z]\d)', 'fortran_order': False, 'shape': \((\d+),(?: (\d+))?\), \} *\n"
+    rb"\x93NUMPY\x01\x00..\{'descr': '([|<][a-z]\d)', "
+    rb"'fortran_order': False, 'shape': \((\d+),(?: (\d+))?\), \} *\n",
+    re.DOTALL,
 )
 """Of a ``.npy`` file of version 1.0 with one or two axes, in the words of numpy."""
-_HEADER_BYTES = 1 << 16
 
 
 class OpenFiles:
@@ -49,17 +50,16 @@ class OpenFiles:
         """``expected`` are the ``files`` of a manifest; None: of a folder that is being built, whose files
         are opened when first read, and not verified.
 
-        Raises IndexFormatError for a file of another size, OSError for one that cannot be opened, InputError
-        where the process may not have that many files open.
+        Raises IndexFormatError for a file that is missing or of another size, InputError for one that may not
+        be read, and where the process may not have that many files open.
         """
         self.folder, self._expected = folder, expected
         self._descriptors: dict[str, int] = {}
         self._verified: set[str] = set()
-        self._put_off: set[str] = set()
         self._lock, self._closed = threading.RLock(), False
         weakref.finalize(self, _close, self._descriptors)
         for name, entry in (expected or {}).items():
-            size = os.fstat(self._descriptor(name)).st_size
+            size = os.fstat(self._descriptor(name, f"{entry['bytes']} bytes")).st_size
             if size != entry["bytes"]:
                 raise self.damaged(name, f"{entry['bytes']} bytes", f"{size} bytes")
 
@@ -78,12 +78,6 @@ class OpenFiles:
         """Whether the segment has a file of that name."""
         return (self.folder / name).is_file() if self._expected is None else name in self._expected
 
-    def below(self, folder: str) -> list[str]:
-        """The names of the segment's files below a folder of it."""
-        if self._expected is None:
-            return [f"{folder}/{path.name}" for path in (self.folder / folder).iterdir()]
-        return [name for name in self._expected if name.startswith(f"{folder}/")]
-
     def damaged(self, name: str, expected: str, actual: object) -> IndexFormatError:
         """The error for a file that is not as it was written."""
         return IndexFormatError(
@@ -92,20 +86,17 @@ class OpenFiles:
         )
 
     def verify(self, names: Iterable[str] | None = None, *, defer: bool = True) -> None:
-        """Compare files (None: all) with their digests, each once, as far as they have any.
+        """Compare files (None: all) with their digests, as far as they have any; each once.
 
         Without ``defer`` large ones are, too, where the user has put that off. Raises IndexFormatError.
         """
         for name in self._expected or () if names is None else names:
             digest = (self._expected or {}).get(name, {}).get("sha256")
             with self._lock:
-                if digest is None or name in self._verified or (defer and name in self._put_off):
+                if digest is None or (defer and name in self._verified):
                     continue
                 with self._using(name, verify=False) as descriptor:
-                    if defer and is_put_off(descriptor):
-                        self._put_off.add(name)
-                        continue
-                    is_right = has_digest(descriptor, digest)
+                    is_right = (defer and is_put_off(descriptor)) or has_digest(descriptor, digest)
                 if not is_right:
                     raise self.damaged(name, f"the SHA-256 {digest[:12]}", "another")
                 self._verified.add(name)
@@ -130,12 +121,12 @@ class OpenFiles:
         size does not allow.
         """
         with self._using(name) as descriptor:
-            begin, size = os.pread(descriptor, _HEADER_BYTES, 0), os.fstat(descriptor).st_size
+            size = os.fstat(descriptor).st_size
             content = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
-        length = int.from_bytes(begin[8:10], "little")
-        match = _HEADER.fullmatch(begin[10 : 10 + length])
+        length = int.from_bytes(content[8:10], "little")
+        match = _HEADER.fullmatch(content[: 10 + length])
         expected = f"an array of {dtype} with {axes} axes"
-        if not begin.startswith(b"\x93NUMPY\x01\x00") or match is None:
+        if match is None:
             raise self.damaged(name, expected, "another header")
         kind = np.dtype(match[1].decode())
         shape = tuple(int(number) for number in match.groups()[1:] if number is not None)
@@ -147,29 +138,26 @@ class OpenFiles:
         return array if mapped else array.copy()
 
     @contextlib.contextmanager
-    def linked(self, names: Iterable[str]) -> Iterator[Path]:
-        """A folder in which a library finds files by their names, all of them verified, while it opens them.
+    def linked(self, *names: str) -> Iterator[Path]:
+        """A folder in which a library finds files, or folders of files, by their names while it opens them,
+        all of them verified.
 
         It holds links that lead to the files opened here, also where their names are gone. Where there can be
         none (on macOS, without a folder for temporary files) it is the segment's own, as long as that has
         these files; otherwise IndexFormatError is raised.
         """
-        if self._expected is None:
-            yield self.folder
-            return
-        names = [name for name in names if name in self._expected]
-        self.verify(names)
-        self._check_open()
+        files = [name for name in self._expected or () if name.split("/")[0] in names]
+        self.verify(files)
         with contextlib.ExitStack() as stack:
-            if DESCRIPTORS.is_dir() and (folder := _temporary(stack)) is not None:
-                for name in names:
+            folder = _temporary(stack) if files and DESCRIPTORS.is_dir() else None
+            if folder is not None:
+                for name in files:
                     (folder / name).parent.mkdir(exist_ok=True)
                     (folder / name).symlink_to(DESCRIPTORS / str(self._descriptor(name)))
-                yield folder
-                self._check_open()
-                return
-            yield self.folder
-        for name in names:
+            self._check_open()
+            yield folder or self.folder
+            self._check_open()
+        for name in files if folder is None else ():
             path = self.folder / name
             if not path.exists() or not os.path.samestat(path.stat(), os.fstat(self._descriptor(name))):
                 raise self.damaged(name, "the file that was opened", "another in its place")
@@ -179,13 +167,11 @@ class OpenFiles:
         """The descriptor of a verified file. Where it is closed, before or meanwhile, what was read by its
         number may be another file's, and UsageError is raised.
         """
-        if verify and name not in self._verified and name not in self._put_off:
+        if verify and name not in self._verified:
             self.verify([name])
         self._check_open()
         try:
             yield self._descriptor(name)
-        except FileNotFoundError as error:
-            raise self.damaged(name, "a file", "none") from error
         finally:
             self._check_open()
 
@@ -193,12 +179,17 @@ class OpenFiles:
         if self._closed:
             raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
 
-    def _descriptor(self, name: str) -> int:
-        if name not in self._descriptors:
-            with self._lock:
-                if name not in self._descriptors:
-                    self._descriptors[name] = _open(self.folder / name)
-        return self._descriptors[name]
+    def _descriptor(self, name: str, expected: str = "a file") -> int:
+        with self._lock:
+            if name not in self._descriptors:
+                path = self.folder / name
+                try:
+                    self._descriptors[name] = _open(path)
+                except (FileNotFoundError, NotADirectoryError) as error:
+                    raise self.damaged(name, expected, "no file") from error
+                except OSError as error:
+                    raise input_error(path, error) from error
+            return self._descriptors[name]
 
 
 class _Stream(io.RawIOBase):

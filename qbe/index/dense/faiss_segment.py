@@ -61,7 +61,7 @@ class FaissSegment:
         faiss_settings.set_for_searching(threads)
         # Lists on the disk are looked for beside the index, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-        with files.linked((FAISS, LISTS)) as linked:
+        with files.linked(FAISS, LISTS) as linked:
             try:
                 self._index: Any = faiss.read_index(str(linked / FAISS), flags)
                 if params.kind in IN_LISTS:

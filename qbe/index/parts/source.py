@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter
-from qbe.errors import IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import IndexBuildError, UsageError
 from qbe.files import sha256
 from qbe.index.building import shards
 from qbe.index.manifest import PART
+from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS, PaperStore
 from qbe.index.parts.part import BuildShard, PartMetadata, read_part
 from qbe.types import Paper
@@ -113,7 +114,7 @@ class PartsSource:
     def verify(self) -> None:
         """Compare all files of the parts with their digests; raises IndexFormatError for a damaged part."""
         for part, metadata in self._parts:
-            _verify(part, metadata)
+            OpenFiles(part, metadata.files).verify(defer=False)
 
     def shards(self) -> list[Path]:
         """The files of encoded papers, in the order of the corpus (`qbe.index.building.shards`)."""
@@ -180,16 +181,6 @@ def _comparable(first: PartMetadata, other: PartMetadata) -> Iterator[tuple[str,
 
 def _words(corpus: Mapping[str, Any]) -> str:
     return f"{corpus['papers']} papers ({corpus['sha256'][:12]})"
-
-
-def _verify(folder: Path, metadata: PartMetadata) -> None:
-    for name, entry in metadata.files.items():
-        path = folder / name
-        if not path.is_file() or sha256(path) != entry["sha256"]:
-            actual = "another" if path.is_file() else "no file"
-            raise IndexFormatError(
-                f"{path}: expected SHA-256 {entry['sha256']}, found {actual}; build the part again"
-            )
 
 
 def _link(source: Path, target: Path) -> None:

@@ -69,7 +69,7 @@ def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mappi
 
 def _opened(files: OpenFiles) -> Any:
     try:
-        with files.linked(files.below(LUCENE)) as folder:
+        with files.linked(LUCENE) as folder:
             return _jvm.open_lucene(folder / LUCENE)
     except IndexFormatError:
         raise

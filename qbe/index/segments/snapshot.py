@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError
+from qbe.errors import IndexFormatError, InputError, input_error
 from qbe.files import shared_lock
-from qbe.index.manifest import MANIFEST, Manifest, load_manifest, unopened
+from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.openfiles import OpenFiles
 from qbe.index.segments.commit import COMMIT, ROOT, Commit, Segment, read_commit
 
@@ -105,7 +105,7 @@ def open_snapshot(folder: Path) -> Snapshot:
             if _is_at(folder, held) and read_commit(folder) == commit:
                 if isinstance(error, IndexFormatError):
                     raise
-                raise unopened(folder, error) from error
+                raise _unopened(folder, error) from error
         else:
             if _is_at(folder, held):
                 return snapshot
@@ -123,7 +123,7 @@ def _held(folder: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise unopened(folder, error) from error
+        raise _unopened(folder, error) from error
 
 
 def _is_at(folder: Path, held: int | None) -> bool:
@@ -141,9 +141,9 @@ def _opened(folder: Path, commit: Commit | None) -> Snapshot:
     with ExitStack() as locks:
         if commit is None:
             if not (folder / MANIFEST).is_file():
-                load_manifest(folder)  # says what is wrong with the folder
+                read_manifest(folder)  # says what is wrong with the folder
             locks.callback(os.close, shared_lock(folder / MANIFEST))
-            manifest = load_manifest(folder)
+            manifest = read_manifest(folder)
             segment = Segment(ROOT, manifest.digest)
             files = OpenFiles(folder, manifest.files)
             opened = [OpenSegment(files, segment, manifest, np.zeros(0, np.int64))]
@@ -156,7 +156,7 @@ def _opened(folder: Path, commit: Commit | None) -> Snapshot:
 
 def _open_segment(folder: Path, segment: Segment) -> OpenSegment:
     path = folder / segment.name
-    manifest = load_manifest(path)
+    manifest = read_manifest(path)
     if manifest.digest != segment.digest:
         raise IndexFormatError(
             f"{path}: expected the segment {segment.digest[:12]} of {folder / COMMIT}, found "
@@ -182,3 +182,12 @@ def dead_rows(folder: Path, segment: Segment, papers: int) -> Rows:
         )
     rows: Rows = np.load(io.BytesIO(content))
     return rows
+
+
+def _unopened(folder: Path, error: OSError) -> IndexFormatError | InputError:
+    if isinstance(error, PermissionError):
+        return input_error(error.filename or folder, error)
+    return IndexFormatError(
+        f"{error.filename or folder}: expected a file of the index, found {error.strerror or 'none'}; the "
+        "index is damaged: build it again (qbe doctor --index shows what is intact)"
+    )
