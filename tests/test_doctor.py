@@ -380,7 +380,7 @@ def test_an_index_is_checked_file_by_file_and_its_papers_saved(
     checks = json.loads(capsys.readouterr().out)["checks"]
     assert checks["segments/000001/papers.jsonl"]["found"] == "No such file or directory"
     assert checks["deleted/root.000002.npy"] == {"state": "damaged", "found": "other bytes", "advice": ""}
-    assert checks["papers"]["found"] == "intact in 1 of 2 segments"
+    assert checks["papers"]["found"] == "intact in 1 of 2 segments, deleted ones among them"
     (folder / "segments.json").write_text("{")
     with pytest.raises(IndexFormatError, match=r"found damaged: .*segments\.json"):
         main(["--index", "index"])

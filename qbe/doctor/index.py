@@ -8,6 +8,7 @@ from pathlib import Path
 from qbe.doctor.check import Check, State
 from qbe.doctor.units import in_bytes
 from qbe.index.checking import check_index, save_papers
+from qbe.index.segments.commit import COMMIT, DELETED
 
 
 def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
@@ -18,18 +19,15 @@ def index_checks(folder: Path, save: Path | None = None) -> list[Check]:
     checked = check_index(folder)
     checks = [Check(name, State.DAMAGED, reason) for name, reason in checked.damages.items()]
     segments = "1 segment" if checked.segments == 1 else f"{checked.segments} segments"
-    text = f"{segments}, {checked.files} files, {in_bytes(checked.size)}"
-    values = {"segments": checked.segments, "files": checked.files, "bytes": checked.size}
-    if checked.unknown:
-        text += f"; {checked.unknown} of them, of an older version of qbe, were compared by their sizes alone"
     if not checks:
-        checks.append(Check("index", State.OK, f"{text}: as they were written", values=values))
-    elif len(checked.papers) == checked.segments:
-        found = f"intact in all of {segments}" + ("" if checked.all_known else ", deleted ones among them")
-        checks.append(Check("papers", State.OK, found, _mend(folder, save)))
+        found = f"{segments}, {checked.files} files, {in_bytes(checked.size)}: as they were written"
+        values = {"segments": checked.segments, "files": checked.files, "bytes": checked.size}
+        checks.append(Check("index", State.OK, found, values=values))
     elif checked.papers:
         found = f"intact in {len(checked.papers)} of {segments}"
-        checks.append(Check("papers", State.ADVICE, found, f"{_mend(folder, save)}, and append the others"))
+        if any(name == COMMIT or name.startswith(DELETED) for name in checked.damages):
+            found += ", deleted ones among them"
+        checks.append(Check("papers", State.OK, found, _mend(folder, save)))
     else:
         advice = "put back a whole copy of the index, or build it again from its corpus"
         checks.append(Check("papers", State.DAMAGED, "none is known to be intact", advice))

@@ -14,75 +14,65 @@ from qbe.files import atomic_file
 from qbe.index.manifest import MANIFEST, read_manifest
 from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS
-from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, Segment, read_commit
+from qbe.index.segments.commit import COMMIT, ROOT, SEGMENTS, Segment, read_commit
 from qbe.index.segments.snapshot import Rows, dead_rows
 from qbe.index.verified import digest_of
 
 
 class Checked(NamedTuple):
-    """What was found of an index: how many ``segments`` and ``files`` with how many ``size`` bytes there are,
-    how many files have no digest (``unknown``: Lucene's, of older versions), what is wrong with which
-    (``damages``, by the file's name), and the intact ``papers``: their file, of each segment where it is as
-    it was written, and which of their rows are deleted.
+    """What was found of an index: how many ``segments``, and ``files`` with how many ``size`` bytes; what is
+    wrong with which (``damages``, by the file's name); and the intact ``papers``: the file, of each segment
+    where it is as it was written, and which of its rows are deleted.
     """
 
     segments: int
     files: int
     size: int
-    unknown: int
     damages: Mapping[str, str]
     papers: list[tuple[OpenFiles, Rows]]
 
-    @property
-    def all_known(self) -> bool:
-        """Whether it is known of all segments which papers were deleted."""
-        return not any(name == COMMIT or name.startswith(f"{DELETED}/") for name in self.damages)
-
 
 def check_index(folder: Path) -> Checked:
-    """Read all files of an index, whatever is remembered of them. Raises IndexFormatError for no index.
+    """Read all files of an index, whatever is remembered of them; of Lucene's in older ones only the sizes
+    are known. Raises IndexFormatError for no index.
 
     >>> checked = check_index(index.folder)
     >>> checked.segments, checked.damages, len(checked.papers)
     (1, {}, 1)
     """
-    damages: dict[str, str] = {}
-    segments: list[Segment] = []
+    damages, papers = dict[str, str](), []
     try:
         commit = read_commit(folder)
         segments = [Segment(ROOT, "")] if commit is None else list(commit.segments)
-        if commit is None and not (folder / MANIFEST).exists():
-            read_manifest(folder)  # says what is wrong with the folder
     except IndexFormatError as error:
-        if not (folder / COMMIT).exists():
-            raise
         damages[COMMIT] = _reason(error)  # all segments that are there may be the index's
         names = [ROOT, *(f"{SEGMENTS}/{path.name}" for path in (folder / SEGMENTS).glob("[0-9]*"))]
         segments = [Segment(name, "") for name in names if (folder / name / MANIFEST).exists()]
-    count = size = unknown = 0
-    papers = []
+    count = size = 0
     for segment in segments:
         path = folder / segment.name
         try:
             manifest = read_manifest(path)
+            if segment.digest not in ("", manifest.digest):
+                damages[_name(segment, MANIFEST)] = "of another segment"
         except IndexFormatError as error:
+            if segment.name == ROOT and not (path / MANIFEST).exists():
+                raise
             damages[_name(segment, MANIFEST)] = _reason(error)
             continue
-        if segment.digest not in ("", manifest.digest):
-            damages[_name(segment, MANIFEST)] = "is of another segment"
         for name, entry in manifest.files.items():
-            count, size, unknown = count + 1, size + entry["bytes"], unknown + ("sha256" not in entry)
+            count, size = count + 1, size + entry["bytes"]
             if reason := _damage(path / name, entry):
                 damages[_name(segment, name)] = reason
+        dead = np.zeros(0, np.int64)
         try:
             dead = dead_rows(folder, segment, manifest.corpus["papers"])
         except (IndexFormatError, OSError) as error:
             assert segment.deletions is not None
             damages[segment.deletions.file] = _reason(error)
-            dead = np.zeros(0, np.int64)
         if _name(segment, RECORDS) not in damages and RECORDS in manifest.files:
             papers.append((OpenFiles(path, {RECORDS: manifest.files[RECORDS]}), dead))
-    return Checked(len(segments), count, size, unknown, damages, papers)
+    return Checked(len(segments), count, size, damages, papers)
 
 
 def save_papers(checked: Checked, path: Path) -> int:

@@ -17,9 +17,9 @@ DEFER = "QBE_VERIFY"
 """The environment variable that, with the value ``small``, puts off verifying larger files."""
 
 MEMORY = "verified"
-"""The file, in the cache folder, of the large files that had their digests: device, inode, size, time of the
-last change of content and of state in nanoseconds, and the digest, a line each. Who changes a file by other
-means than those of the file system, such as a failing disk, is told by `qbe.index.checking` alone.
+"""The file, in the cache folder, of large files with their digests: device, inode, size, times of the last
+change of content and of state in nanoseconds, and the digest, a line each. What a failing disk changes, only
+`qbe.index.checking` tells.
 """
 _MOST = 1 << 18
 """Bytes of it, from which on the older half is dropped: some 1,800 files."""
