@@ -196,7 +196,7 @@ def test_the_memory_of_files_is_bounded(tmp_path, large, cache, monkeypatch):
     for number in range(30):
         with (tmp_path / str(number)).open("rb") as stream:
             verified.digest_of(stream.fileno())
-        assert (cache / verified.MEMORY).stat().st_size <= 1000
+        assert (cache / verified.MEMORY).stat().st_size < 1200
     assert b" 4 " in (cache / verified.MEMORY).read_bytes()
 
 

@@ -7,8 +7,7 @@ import hashlib
 import os
 import time
 
-from qbe.errors import OutputError
-from qbe.files import atomic_file, cache_folder
+from qbe.files import cache_folder
 
 SMALL = 1 << 20
 """Bytes below which a file is read each time: that takes a millisecond."""
@@ -22,7 +21,7 @@ change of content and of state in nanoseconds, and the digest, a line each. What
 `qbe.index.checking` tells.
 """
 _MOST = 1 << 18
-"""Bytes of it, from which on the older half is dropped: some 1,800 files."""
+"""Bytes of it, from which on all are forgotten: some 1,800 files."""
 
 _RECENT = 2_000_000_000
 """Nanoseconds during which a file may change again without another time: it is not remembered so soon."""
@@ -79,16 +78,13 @@ def _remember(status: os.stat_result, digest: str) -> None:
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < _RECENT:
         return
     path = cache_folder() / MEMORY
-    with contextlib.suppress(OSError, OutputError):
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         try:
+            if os.fstat(descriptor).st_size > _MOST:
+                os.ftruncate(descriptor, 0)
             os.write(descriptor, _line(status, digest))
-            full = os.fstat(descriptor).st_size > _MOST
         finally:
             os.close(descriptor)
-        if full:
-            lines = path.read_bytes().splitlines(keepends=True)
-            with atomic_file(path) as stream:
-                stream.writelines(lines[len(lines) // 2 :])

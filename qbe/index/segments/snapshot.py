@@ -140,10 +140,8 @@ def _opened(folder: Path, commit: Commit | None) -> Snapshot:
     """The snapshot of a commit. Raises OSError for missing files."""
     with ExitStack() as locks:
         if commit is None:
-            if not (folder / MANIFEST).is_file():
-                read_manifest(folder)  # says what is wrong with the folder
-            locks.callback(os.close, shared_lock(folder / MANIFEST))
             manifest = read_manifest(folder)
+            locks.callback(os.close, shared_lock(folder / MANIFEST))
             segment = Segment(ROOT, manifest.digest)
             files = OpenFiles(folder, manifest.files)
             opened = [OpenSegment(files, segment, manifest, np.zeros(0, np.int64))]
