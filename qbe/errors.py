@@ -216,6 +216,7 @@ def output_error(path: StrPath, error: OSError) -> OutputError:
         errno.ENOTDIR: "choose an output below a folder, not below a file",
         errno.EEXIST: "choose an output below a folder, not below a file",
         errno.EISDIR: "choose a file, not a folder",
+        errno.ELOOP: "remove the symbolic link in its place",
     }
     hint = hints.get(error.errno or 0, "check the path")
     return OutputError(f"cannot write {path}: {error.strerror or error}; {hint}")

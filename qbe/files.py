@@ -183,18 +183,20 @@ def lock(path: StrPath) -> Iterator[bool]:
 
     Yields whether the lock was acquired: False where another process has it. The operating system releases
     the lock when its process ends, however it ends. The file is removed at the end. Raises OutputError
-    where the file cannot be created.
+    where the file cannot be created, or is a symbolic link.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a")
+        # A link, which another user may have put there, is not followed to a file of this user's.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        stream = os.fdopen(os.open(path, flags, 0o666), "w")
     except OSError as error:
         raise output_error(path, error) from error
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            acquired = path.stat().st_ino == os.fstat(stream.fileno()).st_ino
+            acquired = os.path.samestat(path.lstat(), os.fstat(stream.fileno()))
         except (BlockingIOError, FileNotFoundError):
             acquired = False  # held by another process, or just removed by one that ended
         try:

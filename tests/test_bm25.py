@@ -255,5 +255,5 @@ def test_an_index_of_an_older_version_has_its_rows_from_its_ids(collections):
         expected = reader.lucene.rows.tolist()
         opened = reader.lucene.reader
         assert document_rows(opened, index.papers.ids).tolist() == expected == np.load(path).tolist()
-        with pytest.raises(IndexFormatError, match="expected documents of 127 papers, found others"):
-            read_rows(path.parent, opened, index.papers.ids[1:])
+        with pytest.raises(IndexFormatError, match="expected documents of 127 papers, found 128 others"):
+            read_rows(index.folder, opened, index.papers.ids[1:])

@@ -4,15 +4,18 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from support.packages import PYSERINI
 
+from qbe.corpus import read_jsonl
 from qbe.doctor import space
 from qbe.doctor.__main__ import main
 from qbe.doctor.check import State
@@ -23,7 +26,8 @@ from qbe.doctor.packages import NEEDED, OPTIONAL, is_installed, package_checks
 from qbe.doctor.processors import instructions_check, processor_flags, sysctl_flags
 from qbe.doctor.report import all_checks
 from qbe.doctor.space import disk_check, memory_check
-from qbe.errors import MissingDependencyError
+from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
+from qbe.index.live.changes import append_papers, delete_papers
 
 ROOT = Path(__file__).parent.parent
 NAMES = [
@@ -338,3 +342,50 @@ def test_python_does_import_what_the_check_says(clone):
         check=True,
     )
     assert done.stdout == f"None ['{clone / 'qbe'}']\n"
+
+
+def test_an_index_is_checked_file_by_file_and_its_papers_saved(
+    tiny_index, papers, tmp_path, capsys, monkeypatch
+):
+    """A byte of the vectors, the end of the postings of one segment, and a list of deleted papers."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path(shutil.copytree(tiny_index, tmp_path / "index"))
+    main(["--index", "index"])
+    assert re.fullmatch(
+        r"index  OK       1 segment, \d+ files, .* as they were written\n", capsys.readouterr().out
+    )
+    append_papers(folder, [replace(papers[0], paper_id="new")])
+    delete_papers(folder, ["s002", "s005"])
+    vectors = folder / "whole.npy"
+    vectors.write_bytes(vectors.read_bytes()[:-1] + b"\1")
+    (folder / "segments" / "000001" / "lucene" / "segments_1").write_bytes(b"")
+    with pytest.raises(
+        IndexFormatError, match=r"found damaged: whole\.npy, segments/000001/lucene/segments_1$"
+    ):
+        main(["--index", "index", "--save", "saved.jsonl"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["whole.npy", "DAMAGED"],
+        ["segments/000001/lucene/segments_1", "DAMAGED"],
+        ["papers", "OK"],
+        ["saved", "OK"],
+    ]
+    assert lines[2].endswith("with its former options: qbe index --corpus saved.jsonl --output NEW")
+    kept = [paper.paper_id for paper in papers if paper.paper_id not in ("s002", "s005")]
+    assert [paper.paper_id for paper in read_jsonl(Path("saved.jsonl"))] == [*kept, "new"]
+    (folder / "deleted" / "root.000002.npy").write_bytes(b"")
+    (folder / "segments" / "000001" / "papers.jsonl").unlink()
+    with pytest.raises(IndexFormatError):
+        main(["--index", "index", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert checks["segments/000001/papers.jsonl"]["found"] == "No such file or directory"
+    assert checks["deleted/root.000002.npy"] == {"state": "damaged", "found": "other bytes", "advice": ""}
+    assert checks["papers"]["found"] == "intact in 1 of 2 segments, deleted ones among them"
+    (folder / "segments.json").write_text("{")
+    with pytest.raises(IndexFormatError, match=r"found damaged: .*segments\.json"):
+        main(["--index", "index"])
+    capsys.readouterr()
+    with pytest.raises(UsageError):
+        main(["--save", "saved.jsonl"])
+    with pytest.raises(IndexFormatError, match="expected an index with a manifest"):
+        main(["--index", "absent"])

@@ -1,20 +1,31 @@
 """Damaged indexes, and indexes of another encoder, are told in one line."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
 import pytest
+from support.damage import change_manifest, vouch_index
 from support.searching import first_stage
 
 from qbe._jvm import lucene_version
 from qbe.errors import EncoderMismatchError, IndexFormatError
+from qbe.index.building.build import build
+from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
+from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.sharding.build import build_shards
+from qbe.index.sharding.copied import IndexShards
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 
+ROOT = Path(__file__).parent.parent
+SUPPORT = ROOT / "tests" / "support"
 OUTSIDE = Query(Paper("outside", "A title", (Sentence("One sentence."),)))
 
 
@@ -79,6 +90,7 @@ def test_postings_of_a_later_lucene_are_told_from_damaged_ones(copy):
     content[writer], content[writer + 3] = major + 1, major + 1
     content[-8:] = zlib.crc32(content[:-8]).to_bytes(8, "big")
     path.write_bytes(content)
+    vouch_index(copy, "lucene/segments_1")
     message = (
         rf"that Lucene {major}\.\d+\.\d+ can read, found one of a later Lucene; open it with Python 3\.12"
     )
@@ -101,15 +113,13 @@ def test_a_damaged_manifest_is_told(copy, text):
         Index(copy)
 
 
-def test_another_format_version_is_told(copy):
-    record = json.loads((copy / "manifest.json").read_text())
-    for version in (1, 99):
-        record |= {"format_version": version, "new": "field"}
-        (copy / "manifest.json").write_text(json.dumps(record))
-        with pytest.raises(
-            IndexFormatError, match=f"expected an index of format 2 or 3 or 4, found format {version};"
-        ):
-            Index(copy)
+@pytest.mark.parametrize("version", [1, 99])
+def test_another_format_version_is_told(copy, version):
+    change_manifest(copy, lambda record: record.update({"format_version": version, "new": "field"}))
+    with pytest.raises(
+        IndexFormatError, match=f"expected an index of format 2 or 3 or 4 or 5, found format {version};"
+    ):
+        Index(copy)
 
 
 @pytest.fixture
@@ -127,9 +137,7 @@ def test_another_encoder_is_refused_at_once(tiny_index, other):
 
 
 def test_an_encoder_that_was_exchanged_since_is_refused(copy, other):
-    record = json.loads((copy / "manifest.json").read_text())
-    record["settings"]["encoder"] = str(other)
-    (copy / "manifest.json").write_text(json.dumps(record))
+    change_manifest(copy, lambda record: record["settings"].update(encoder=str(other)))
     index = Index(copy)
     assert first_stage(index, "dense").search(Query(index.paper("s001")))  # stored vectors serve it
     with pytest.raises(EncoderMismatchError):
@@ -137,7 +145,37 @@ def test_an_encoder_that_was_exchanged_since_is_refused(copy, other):
 
 
 def test_the_encoder_may_have_moved(copy, tiny_encoder):
-    record = json.loads((copy / "manifest.json").read_text())
-    record["settings"]["encoder"] = "/nowhere/to/be/found"
-    (copy / "manifest.json").write_text(json.dumps(record))
+    change_manifest(copy, lambda record: record["settings"].update(encoder="/nowhere/to/be/found"))
     assert len(first_stage(Index(copy, encoder=str(tiny_encoder)), "dense").search(OUTSIDE)) == 10
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory, papers, tiny_encoder) -> Path:
+    """An index with segments and deletions and one of shards, and of each another one with files of the same
+    lengths: the papers are in another order.
+    """
+    folder = tmp_path_factory.mktemp("damages")
+    settings = BuildSettings(encoder=str(tiny_encoder))
+    for ending, order in (("", 1), ("-other", -1)):
+        whole, segments = folder / f".whole{ending}", folder / f"segments{ending}"
+        build(whole, papers[:110][::order], settings)
+        build_shards(folder / f"shards{ending}", IndexShards(whole), 2)
+        whole.rename(segments)
+        append_papers(segments, papers[110:120][::order])
+        delete_papers(segments, [papers[:110][::order][5].paper_id, papers[115].paper_id])
+        append_papers(segments, papers[120:124][::order])
+    return folder
+
+
+def test_damage_is_told_or_changes_nothing(indexes):
+    """Each file emptied, halved, lengthened, exchanged for another index's, and with a bit flipped."""
+    count = os.environ.get("QBE_DAMAGES", "60")
+    command = [sys.executable, SUPPORT / "random_damage.py", indexes, count, "1"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = json.loads(done.stdout)
+    print(outcomes)
+    assert outcomes.pop("wrong") == []
+    assert outcomes["told"] > 0
+    assert sum(outcomes.values()) == int(count)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.builds import Job, build_job
+from support.damage import change_manifest
 from support.rerankers import over_index, score
 from support.searching import first_stage, paper_of
 
@@ -16,6 +17,8 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.dense.compare import nearness
 from qbe.index.index import Index
+from qbe.index.manifest import FORMAT_VERSION
+from qbe.index.sealed import unseal
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query
@@ -70,7 +73,11 @@ def queries(index) -> list[Query]:
 
 def test_the_manifest_says_how_vectors_compare(index, l2_encoder):
     dense = index.manifest.dense
-    assert (dense["similarity"], index.similarity, index.manifest.format_version) == ("l2", L2, 4)
+    assert (dense["similarity"], index.similarity, index.manifest.format_version) == (
+        "l2",
+        L2,
+        FORMAT_VERSION,
+    )
     assert dense["encoder"] == resolve_encoder(str(l2_encoder)).identity
     assert dense["encoder"]["convention"] == dataclasses.asdict(CONVENTION)
     vectors = index.whole_vectors.astype(float)
@@ -162,11 +169,15 @@ def test_an_encoder_that_is_read_otherwise_is_refused(folder, tiny_index, tiny_e
         Index(tiny_index, encoder=str(l2_encoder))
 
 
-def test_an_index_of_format_2_can_be_read(tmp_path, tiny_index):
-    """It says nothing of conventions: there was one."""
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_an_index_of_an_earlier_format_can_be_read(tmp_path, tiny_index, version):
+    """It has no checksum and no digests of Lucene's files; the oldest says nothing of conventions."""
     copy = shutil.copytree(tiny_index, tmp_path / "copy")
-    record = json.loads((copy / "manifest.json").read_text())
-    (copy / "manifest.json").write_text(json.dumps(record | {"format_version": 2}))
+    record = unseal((copy / "manifest.json").read_bytes()) | {"format_version": version}
+    for name in record["files"]:
+        if name.startswith("lucene/"):
+            del record["files"][name]["sha256"]
+    (copy / "manifest.json").write_text(json.dumps(record))
     with Index(copy) as old, Index(tiny_index) as new:
         for query in (Query(new.paper("s024"), Facet.METHOD), Query(OUTSIDE)):
             hits = first_stage(old, "dense").search(query, 50)
@@ -175,8 +186,6 @@ def test_an_index_of_format_2_can_be_read(tmp_path, tiny_index):
 
 def test_an_unknown_similarity_is_told(tmp_path, tiny_index):
     copy = shutil.copytree(tiny_index, tmp_path / "copy")
-    record = json.loads((copy / "manifest.json").read_text())
-    record["dense"]["similarity"] = "hamming"
-    (copy / "manifest.json").write_text(json.dumps(record))
+    change_manifest(copy, lambda record: record["dense"].update(similarity="hamming"))
     with pytest.raises(IndexFormatError, match=r"expected a manifest, found .*the similarity hamming"):
         Index(copy)

@@ -1,18 +1,23 @@
 """Readers beside a writer, killed writers, full disks, damage."""
 
+import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support import reading_clients
 from support.builds import Job, build_job
 from support.live import corpus, files
 from support.searching import first_stage
+from support.serving import serving
 
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
@@ -23,9 +28,13 @@ from qbe.index.index import Index
 from qbe.index.live import cleaning
 from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
+from qbe.index.opening import build_index
 from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
 from qbe.query import Query
+from qbe.serve.app import REFRESH_SECONDS
+from qbe.service.requests import SearchRequest
+from qbe.service.service import SearchService
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
@@ -208,13 +217,13 @@ def test_damage_is_told_in_one_line(index, both):
     dead.write_bytes(dead.read_bytes()[:-1] + b"\1")
     told(r"root\.000002\.npy: expected the deleted rows of 12 papers, found other bytes; put back")
     dead.unlink()
-    told(r"root\.000002\.npy: expected a file that .*segments\.json names, found No such file")
+    told(r"root\.000002\.npy: expected a file of the index, found No such file")
     dead.write_bytes(kept["deleted/root.000002.npy"])
     vectors = index / "segments" / "000001" / "vectors.npy"
     vectors.write_bytes(b"")
     told(r"vectors\.npy: expected \d+ bytes, found 0 bytes")
     shutil.rmtree(index / "segments" / "000001")
-    told(r"000001/manifest\.json: expected a file that .*segments\.json names, found No such file")
+    told(r"000001/manifest\.json: expected a file of the index, found No such file")
     shutil.copytree(both, index / "segments" / "000001", ignore=shutil.ignore_patterns("segments", COMMIT))
     told(r"000001: expected the segment .{12} of .*segments\.json, found .{12}; put back")
     (index / COMMIT).write_text("{")
@@ -257,3 +266,61 @@ def test_a_writer_killed_at_random_moments(tmp_path, sample, tiny_encoder):
     with Index(tmp_path / "index") as index:
         assert index.generation == generation
         assert np.isfinite(np.asarray(index.sentence_vectors)).all()
+
+
+def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, tiny_encoder):
+    """The papers are built anew in another order, others appended, and all made one segment, over and over.
+
+    Each paper's title ends in its id, and the order changes no ranking, so that any mixture shows.
+    """
+    titled = [replace(paper, title=f"{paper.title} {paper.paper_id}") for paper in papers[:40]]
+    settings, index = BuildSettings(encoder=str(tiny_encoder)), tmp_path / "index"
+    expected = {}
+    for count in (40, 32):
+        with build_index(index, titled[:count], settings, overwrite=count == 32) as built:
+            expected[count] = {
+                stage: reading_clients.answer(built, stage) for stage in reading_clients.STAGES
+            }
+            with SearchService(built) as service:
+                served = service.search(SearchRequest(paper_ids=["s003"], k=8, rerank=False))
+                expected[count]["served"] = [hit["paper_id"] for hit in served["hits"]]
+    (tmp_path / "expected.json").write_text(json.dumps(expected))
+    chance, stop = random.Random(3), tmp_path / "stop"
+    with serving(index, tmp_path / "log") as server:
+        script = SCRIPT.with_name("reading_clients.py")
+        command = [sys.executable, script, index, str(server.port), tmp_path / "expected.json", stop]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+        clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        for number in range(int(os.environ.get("QBE_WRITES", "12"))):
+            if number % 3 == 0:
+                build(index, chance.sample(titled[:32], 32), settings, overwrite=True)
+            elif number % 3 == 1:
+                append_papers(index, titled[32:])
+            else:
+                compact(index)
+            time.sleep(0.5)
+        stop.touch()
+        outcome, _ = clients.communicate(timeout=60)
+        print(outcome)
+        assert json.loads(outcome)["wrong"] == []
+        assert json.loads(outcome)["answers"] > reading_clients.CLIENTS
+        shutil.rmtree(index)
+        time.sleep(2 * REFRESH_SECONDS)
+        assert [server.ask("GET", "/health").status, server.search(paper_ids=["s003"]).status] == [503, 200]
+
+
+def test_a_write_killed_at_its_commit_leaves_the_old_index_or_the_new_one(tmp_path, papers, tiny_encoder):
+    """Before each of its steps on the disk: builds, replacements, appending, deleting, compacting."""
+    corpus(tmp_path, "first", papers[:12])
+    corpus(tmp_path, "second", papers[12:20])
+    script, kills = SCRIPT.with_name("killed_commits.py"), os.environ.get("QBE_KILLS", "14")
+    command = [sys.executable, script, tmp_path, str(tiny_encoder), kills, "5"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    outcomes = json.loads(done.stdout)
+    assert outcomes["wrong"] == []
+    assert outcomes["old"] > 0
+    assert outcomes["new"] > 0
+    assert outcomes["old"] + outcomes["new"] == min(int(kills), outcomes["steps"])

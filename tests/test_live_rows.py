@@ -152,8 +152,8 @@ def test_a_damaged_commit_is_told(tmp_path, text):
 
 
 def test_a_commit_of_a_later_format_is_told(tmp_path):
-    (tmp_path / COMMIT).write_text(GOOD.replace("1,", "2,", 1))
+    (tmp_path / COMMIT).write_text(GOOD.replace("1,", "3,", 1))
     with pytest.raises(
-        IndexFormatError, match="expected segments of format 1, found format 2; use the version"
+        IndexFormatError, match="expected segments of format 1 or 2, found format 3; use the version"
     ):
         read_commit(tmp_path)

@@ -350,27 +350,24 @@ class _Values:
         max_size=7,
     )
 )
-def test_metadata_is_read_as_it_was_written(tmp_path_factory, records):
+def test_metadata_is_read_as_it_was_written(records):
     papers = [
         Paper(
             str(number), text, (Sentence(text),), metadata=found, offsets=((0, len(text)),) if split else None
         )
         for number, (text, found, split) in enumerate(records)
     ]
-    path = tmp_path_factory.mktemp("records") / "papers.jsonl"
-    path.write_bytes(b"".join(dump_record(paper_to_record(paper)) for paper in papers))
-    assert list(read_metadata(path)) == [paper.metadata for paper in papers]
+    lines = [dump_record(paper_to_record(paper)) for paper in papers]
+    assert list(read_metadata(lines)) == [paper.metadata for paper in papers]
 
 
-def test_metadata_of_records_in_another_order_is_read(tmp_path):
-    path = tmp_path / "papers.jsonl"
+def test_metadata_of_records_in_another_order_is_read():
     lines = [
-        '{"metadata": {"year": 1}, "paper_id": "1"}',
-        '{"paper_id": "2", "metadata": null}',
-        '{"a": "b"}',
+        b'{"metadata": {"year": 1}, "paper_id": "1"}',
+        b'{"paper_id": "2", "metadata": null}',
+        b'{"a": "b"}',
     ]
-    path.write_text("".join(f"{line}\n" for line in lines))
-    assert list(read_metadata(path)) == [{"year": 1}, {}, {}]
+    assert list(read_metadata(lines)) == [{"year": 1}, {}, {}]
 
 
 FILTERS = {

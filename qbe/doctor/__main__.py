@@ -5,18 +5,29 @@ from __future__ import annotations
 from qbe import _cli
 from qbe.doctor.options import PROGRAM, parser
 
-OPTIONS: dict[str, str] = {}
+OPTIONS = {"folder": "--index"}
 
 
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
 
     import json
+    from pathlib import Path
 
     from qbe.doctor.check import require_all
     from qbe.doctor.report import all_checks, to_record, to_text
+    from qbe.errors import UsageError
 
-    checks = all_checks()
+    if options.index is None:
+        if options.save is not None:
+            raise UsageError(
+                "`save` goes with `folder`, the index to save papers of; give it, or drop `save`"
+            )
+        checks = all_checks()
+    else:
+        from qbe.doctor.index import index_checks
+
+        checks = index_checks(Path(options.index), options.save and Path(options.save))
     print(json.dumps(to_record(checks), indent=1) if options.json else to_text(checks), flush=True)
     require_all(checks)
 

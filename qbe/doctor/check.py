@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from qbe.errors import MissingDependencyError
+from qbe.errors import IndexFormatError, MissingDependencyError
 
 
 class State(StrEnum):
     """How a check ended: ``MISSING`` is something that searching needs, ``ADVICE`` something that it can do
-    without.
+    without, ``DAMAGED`` a file that is not as it was written.
     """
 
     OK = "ok"
     ADVICE = "advice"
     MISSING = "missing"
+    DAMAGED = "damaged"
 
 
 class Check(NamedTuple):
@@ -37,7 +38,8 @@ class Check(NamedTuple):
 
 
 def require_all(checks: Iterable[Check]) -> None:
-    """Raise MissingDependencyError where something is missing that searching needs.
+    """Raise MissingDependencyError where something is missing that searching needs, IndexFormatError where
+    something is damaged.
 
     >>> require_all([Check("numpy", State.OK, "2.4.6")])
     >>> require_all([Check("faiss", State.MISSING, "not installed", requirement="faiss-cpu")])
@@ -46,6 +48,10 @@ def require_all(checks: Iterable[Check]) -> None:
     qbe.errors.MissingDependencyError: expected all that searching needs, found no faiss; run: pip install
     faiss-cpu
     """
+    checks = list(checks)
+    damaged = [check.name for check in checks if check.state is State.DAMAGED]
+    if damaged:
+        raise IndexFormatError(f"expected a sound index, found damaged: {', '.join(damaged)}")
     missing = [check for check in checks if check.state is State.MISSING]
     if missing:
         names = ", ".join(check.name for check in missing)

@@ -15,7 +15,7 @@ from qbe.doctor.processors import processor_checks
 from qbe.doctor.space import disk_check, memory_check
 from qbe.files import cache_folder
 
-_WORDS = {State.OK: "OK", State.ADVICE: "advice", State.MISSING: "MISSING"}
+_WORDS = {State.OK: "OK", State.ADVICE: "advice", State.MISSING: "MISSING", State.DAMAGED: "DAMAGED"}
 
 
 def all_checks() -> list[Check]:
@@ -60,7 +60,7 @@ def to_record(checks: Sequence[Check]) -> dict[str, Any]:
     {'state': 'ok', 'found': '2.4.6', 'advice': '', 'version': '2.4.6'}
     """
     return {
-        "can_search": all(check.state is not State.MISSING for check in checks),
+        "can_search": all(check.state in (State.OK, State.ADVICE) for check in checks),
         "checks": {
             check.name: {
                 "state": check.state.value,

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe import _jvm
-from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.errors import IndexBuildError
+from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import IDS
 from qbe.types import Paper
 
@@ -165,20 +166,17 @@ def _finish(folder: Path) -> dict[str, int]:
         reader.close()
 
 
-def read_rows(folder: Path, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
-    """The rows of the documents of a Lucene index, as they were written, or, for one of an older version of
-    qbe, by their ids. Raises IndexFormatError where they are not those of so many ``ids``.
+def read_rows(folder: Path | OpenFiles, reader: Any, ids: Sequence[str]) -> NDArray[np.int32]:
+    """The rows of the documents of a segment's Lucene index, as they were written, or, for one of an older
+    version of qbe, by their ids. Raises IndexFormatError where they are not those of so many ``ids``.
     """
-    path = folder / ROWS
+    files, name = OpenFiles.of(folder), f"{LUCENE}/{ROWS}"
     try:
-        rows: NDArray[np.int32] = np.load(path) if path.exists() else document_rows(reader, ids)
-        if not np.array_equal(np.sort(rows), np.arange(len(ids))):
-            raise ValueError(f"{rows.dtype} {rows.shape}")
-    except (ValueError, EOFError, KeyError) as error:
-        raise IndexFormatError(
-            f"{folder}: expected documents of {len(ids)} papers, found others ({error}); the index is "
-            "damaged: build it again"
-        ) from error
+        rows = files.array(name, "int32", 1) if files.has(name) else document_rows(reader, ids)
+    except KeyError as error:
+        raise files.damaged(LUCENE, f"documents of {len(ids)} papers", error) from error
+    if not np.array_equal(np.sort(rows), np.arange(len(ids))) or reader.maxDoc() != len(ids):
+        raise files.damaged(LUCENE, f"documents of {len(ids)} papers", f"{len(rows)} others")
     return rows
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qbe.errors import IndexFormatError
-from qbe.files import sha256, write_text
+from qbe.files import write_text
 from qbe.index.dense.ann import FLOAT16, KINDS, STORED, AnnParams
+from qbe.index.sealed import seal, unseal
+from qbe.index.verified import digest_of
 from qbe.models.encoder_format import COSINE, L2
 
-FORMAT_VERSION = 4
-READABLE = (2, 3, 4)
+FORMAT_VERSION = 5
+READABLE = (2, 3, 4, 5)
 """Formats that can be read: 2 is 3 without a choice of how encoders are read, 3 is 4 with vectors in half
-precision and an exact FAISS index.
+precision and an exact FAISS index, 4 is 5 without digests of Lucene's files and of the manifest itself.
 """
 MANIFEST = "manifest.json"
 SUPERSEDED = "superseded.json"
@@ -40,8 +43,8 @@ class Manifest:
     the parameters of the FAISS index, ``ann`` (a `qbe.index.dense.ann.AnnParams`, with the trials of a tuned
     one); ``tagger`` (None where nothing was predicted) the tagger's identity, how many predicted sentences
     have each label, and how many predicted papers lack each facet. ``files`` gives the size of every file,
-    and its digest where a rebuild makes the same bytes (Lucene's are not of that kind). ``digest`` sums up
-    corpus, postings and vectors: two builds of one corpus with the same settings agree in it.
+    and its digest. ``digest`` sums up corpus, postings and vectors: two builds of one corpus with the same
+    settings agree in it.
 
     >>> manifest = index.manifest
     >>> manifest.corpus["papers"], manifest.corpus["sentences"], manifest.dense["dimension"]
@@ -83,7 +86,7 @@ def stored_as(manifest: Manifest) -> str:
 
 
 def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, dict[str, Any]]:
-    """Size of every file below a folder, and its SHA-256 unless it is one of Lucene's.
+    """Size of every file below a folder, and its SHA-256.
 
     >>> describe_files(index.folder, leave_out=["manifest.json"]) == index.manifest.files
     True
@@ -93,19 +96,20 @@ def describe_files(folder: Path, leave_out: Collection[str] = ()) -> dict[str, d
         name = path.relative_to(folder).as_posix()
         if name in leave_out:
             continue
-        described[name] = {"bytes": path.stat().st_size}
-        if not name.startswith("lucene/"):
-            described[name]["sha256"] = sha256(path)
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            described[name] = {"bytes": size, "sha256": digest_of(stream.fileno())}
     return described
 
 
 def digest(files: Mapping[str, Mapping[str, Any]], lucene: Mapping[str, Any] | None) -> str:
-    """One SHA-256 over the digests of all files that have one and over Lucene's statistics.
+    """One SHA-256 over the digests of all files but Lucene's, of which each build makes others, and over
+    Lucene's statistics.
 
     >>> digest(index.manifest.files, index.manifest.lucene) == index.manifest.digest
     True
     """
-    content = {name: entry["sha256"] for name, entry in files.items() if "sha256" in entry}
+    content = {name: entry["sha256"] for name, entry in files.items() if not name.startswith("lucene/")}
     text = json.dumps([content, lucene], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -119,14 +123,13 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     >>> read_manifest(folder).digest == index.manifest.digest
     True
     """
-    write_text(folder / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=1) + "\n")
+    write_text(folder / MANIFEST, seal(dataclasses.asdict(manifest)))
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read and check the manifest of an index.
 
-    Raises IndexFormatError for a folder that is no index, for another format version, and when a file
-    is missing or has not the size it was written with.
+    Raises IndexFormatError for a folder that is no index, for another format version, and for a damaged one.
 
     >>> read_manifest(Path("indexes/sample")).settings["encoder"]
     'facet-encoder'
@@ -137,35 +140,38 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder}: expected an index, found a part of one; join all parts with: qbe index --merge"
         )
     try:
-        record = json.loads(path.read_text())
+        record = unseal(path.read_bytes())
         version = record["format_version"]
         if version not in READABLE:
             raise IndexFormatError(
                 f"{folder}: expected an index of format {' or '.join(map(str, READABLE))}, found format "
                 f"{version}; build it again with this version of qbe"
             )
-        manifest = Manifest(**record)
-        if manifest.dense is not None and manifest.dense["similarity"] not in STORED_AS.values():
-            raise ValueError(f"the similarity {manifest.dense['similarity']}")
-        if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
-            raise ValueError(f"vectors stored as {manifest.dense['stored']}")
-        if manifest.dense is not None and AnnParams.read(manifest.dense).kind not in KINDS:
-            raise ValueError(f"a FAISS index of kind {AnnParams.read(manifest.dense).kind}")
+        return _checked(Manifest(**record))
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "
             "check `folder`, or build one with: qbe index"
         ) from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise IndexFormatError(
-            f"{path}: expected a manifest, found {error!r}; build the index again"
+            f"{path}: expected a manifest, found {error!r}; the index is damaged: build it again (qbe doctor "
+            "--index shows what is intact)"
         ) from error
+
+
+def _checked(manifest: Manifest) -> Manifest:
+    """The manifest; raises ValueError, TypeError, KeyError or AttributeError for values that none has."""
     for name, entry in manifest.files.items():
-        file = folder / name
-        size = file.stat().st_size if file.is_file() else None
-        if size != entry["bytes"]:
-            actual = "no file" if size is None else f"{size} bytes"
-            raise IndexFormatError(
-                f"{file}: expected {entry['bytes']} bytes, found {actual}; build the damaged index again"
-            )
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not isinstance(entry["bytes"], int):
+            raise ValueError(f"the file {name} of {entry['bytes']} bytes")
+    if any(manifest.corpus[count] < 0 for count in ("papers", "sentences")):
+        raise ValueError("a negative count")
+    if manifest.dense is not None and manifest.dense["similarity"] not in STORED_AS.values():
+        raise ValueError(f"the similarity {manifest.dense['similarity']}")
+    if manifest.dense is not None and manifest.dense.get("stored", FLOAT16) not in STORED:
+        raise ValueError(f"vectors stored as {manifest.dense['stored']}")
+    if manifest.dense is not None and AnnParams.read(manifest.dense).kind not in KINDS:
+        raise ValueError(f"a FAISS index of kind {AnnParams.read(manifest.dense).kind}")
     return manifest

@@ -7,9 +7,8 @@ of them at a time, in a third of the time that the records would take (176,320 a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 Metadata = Mapping[str, Any]
@@ -23,18 +22,16 @@ and the quotes of no text in front of it are bare, so that the first such bytes 
 """
 
 
-def read_metadata(path: Path) -> Iterator[Metadata]:
-    r"""The metadata of each record of a file of papers, in order; empty for one without.
+def read_metadata(lines: Iterable[bytes]) -> Iterator[Metadata]:
+    """The metadata of each record of the lines of papers, in order; empty for one without.
 
-    >>> path = Path("papers.jsonl")
-    >>> lines = ['{"paper_id": "1", "title": "A", "metadata": {"year": 2019}}', '{"paper_id": "2"}']
-    >>> _ = path.write_text("".join(f"{line}\n" for line in lines))
-    >>> list(read_metadata(path))
+    >>> lines = [b'{"paper_id": "1", "title": "A", "metadata": {"year": 2019}}', b'{"paper_id": "2"}']
+    >>> list(read_metadata(lines))
     [{'year': 2019}, {}]
     """
-    with path.open("rb") as lines:
-        while block := list(islice(lines, _BLOCK)):
-            yield from _parsed(block)
+    lines = iter(lines)
+    while block := list(islice(lines, _BLOCK)):
+        yield from _parsed(block)
 
 
 def _parsed(lines: Sequence[bytes]) -> list[Metadata]:

@@ -16,6 +16,7 @@ from qbe.corpus.offsets import FIELD as OFFSETS_FIELD
 from qbe.corpus.record import paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.metadata import Metadata, read_metadata
+from qbe.index.openfiles import OpenFiles
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 RECORDS = "papers.jsonl"
@@ -141,10 +142,14 @@ class PaperStore:
     (128, 2, 's003')
     """
 
-    def __init__(self, folder: Path, predictions: bool = True) -> None:
-        self._folder = folder
-        self._predictions = predictions
-        self._offsets = np.load(folder / OFFSETS, mmap_mode="r")
+    def __init__(self, folder: Path | OpenFiles, predictions: bool = True) -> None:
+        """``folder`` is that of a build under way, or the files of a segment that were opened.
+
+        Reading raises IndexFormatError where the files are damaged.
+        """
+        self._files = OpenFiles.of(folder)
+        self._predicted = predictions and self._files.has(PROBABILITIES_FILE)
+        self._offsets = self._files.array(OFFSETS, "int64", 1)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -152,7 +157,10 @@ class PaperStore:
     @cached_property
     def ids(self) -> list[str]:
         """Paper ids by row."""
-        return (self._folder / IDS).read_text(encoding="utf-8").split("\n")[:-1]
+        ids = self._files.read(IDS).decode(errors="replace").split("\n")[:-1]
+        if len(ids) != len(self):
+            raise self._files.damaged(IDS, f"ids of {len(self)} papers", len(ids))
+        return ids
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -172,49 +180,63 @@ class PaperStore:
         return self._rows.get(paper_id)
 
     def __getitem__(self, row: int) -> Paper:
-        with (self._folder / RECORDS).open("rb") as stream:
-            stream.seek(int(self._offsets[row]))
-            return self._paper(row, stream.readline())
+        begin, end = self._offsets[row : row + 2].tolist()
+        return self._paper(row, self._files.read(RECORDS, begin, end))
 
     def read_from(self, row: int) -> Iterator[Paper]:
         """All papers from a row on, in order."""
-        with (self._folder / RECORDS).open("rb") as stream:
-            stream.seek(int(self._offsets[row]))
+        with self._files.stream(RECORDS, int(self._offsets[row])) as stream:
             for place, line in enumerate(stream, row):
                 yield self._paper(place, line)
 
     def read_metadata(self) -> Iterator[Metadata]:
         """The metadata of all papers, in order, quicker than the papers."""
-        return read_metadata(self._folder / RECORDS)
+        with self._files.stream(RECORDS) as stream:
+            try:
+                yield from read_metadata(stream)
+            except _NO_RECORD as error:
+                raise self._files.damaged(RECORDS, "records of papers", repr(error)) from error
 
     def layout(self) -> PaperLayout:
         """Where each paper's sentences lie, their facets and the probabilities of these."""
-        starts, facets = (np.load(self._folder / name) for name in (STARTS_FILE, FACETS_FILE))
-        return PaperLayout(starts, facets, self._probabilities())
-
-    def _probabilities(self) -> np.ndarray[tuple[int, int], np.dtype[np.float16]] | None:
-        """Probabilities (sentences, 5), memory-mapped; None where there are none, or they do not count."""
-        path = self._folder / PROBABILITIES_FILE
-        return np.load(path, mmap_mode="r") if self._predictions and path.exists() else None
+        starts, facets, probabilities = self._layout
+        return PaperLayout(np.array(starts), np.array(facets), probabilities)
 
     @cached_property
-    def _predicted(self) -> tuple[Any, Any, Any] | None:
-        """Starts, facets and probabilities, memory-mapped; None where there are no predictions."""
-        probabilities = self._probabilities()
-        if probabilities is None:
-            return None
-        starts, facets = (np.load(self._folder / name, mmap_mode="r") for name in (STARTS_FILE, FACETS_FILE))
+    def _layout(self) -> tuple[Any, Any, Any]:
+        """Starts, facets and probabilities (None where there are none, or they do not count), mapped."""
+        files, probabilities = self._files, None
+        starts, facets = files.array(STARTS_FILE, "int64", 1), files.array(FACETS_FILE, "uint8", 1)
+        if self._predicted:
+            probabilities = files.array(PROBABILITIES_FILE, "float16", 2)
+        ends = (len(starts), *starts[[0, -1]].tolist()) if len(starts) else ()
+        if ends != (len(self) + 1, 0, len(facets)) or (np.diff(starts) < 0).any():
+            raise files.damaged(STARTS_FILE, f"{len(facets)} sentences of {len(self)} papers", ends)
+        if facets.max(initial=0) >= len(FACET_CODES):
+            raise files.damaged(FACETS_FILE, "facets", facets.max())
+        if probabilities is not None and probabilities.shape != (
+            len(facets),
+            len(FacetProbabilities._fields),
+        ):
+            raise files.damaged(PROBABILITIES_FILE, f"{len(facets)} sentences", probabilities.shape)
         return starts, facets, probabilities
 
     def _paper(self, row: int, line: bytes) -> Paper:
-        paper = _decode_paper(line)
-        if paper.labelled or self._predicted is None:
-            return paper
-        starts, facets, probabilities = self._predicted
-        first, last = starts[row : row + 2].tolist()
-        labels = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
-        sentences = tuple(
-            Sentence(sentence.text, FACET_CODES[code], FacetProbabilities(*shares))
-            for sentence, (code, shares) in zip(paper.sentences, labels, strict=True)
-        )
+        try:
+            paper = _decode_paper(line)
+            if paper.labelled or not self._predicted:
+                return paper
+            starts, facets, probabilities = self._layout
+            first, last = starts[row : row + 2].tolist()
+            labels = zip(facets[first:last].tolist(), probabilities[first:last].tolist(), strict=True)
+            sentences = tuple(
+                Sentence(sentence.text, FACET_CODES[code], FacetProbabilities(*shares))
+                for sentence, (code, shares) in zip(paper.sentences, labels, strict=True)
+            )
+        except _NO_RECORD as error:
+            raise self._files.damaged(RECORDS, f"the paper of row {row}", repr(error)) from error
         return replace(paper, sentences=sentences, labelled=True)
+
+
+_NO_RECORD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What decoding raises for a line that is no record of a paper."""

@@ -40,6 +40,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
         lifespan=_lifespan,
     )
     app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
+    app.state.unreadable = ""  # why the newest commit cannot be read
     app.include_router(routes.api)
     app.include_router(routes.operations)
     add_handlers(app)
@@ -66,7 +67,7 @@ def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Resp
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Warm the service, and follow the index, until the application ends."""
-    tasks = [asyncio.create_task(_warm(app)), asyncio.create_task(_follow(app.state.service))]
+    tasks = [asyncio.create_task(_warm(app)), asyncio.create_task(_follow(app))]
     try:
         yield
     finally:
@@ -83,11 +84,15 @@ async def _warm(app: FastAPI) -> None:
     app.state.ready.set()
 
 
-async def _follow(service: SearchService) -> None:
+async def _follow(app: FastAPI) -> None:
+    service = app.state.service
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         try:
             if await asyncio.to_thread(service.refresh):
                 log.info("a newer commit of the index: %d papers", len(service.index))
+            app.state.unreadable = ""
         except QbeError as error:  # perhaps mended by the next commit; until then the last one is served
-            log.error("%s: %s", type(error).__name__, error)
+            if str(error) != app.state.unreadable:  # said once
+                log.error("%s: %s", type(error).__name__, error)
+            app.state.unreadable = str(error)

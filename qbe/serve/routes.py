@@ -164,9 +164,12 @@ def export(request: Export, service: Service) -> Response:
 
 @operations.get("/health")
 async def health(request: Request) -> Response:
-    """Say whether searches are answered: 503 while the index is being opened."""
-    is_ready: bool = request.app.state.ready.is_set()
-    return PlainTextResponse("ok\n" if is_ready else "starting\n", 200 if is_ready else 503)
+    """Say whether searches are answered: 503 while the index is being opened, and when it can no longer be
+    read, while what was opened of it still answers.
+    """
+    state = request.app.state
+    reason = "starting" if not state.ready.is_set() else "unreadable" if state.unreadable else ""
+    return PlainTextResponse(f"{reason or 'ok'}\n", 503 if reason else 200)
 
 
 @operations.get("/metrics")

@@ -85,3 +85,12 @@ def kill(moment: str, output: Path, settings: Job, *options: str) -> None:
     process = start(moment, output, settings, *options)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, errors
+
+
+def comparable(manifest: Manifest) -> Manifest:
+    """What two builds of the same papers agree in: all but the digests of Lucene's files."""
+    files = {
+        name: entry if not name.startswith("lucene/") else {"bytes": entry["bytes"]}
+        for name, entry in manifest.files.items()
+    }
+    return dataclasses.replace(manifest, qbe_version="", files=files)

@@ -1,9 +1,13 @@
 """Damage to files, and metadata that accept a damaged file."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from qbe.files import sha256
+from qbe.index.manifest import MANIFEST
+from qbe.index.sealed import seal, unseal
 from qbe.models.reranker_files import read_reranker_card, write_reranker_card
 
 
@@ -15,3 +19,17 @@ def vouch(folder: Path, name: str) -> None:
     """Write the digest of a changed file to the card of a reranker's export."""
     card = read_reranker_card(folder)
     write_reranker_card(folder, replace(card, files={**card.files, name: sha256(folder / name)}))
+
+
+def change_manifest(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Have a function change the record of an index's manifest, which states its digest all the same."""
+    path = folder / MANIFEST
+    record = unseal(path.read_bytes())
+    change(record)
+    path.write_text(seal(record))
+
+
+def vouch_index(folder: Path, name: str) -> None:
+    """Write size and digest of a changed file to the manifest of an index."""
+    content = {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+    change_manifest(folder, lambda record: record["files"].update({name: content}))

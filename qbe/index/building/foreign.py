@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from qbe.errors import IndexBuildError
@@ -29,7 +30,8 @@ def check_own_files(folder: Path) -> None:
     known = {*_NAMES}
     for name in (MANIFEST, PART, SUPERSEDED):
         if (folder / name).is_file():
-            known.update(json.loads((folder / name).read_text())["files"])
+            with suppress(ValueError, KeyError, TypeError):  # a damaged one lists none
+                known.update(json.loads((folder / name).read_bytes())["files"])
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left

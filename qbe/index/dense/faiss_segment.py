@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError, UsageError, check_package, input_error
+from qbe.errors import UsageError, check_package
 from qbe.index.dense import faiss_settings
 from qbe.index.dense.ann import FLAT, HNSW, IN_LISTS, IVF_OPQ_PQ, AnnParams
+from qbe.index.dense.lists import LISTS
+from qbe.index.openfiles import OpenFiles
 
 FAISS = "faiss.index"
 
@@ -37,22 +37,22 @@ class FaissSegment:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | OpenFiles,
         threads: int,
         params: AnnParams | None = None,
         nprobe: int | None = None,
         live: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Open the FAISS index in a folder, built with ``params``; ``nprobe`` overrides theirs, and ``live``
-        (sentences,) says which sentences may be found (None: all).
+        """Open the FAISS index of a segment, or in a folder, built with ``params``; ``nprobe`` overrides
+        theirs, and ``live`` (sentences,) says which sentences may be found (None: all).
 
-        Raises IndexFormatError for a damaged index, InputError for one that may not be read, UsageError for
-        an ``nprobe`` of an index without lists, MissingDependencyError without FAISS.
+        Raises IndexFormatError for a damaged index, UsageError for an ``nprobe`` of an index without lists,
+        MissingDependencyError without FAISS.
         """
         check_package("faiss")
         import faiss
 
-        path = folder / FAISS
+        self._files = files = OpenFiles.of(folder)
         params = params or AnnParams()
         self._nprobe = 0
         if nprobe is not None and params.kind not in IN_LISTS:
@@ -61,18 +61,16 @@ class FaissSegment:
         faiss_settings.set_for_searching(threads)
         # Lists on the disk are looked for beside the index, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
-        try:
-            self._index: Any = faiss.read_index(str(path), flags)
-            if params.kind in IN_LISTS:
-                self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
-                faiss.extract_index_ivf(self._index).nprobe = self._nprobe
-        except (RuntimeError, AttributeError) as error:
-            if path.exists() and not os.access(path, os.R_OK):
-                raise input_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES))) from error
-            raise IndexFormatError(
-                f"{path}: expected a FAISS index, found {error}; the index is damaged: build it again"
-            ) from error
-        self._path, self.params = path, params
+        with files.linked(FAISS, LISTS) as linked:
+            try:
+                self._index: Any = faiss.read_index(str(linked / FAISS), flags)
+                if params.kind in IN_LISTS:
+                    self._nprobe = min(nprobe or params.nprobe or 1, params.nlist or 1)
+                    faiss.extract_index_ivf(self._index).nprobe = self._nprobe
+            except (RuntimeError, AttributeError, MemoryError) as error:
+                reason = str(error).replace(str(linked), str(files.folder))
+                raise files.damaged(FAISS, "a FAISS index", reason) from error
+        self.params = params
         self.sentences: int = self._index.ntotal
         self._findable = Findable(self.sentences) if live is None else self.findable(live)
         self._sign = -1 if self._index.metric_type == faiss.METRIC_L2 else 1
@@ -137,10 +135,7 @@ class FaissSegment:
             ]
         distances, positions = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
         if positions.max(initial=-1) >= self.sentences:
-            raise IndexFormatError(
-                f"{self._path}: expected positions below {self.sentences}, found {positions.max()}; the "
-                "index is damaged: build it again"
-            )
+            raise self._files.damaged(FAISS, f"positions below {self.sentences}", positions.max())
         return self._sign * distances, positions
 
     def _parameters(self, among: Findable, wanted: int, breadth: int) -> Any:

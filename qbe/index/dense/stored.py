@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.pooling import GRID
-from qbe.errors import IndexFormatError
 from qbe.index.dense.ann import FLOAT16, INT8
+from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import StackedRows
 from qbe.models.encoder_format import L2
 
@@ -179,7 +179,7 @@ def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
     return header.getvalue()
 
 
-def open_vectors(folder: Path, name: str, stored: str) -> Vectors:
+def open_vectors(folder: Path | OpenFiles, name: str, stored: str) -> Vectors:
     """Vectors of an index, memory-mapped (their scales are read).
 
     Raises IndexFormatError where the file is of another form than ``stored``.
@@ -187,21 +187,14 @@ def open_vectors(folder: Path, name: str, stored: str) -> Vectors:
     >>> open_vectors(index.folder, "whole.npy", "float16").shape
     (128, 384)
     """
-    path = folder / name
-    try:
-        array = np.load(path, mmap_mode="r")
-        if array.dtype != np.dtype(stored) or array.ndim != 2:
-            raise ValueError(f"{array.dtype} {array.shape}")
-        if stored != INT8:
-            half: Half = array
-            return half
-        scales = np.load(folder / scales_file(name))
-        if scales.dtype != np.float16 or scales.shape != array.shape[:1]:
-            raise ValueError(f"scales {scales.dtype} {scales.shape}")
-    except (ValueError, EOFError) as error:
-        raise IndexFormatError(
-            f"{path}: expected vectors stored as {stored}, found {error}; the index is damaged: build it "
-            "again"
-        ) from error
+    files = OpenFiles.of(folder)
+    array = files.array(name, stored, 2)
+    if stored != INT8:
+        half: Half = array
+        return half
+    scales = files.array(scales_file(name), "float16", 1, mapped=False)
+    if len(scales) != len(array):
+        raise files.damaged(scales_file(name), f"{len(array)} scales", len(scales))
+    content: Any = array.base
     large = array.nbytes > LARGE_MAP and hasattr(mmap, "MADV_DONTNEED")
-    return Quantized(array, scales, PageReleaser(array._mmap) if large else None)
+    return Quantized(array, scales, PageReleaser(content) if large else None)

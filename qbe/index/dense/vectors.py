@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from qbe.index.dense.ann import FLOAT16
 from qbe.index.dense.stored import Vectors, open_vectors
+from qbe.index.openfiles import OpenFiles
 
 SENTENCES = "vectors.npy"
 WHOLE = "whole.npy"
 
 
-def read_vectors(folder: Path, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
+def read_vectors(folder: Path | OpenFiles, stored: str = FLOAT16) -> tuple[Vectors, Vectors]:
     """Sentence vectors and whole-paper vectors of an index, memory-mapped; raises IndexFormatError.
 
     >>> sentences, whole = read_vectors(Path("indexes/sample"))

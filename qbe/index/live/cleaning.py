@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from pathlib import Path, PurePosixPath
 
 from qbe.files import try_exclusive_lock
 from qbe.index.building.unfinished import STATE
 from qbe.index.manifest import MANIFEST, SUPERSEDED
+from qbe.index.sealed import unseal
 from qbe.index.segments.commit import COMMIT, DELETED, ROOT, SEGMENTS, read_commit
 
 
@@ -65,7 +65,11 @@ def _remove_root(folder: Path) -> None:
             manifest.rename(list_of_files)
     if not list_of_files.exists():
         return
-    for name in [*json.loads(list_of_files.read_text())["files"], STATE]:
+    try:
+        names = [*unseal(list_of_files.read_bytes())["files"], STATE]
+    except (ValueError, KeyError, TypeError):  # damaged: nobody knows which files were the segment's
+        return
+    for name in names:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or path.parts[0] in (SEGMENTS, DELETED):
             continue

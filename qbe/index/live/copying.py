@@ -44,10 +44,12 @@ def copy_papers(
 ) -> Manifest:
     """Copy some papers into a segment: of each segment of a snapshot those at the rows (n,), ascending.
 
-    Lucene and FAISS are built anew. ``dense`` is None where there are no vectors. Raises OutputError and what
-    the stages need.
+    Lucene and FAISS are built anew. ``dense`` is None where there are no vectors. Raises IndexFormatError
+    where a file is damaged, OutputError, and what the stages need.
     """
     manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging
+    for segment in segments:  # damage that was copied would have valid digests
+        segment.files.verify(defer=False)
     stages.clear(staging)
     execution.progress.stage("copying")
     counts = stages.write_corpus(staging, _papers(segments, papers), lucene=manifest.lucene is not None)
@@ -76,7 +78,7 @@ def _papers(segments: Sequence[OpenSegment], papers: Sequence[Rows]) -> Iterator
         chosen = np.zeros(segment.papers, np.bool_)
         chosen[rows] = True
         for paper, is_chosen in zip(
-            PaperStore(segment.path, predictions=False).read_from(0), chosen.tolist(), strict=True
+            PaperStore(segment.files, predictions=False).read_from(0), chosen.tolist(), strict=True
         ):
             if is_chosen:
                 yield paper
@@ -86,9 +88,9 @@ def _copy_vectors(
     staging: Path, segments: Sequence[OpenSegment], papers: Sequence[Rows], tagged: bool, stored: str
 ) -> None:
     """Copy the papers' rows of all that encoding and tagging wrote."""
-    layouts = [np.load(segment.path / STARTS_FILE) for segment in segments]
+    layouts = [segment.files.array(STARTS_FILE, "int64", 1) for segment in segments]
     sentences = [sentence_rows(starts, rows) for starts, rows in zip(layouts, papers, strict=True)]
-    opened = [read_vectors(segment.path, stored_as(segment.manifest)) for segment in segments]
+    opened = [read_vectors(segment.files, stored_as(segment.manifest)) for segment in segments]
     similarity = similarity_of(segments[0].manifest)
     for name, rows, arrays in zip(
         (SENTENCES, WHOLE), (sentences, papers), zip(*opened, strict=True), strict=True
@@ -97,7 +99,7 @@ def _copy_vectors(
         with vector_file(staging, name, shape, stored, similarity) as write:
             for block in _blocks(arrays, rows):
                 write(block)
-    facets = [np.load(segment.path / FACETS_FILE, mmap_mode="r") for segment in segments]
+    facets = [segment.files.array(FACETS_FILE, "uint8", 1) for segment in segments]
     _copy_rows(staging / FACETS_FILE, facets, sentences)
     if tagged:
         probabilities = [_probabilities(segment) for segment in segments]
@@ -106,11 +108,9 @@ def _copy_vectors(
 
 def _probabilities(segment: OpenSegment) -> NDArray[np.float16]:
     """Probabilities (sentences, 5) of a segment; zeros where its corpus brought all labels."""
-    path = segment.path / PROBABILITIES_FILE
-    if not path.exists():
+    if not segment.files.has(PROBABILITIES_FILE):
         return np.zeros((segment.manifest.corpus["sentences"], len(FacetProbabilities._fields)), np.float16)
-    probabilities: NDArray[np.float16] = np.load(path, mmap_mode="r")
-    return probabilities
+    return segment.files.array(PROBABILITIES_FILE, "float16", 2)
 
 
 def _copy_rows(path: Path, arrays: Sequence[NDArray[Any]], rows: Sequence[Rows]) -> None:

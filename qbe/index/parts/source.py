@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter
-from qbe.errors import IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import IndexBuildError, UsageError
 from qbe.files import sha256
 from qbe.index.building import shards
 from qbe.index.manifest import PART
+from qbe.index.openfiles import OpenFiles
 from qbe.index.papers import RECORDS, PaperStore
 from qbe.index.parts.part import BuildShard, PartMetadata, read_part
 from qbe.types import Paper
@@ -89,7 +90,7 @@ class PartsSource:
         return max((folder / PART).stat().st_mtime_ns for folder, _ in self._parts)
 
     def add_finished_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """Check all files of the parts, and put their shards beside the papers, by links where that can be.
+        """Verify all files of the parts, and put their shards beside the papers, by links where that can be.
 
         Raises IndexBuildError where the tagger or the papers are others, IndexFormatError for a damaged part.
         """
@@ -100,7 +101,7 @@ class PartsSource:
                     f"{part} was tagged by {metadata.tagger['name']} ({metadata.tagger['sha256'][:12]}), "
                     f"found {actual}; give the tagger of the parts as `tagger`"
                 )
-            _verify(part, metadata)
+        self.verify()
         if self._shard is None and sha256(folder / RECORDS) != self._corpus["sha256"]:
             raise IndexBuildError(
                 f"expected the papers of the corpus ({self._corpus['sha256'][:12]}) from all parts together, "
@@ -109,6 +110,11 @@ class PartsSource:
         (folder / shards.SHARDS).mkdir()
         for first, shard in zip(itertools.count(0, shards.SHARD_PAPERS), self.shards()):
             _link(shard, shards.shard_file(folder, first))
+
+    def verify(self) -> None:
+        """Compare all files of the parts with their digests; raises IndexFormatError for a damaged part."""
+        for part, metadata in self._parts:
+            OpenFiles(part, metadata.files).verify(defer=False)
 
     def shards(self) -> list[Path]:
         """The files of encoded papers, in the order of the corpus (`qbe.index.building.shards`)."""
@@ -175,16 +181,6 @@ def _comparable(first: PartMetadata, other: PartMetadata) -> Iterator[tuple[str,
 
 def _words(corpus: Mapping[str, Any]) -> str:
     return f"{corpus['papers']} papers ({corpus['sha256'][:12]})"
-
-
-def _verify(folder: Path, metadata: PartMetadata) -> None:
-    for name, entry in metadata.files.items():
-        path = folder / name
-        if not path.is_file() or sha256(path) != entry["sha256"]:
-            actual = "another" if path.is_file() else "no file"
-            raise IndexFormatError(
-                f"{path}: expected SHA-256 {entry['sha256']}, found {actual}; build the part again"
-            )
 
 
 def _link(source: Path, target: Path) -> None:

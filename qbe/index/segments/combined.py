@@ -102,9 +102,9 @@ def live_predictions(segment: OpenSegment) -> Counts | None:
 
 def counts_of(segment: OpenSegment, rows: Rows) -> tuple[Counts, Counts | None]:
     """The counts of `live_counts` and `live_predictions` of some papers only."""
-    store = PaperStore(segment.path, predictions=False)
+    store = PaperStore(segment.files, predictions=False)
     labelled = sum(store[row].labelled for row in rows.tolist())
-    layout = take(PaperStore(segment.path).layout(), rows)
+    layout = take(PaperStore(segment.files).layout(), rows)
     corpus = {
         "papers": len(rows),
         "labelled": labelled,

@@ -7,7 +7,6 @@ the folder is its only segment. Where there is a commit, files that it does not 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sync, write_text
+from qbe.index.sealed import seal, unseal
 
 COMMIT = "segments.json"
 ROOT = "."
@@ -23,7 +23,9 @@ ROOT = "."
 SEGMENTS = "segments"
 DELETED = "deleted"
 
-_FORMAT = 1
+_FORMAT = 2
+_READABLE = (1, 2)
+"""Formats that can be read: 1 is 2 without a checksum."""
 _NAME = re.compile(rf"\.|{SEGMENTS}/\d{{6,}}")
 _FILE = re.compile(rf"{DELETED}/(root|\d{{6,}})\.\d{{6,}}\.npy")
 
@@ -95,7 +97,7 @@ def write_commit(folder: Path, commit: Commit) -> None:
     """
     sync(folder)
     record = {"format_version": _FORMAT, **dataclasses.asdict(commit)}
-    write_text(folder / COMMIT, json.dumps(record, indent=1) + "\n")
+    write_text(folder / COMMIT, seal(record))
     sync(folder)
 
 
@@ -109,12 +111,12 @@ def read_commit(folder: Path) -> Commit | None:
     """
     path = folder / COMMIT
     try:
-        record = json.loads(path.read_text())
+        record = unseal(path.read_bytes())
         version = record.pop("format_version")
-        if version != _FORMAT:
+        if version not in _READABLE:
             raise IndexFormatError(
-                f"{path}: expected segments of format {_FORMAT}, found format {version}; use the version of "
-                "qbe that wrote them"
+                f"{path}: expected segments of format {' or '.join(map(str, _READABLE))}, found format "
+                f"{version}; use the version of qbe that wrote them"
             )
         return _checked(
             Commit(record.pop("generation"), [_segment(**segment) for segment in record.pop("segments")])

@@ -137,7 +137,7 @@ def open_segments(
     any_lists = any(each.kind in IN_LISTS for each in params)
     return [
         FaissSegment(
-            segment.path,
+            segment.files,
             threads,
             each,
             nprobe if each.kind in IN_LISTS or not any_lists else None,
@@ -153,4 +153,4 @@ def _live_sentences(segment: OpenSegment) -> NDArray[np.bool_] | None:
         return None
     alive = np.ones(segment.papers, np.bool_)
     alive[segment.dead] = False
-    return np.repeat(alive, np.diff(np.load(segment.path / STARTS_FILE)))
+    return np.repeat(alive, np.diff(segment.files.array(STARTS_FILE, "int64", 1)))

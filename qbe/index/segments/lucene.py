@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe import _jvm
-from qbe.errors import IndexFormatError, InputError
+from qbe.errors import IndexFormatError
 from qbe.index.lucene import LUCENE, read_rows
+from qbe.index.openfiles import OpenFiles
 from qbe.index.rows import starts_of
 from qbe.index.segments.snapshot import OpenSegment
 from qbe.index.segments.views import Papers, PaperStores
@@ -48,16 +48,16 @@ class Postings:
 def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mapping[str, Any]) -> Postings:
     """The postings of an index, with the parameters of its manifest; the caller closes them.
 
-    Raises IndexFormatError where they are damaged, InputError where they may not be read.
+    Raises IndexFormatError where they are damaged.
     """
     multi_reader = _jvm.java_class("org.apache.lucene.index.MultiReader")  # raises where there is no Java
-    readers = [_opened(segment.path / LUCENE) for segment in segments]
+    readers = [_opened(segment.files) for segment in segments]
     reader = readers[0] if len(readers) == 1 else multi_reader(readers, True)
     stores = papers.stores if isinstance(papers, PaperStores) else [papers]
     starts = starts_of([len(store) for store in stores])
     rows = np.concatenate(
         [
-            read_rows(segment.path / LUCENE, each, store.ids) + np.int32(start)
+            read_rows(segment.files, each, store.ids) + np.int32(start)
             for segment, each, store, start in zip(segments, readers, stores, starts.tolist(), strict=False)
         ]
     )
@@ -67,21 +67,17 @@ def open_postings(segments: Sequence[OpenSegment], papers: Papers, lucene: Mappi
     return Postings(reader, lucene["k1"], lucene["b"], rows, alive)
 
 
-def _opened(folder: Path) -> Any:
+def _opened(files: OpenFiles) -> Any:
     try:
-        return _jvm.open_lucene(folder)
+        with files.linked(LUCENE) as folder:
+            return _jvm.open_lucene(folder / LUCENE)
+    except IndexFormatError:
+        raise
     except Exception as error:
         reason = _jvm.java_message(error)
-        if reason.startswith("AccessDeniedException: "):
-            file = reason.partition(": ")[2]
-            raise InputError(
-                f"cannot read {file}: access denied; choose an index that you may read"
-            ) from error
         if any(words in reason for words in _OF_A_LATER_LUCENE):
             raise IndexFormatError(
-                f"{folder}: expected an index that Lucene {_jvm.lucene_version()} can read, found one of a "
-                "later Lucene; open it with Python 3.12 or later, or build it again"
+                f"{files.folder / LUCENE}: expected an index that Lucene {_jvm.lucene_version()} can read, "
+                "found one of a later Lucene; open it with Python 3.12 or later, or build it again"
             ) from error
-        raise IndexFormatError(
-            f"{folder}: expected a Lucene index, found {reason}; the index is damaged: build it again"
-        ) from error
+        raise files.damaged(LUCENE, "a Lucene index", reason) from error

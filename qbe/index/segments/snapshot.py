@@ -6,6 +6,7 @@ import io
 import os
 import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.errors import IndexFormatError, input_error
+from qbe.errors import IndexFormatError, InputError, input_error
 from qbe.files import shared_lock
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
+from qbe.index.openfiles import OpenFiles
 from qbe.index.segments.commit import COMMIT, ROOT, Commit, Segment, read_commit
 
 Rows = NDArray[np.int64]
@@ -23,7 +25,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenSegment:
-    """A segment of an index: its folder, its own manifest, and ``dead``, the rows (n,) int64 of its deleted
+    """A segment of an index: its files, its own manifest, and ``dead``, the rows (n,) int64 of its deleted
     papers, ascending.
 
     >>> snapshot = open_snapshot(index.folder)
@@ -32,7 +34,7 @@ class OpenSegment:
     >>> snapshot.close()
     """
 
-    path: Path
+    files: OpenFiles
     segment: Segment
     manifest: Manifest
     dead: Rows
@@ -45,7 +47,8 @@ class OpenSegment:
 
 
 class Snapshot:
-    """The segments of an index as of one commit; until it is closed no writer removes their files.
+    """The segments of an index as of one commit. All files are open, so that it does not change whatever is
+    done to the folder; and until it is closed no writer removes them.
 
     >>> first, second = open_snapshot(index.folder), open_snapshot(index.folder)
     >>> first.plain, first.is_same(second)
@@ -54,13 +57,15 @@ class Snapshot:
     (None, None)
     """
 
-    def __init__(self, generation: int, segments: Sequence[OpenSegment], locks: Sequence[int]) -> None:
-        """``locks`` are the descriptors of the locked files, which are closed at the end."""
+    def __init__(self, generation: int, segments: Sequence[OpenSegment], locks: ExitStack) -> None:
+        """``locks`` are closed at the end."""
         self.generation, self.segments = generation, segments
-        self._release = weakref.finalize(self, _release, locks)
+        self._release = weakref.finalize(self, locks.close)
 
     def close(self) -> None:
-        """Release the locks; a second call does nothing."""
+        """Close the files and release the locks; a second call does nothing."""
+        for segment in self.segments:
+            segment.files.close()
         self._release()
 
     @property
@@ -77,13 +82,9 @@ class Snapshot:
         return self.generation, [each.segment for each in self.segments]
 
 
-def _release(locks: Sequence[int]) -> None:
-    for descriptor in locks:
-        os.close(descriptor)
-
-
 def open_snapshot(folder: Path) -> Snapshot:
-    """The newest commit of an index and its segments, locked against removal from now on.
+    """The newest commit of an index and its segments, their files opened, and locked against removal from now
+    on.
 
     Raises IndexFormatError for a folder that is no index, or where a segment is missing or damaged,
     InputError for a file that may not be read.
@@ -95,38 +96,60 @@ def open_snapshot(folder: Path) -> Snapshot:
     """
     commit = read_commit(folder)
     while True:
-        locks: list[int] = []
+        held = _held(folder)  # so that no other folder can be taken for this one
         try:
-            return _opened(folder, commit, locks)
-        except PermissionError as error:
-            _release(locks)
-            raise input_error(error.filename or folder, error) from error
-        except OSError as error:
-            _release(locks)
-            # A segment that is gone, or going, was superseded between the reading of the commit and here.
-            newer = read_commit(folder)
-            if newer == commit:
-                raise _missing(folder, error) from error
-            commit = newer
-        except BaseException:
-            _release(locks)
-            raise
+            snapshot = _opened(folder, commit)
+        except (OSError, IndexFormatError) as error:
+            # A segment that is gone, or going, was superseded between the reading of the commit and here; or
+            # the folder was exchanged for another.
+            if _is_at(folder, held) and read_commit(folder) == commit:
+                if isinstance(error, IndexFormatError):
+                    raise
+                raise _unopened(folder, error) from error
+        else:
+            if _is_at(folder, held):
+                return snapshot
+            snapshot.close()
+        finally:
+            if held is not None:
+                os.close(held)
+        commit = read_commit(folder)
 
 
-def _opened(folder: Path, commit: Commit | None, locks: list[int]) -> Snapshot:
-    """The snapshot of a commit; descriptors are added to ``locks``. Raises OSError for missing files."""
-    if commit is None:
-        if not (folder / MANIFEST).is_file():
-            if read_commit(folder) is not None:
-                raise FileNotFoundError  # the first segment was superseded just now
-            read_manifest(folder)  # says what is wrong with the folder
-        locks.append(shared_lock(folder / MANIFEST))
-        manifest = read_manifest(folder)
-        segment = Segment(ROOT, manifest.digest)
-        return Snapshot(0, [OpenSegment(folder, segment, manifest, np.zeros(0, np.int64))], locks)
-    for segment in commit.segments:
-        locks.append(shared_lock(folder / segment.name / MANIFEST))  # noqa: PERF401  (closed even if the next fails)
-    return Snapshot(commit.generation, [_open_segment(folder, segment) for segment in commit.segments], locks)
+def _held(folder: Path) -> int | None:
+    """A descriptor of a folder; None where there is none."""
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unopened(folder, error) from error
+
+
+def _is_at(folder: Path, held: int | None) -> bool:
+    """Whether a folder is still the one that is held, or as absent as it was."""
+    if held is None:
+        return not folder.is_dir()
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(held))
+    except OSError:
+        return False
+
+
+def _opened(folder: Path, commit: Commit | None) -> Snapshot:
+    """The snapshot of a commit. Raises OSError for missing files."""
+    with ExitStack() as locks:
+        if commit is None:
+            manifest = read_manifest(folder)
+            locks.callback(os.close, shared_lock(folder / MANIFEST))
+            segment = Segment(ROOT, manifest.digest)
+            files = OpenFiles(folder, manifest.files)
+            opened = [OpenSegment(files, segment, manifest, np.zeros(0, np.int64))]
+            return Snapshot(0, opened, locks.pop_all())
+        for segment in commit.segments:
+            locks.callback(os.close, shared_lock(folder / segment.name / MANIFEST))
+        opened = [_open_segment(folder, segment) for segment in commit.segments]
+        return Snapshot(commit.generation, opened, locks.pop_all())
 
 
 def _open_segment(folder: Path, segment: Segment) -> OpenSegment:
@@ -137,26 +160,32 @@ def _open_segment(folder: Path, segment: Segment) -> OpenSegment:
             f"{path}: expected the segment {segment.digest[:12]} of {folder / COMMIT}, found "
             f"{manifest.digest[:12]}; put back a whole copy of the index, or build it again"
         )
-    return OpenSegment(path, segment, manifest, _dead_rows(folder, segment, manifest))
+    dead = dead_rows(folder, segment, manifest.corpus["papers"])
+    return OpenSegment(OpenFiles(path, manifest.files), segment, manifest, dead)
 
 
-def _dead_rows(folder: Path, segment: Segment, manifest: Manifest) -> Rows:
-    """The dead rows of a segment, read at once: a later commit has other files."""
+def dead_rows(folder: Path, segment: Segment, papers: int) -> Rows:
+    """The dead rows of a segment of so many papers, read at once: a later commit has other files.
+
+    Raises IndexFormatError where they are not those of the commit, OSError where there are none.
+    """
     if segment.deletions is None:
         return np.zeros(0, np.int64)
     path = folder / segment.deletions.file
     content = path.read_bytes()
     if sha256(content).hexdigest() != segment.deletions.sha256:
         raise IndexFormatError(
-            f"{path}: expected the deleted rows of {manifest.corpus['papers']} papers, found other bytes; "
-            "put back a whole copy of the index, or build it again"
+            f"{path}: expected the deleted rows of {papers} papers, found other bytes; put back a whole copy "
+            "of the index, or build it again"
         )
     rows: Rows = np.load(io.BytesIO(content))
     return rows
 
 
-def _missing(folder: Path, error: OSError) -> IndexFormatError:
+def _unopened(folder: Path, error: OSError) -> IndexFormatError | InputError:
+    if isinstance(error, PermissionError):
+        return input_error(error.filename or folder, error)
     return IndexFormatError(
-        f"{error.filename or folder}: expected a file that {folder / COMMIT} names, found "
-        f"{error.strerror or 'none'}; put back a whole copy of the index, or build it again"
+        f"{error.filename or folder}: expected a file of the index, found {error.strerror or 'none'}; the "
+        "index is damaged: build it again (qbe doctor --index shows what is intact)"
     )

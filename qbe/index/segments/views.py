@@ -31,7 +31,7 @@ class PaperStores:
     """
 
     def __init__(self, segments: Sequence[OpenSegment], predictions: bool = True) -> None:
-        self.stores = [PaperStore(segment.path, predictions) for segment in segments]
+        self.stores = [PaperStore(segment.files, predictions) for segment in segments]
         self._dead = [segment.dead for segment in segments]
         self.starts = starts_of([segment.papers for segment in segments])
 
@@ -155,15 +155,22 @@ def open_papers(segments: Sequence[OpenSegment]) -> Papers:
     >>> snapshot.close()
     """
     if len(segments) == 1 and not len(segments[0].dead):
-        return PaperStore(segments[0].path)
+        return PaperStore(segments[0].files)
     return PaperStores(segments)
 
 
 def open_vectors(segments: Sequence[OpenSegment]) -> tuple[Vectors, Vectors]:
     """Sentence vectors and whole-paper vectors of an index, memory-mapped, by row, dead papers included."""
-    from qbe.index.dense.vectors import read_vectors
+    from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
 
-    pairs = [read_vectors(segment.path, stored_as(segment.manifest)) for segment in segments]
+    pairs = []
+    for segment in segments:
+        counts = segment.manifest.corpus
+        pair = read_vectors(segment.files, stored_as(segment.manifest))
+        for name, vectors, count in zip((SENTENCES, WHOLE), pair, ("sentences", "papers"), strict=True):
+            if len(vectors) != counts[count]:
+                raise segment.files.damaged(name, f"vectors of {counts[count]} {count}", len(vectors))
+        pairs.append(pair)
     if len(pairs) == 1:
         return pairs[0]
     return StackedRows([pair[0] for pair in pairs]), StackedRows([pair[1] for pair in pairs])

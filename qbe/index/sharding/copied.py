@@ -57,11 +57,12 @@ class IndexShards:
     def dense(self) -> WholeDense | None:
         """The vectors of the index, stored and found as they are there."""
         with contextlib.closing(self._snapshot()) as snapshot:
-            manifest = combined_manifest(snapshot)
-        if manifest.dense is None:
-            return None
-        stored = stored_as(manifest)
-        vectors = read_vectors(self.folder, stored)[0]
+            manifest, files = combined_manifest(snapshot), snapshot.segments[0].files
+            if manifest.dense is None:
+                return None
+            files.verify(defer=False)
+            stored = stored_as(manifest)
+            vectors = read_vectors(files, stored)[0]
         return WholeDense(vectors, stored, similarity_of(manifest), AnnParams.read(manifest.dense))
 
     def build(

@@ -58,6 +58,7 @@ class PartShards:
         if self.settings.ann.tune_recall is not None:
             raise UsageError("`tune_recall` measures one index of all papers; drop it, or `shards`")
         source = PartsSource(self.folders)
+        source.verify()
         files = resolve_encoder(self.settings.encoder, self.settings.precision)
         similarity = files.metadata.encoder_format.similarity
         stored = resolve_stored(self.settings.stored, source.sentences)

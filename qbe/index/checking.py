@@ -1,0 +1,117 @@
+"""All files of an index compared with what was written, and its papers saved where others are damaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from qbe.errors import IndexFormatError
+from qbe.files import atomic_file
+from qbe.index.manifest import MANIFEST, read_manifest
+from qbe.index.openfiles import OpenFiles
+from qbe.index.papers import RECORDS
+from qbe.index.segments.commit import COMMIT, ROOT, SEGMENTS, Segment, read_commit
+from qbe.index.segments.snapshot import Rows, dead_rows
+from qbe.index.verified import digest_of
+
+
+class Checked(NamedTuple):
+    """What was found of an index: how many ``segments``, and ``files`` with how many ``size`` bytes; what is
+    wrong with which (``damages``, by the file's name); and the intact ``papers``: the file, of each segment
+    where it is as it was written, and which of its rows are deleted.
+    """
+
+    segments: int
+    files: int
+    size: int
+    damages: Mapping[str, str]
+    papers: list[tuple[OpenFiles, Rows]]
+
+
+def check_index(folder: Path) -> Checked:
+    """Read all files of an index, whatever is remembered of them; of Lucene's in older ones only the sizes
+    are known. Raises IndexFormatError for no index.
+
+    >>> checked = check_index(index.folder)
+    >>> checked.segments, checked.damages, len(checked.papers)
+    (1, {}, 1)
+    """
+    damages, papers = dict[str, str](), []
+    try:
+        commit = read_commit(folder)
+        segments = [Segment(ROOT, "")] if commit is None else list(commit.segments)
+    except IndexFormatError as error:
+        damages[COMMIT] = _reason(error)  # all segments that are there may be the index's
+        names = [ROOT, *(f"{SEGMENTS}/{path.name}" for path in (folder / SEGMENTS).glob("[0-9]*"))]
+        segments = [Segment(name, "") for name in names if (folder / name / MANIFEST).exists()]
+    count = size = 0
+    for segment in segments:
+        path = folder / segment.name
+        try:
+            manifest = read_manifest(path)
+            if segment.digest not in ("", manifest.digest):
+                damages[_name(segment, MANIFEST)] = "of another segment"
+        except IndexFormatError as error:
+            if segment.name == ROOT and not (path / MANIFEST).exists():
+                raise
+            damages[_name(segment, MANIFEST)] = _reason(error)
+            continue
+        for name, entry in manifest.files.items():
+            count, size = count + 1, size + entry["bytes"]
+            if reason := _damage(path / name, entry):
+                damages[_name(segment, name)] = reason
+        dead = np.zeros(0, np.int64)
+        try:
+            dead = dead_rows(folder, segment, manifest.corpus["papers"])
+        except (IndexFormatError, OSError) as error:
+            assert segment.deletions is not None
+            damages[segment.deletions.file] = _reason(error)
+        if _name(segment, RECORDS) not in damages and RECORDS in manifest.files:
+            papers.append((OpenFiles(path, {RECORDS: manifest.files[RECORDS]}), dead))
+    return Checked(len(segments), count, size, damages, papers)
+
+
+def save_papers(checked: Checked, path: Path) -> int:
+    """Write the intact papers of an index that are not deleted, as a corpus of JSON lines; returns how many.
+
+    Raises OutputError where it cannot be written.
+
+    >>> save_papers(check_index(index.folder), Path("saved.jsonl"))
+    128
+    """
+    count = 0
+    with atomic_file(path) as corpus:
+        for files, dead in checked.papers:
+            deleted = set(dead.tolist())
+            with files.stream(RECORDS) as records:
+                kept = [line for row, line in enumerate(records) if row not in deleted]
+            corpus.writelines(kept)
+            count += len(kept)
+    return count
+
+
+def _name(segment: Segment, name: str) -> str:
+    return name if segment.name == ROOT else f"{segment.name}/{name}"
+
+
+def _damage(path: Path, entry: Mapping[str, Any]) -> str:
+    """What is wrong with a file; nothing, where it is as its entry of the manifest says."""
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != entry["bytes"]:
+                return f"{size} bytes, not {entry['bytes']}"
+            if entry.get("sha256") not in (None, digest_of(stream.fileno())):
+                return "other content than was written"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    """What was found, of a message."""
+    return str(error).partition("found ")[2].partition("; ")[0] or str(error)
