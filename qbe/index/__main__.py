@@ -116,12 +116,13 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Say how many records were left out, by the reason, where some were, and how many papers renamed."""
     from qbe.corpus.leftout import RENAMED
     from qbe.index.building.rejected import rejected_file
+    from qbe.plain import plain
 
     left_out = dict(left_out)
     if renamed := left_out.pop(RENAMED, 0):
         print(f"{renamed:,} kept by another id, since theirs occurs twice, listed in {rejected_file(output)}")
     if left_out:
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
+        reasons = ", ".join(f"{plain(reason)}: {count:,}" for reason, count in left_out.items())
         total = sum(left_out.values())
         noun = "record" if total == 1 else "records"
         print(f"{total:,} {noun} left out ({reasons}), listed in {rejected_file(output)}")

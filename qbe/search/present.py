@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from qbe.bibliography.reference import Reference, reference_of
+from qbe.plain import plain
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability
 from qbe.search.highlight import common_words, in_bold
@@ -18,7 +19,8 @@ INDENT = 14
 MAX_AUTHORS = 3
 """Authors that a table names; of more it names so many, and others."""
 
-_TIED = "\N{NO-BREAK SPACE}"
+_TIED = "\N{WORD JOINER}"
+"""Stands for a space at which no line is broken."""
 
 Lookup = Callable[[str], Paper]
 """Gives a paper of the index by its id."""
@@ -74,7 +76,7 @@ def described(paper: Paper) -> dict[str, Any]:
     reference = reference_of(paper)
     return {
         "title": paper.title,
-        "year": paper.year,
+        "year": plain(paper.year),
         "authors": list(reference.authors),
         "venue": reference.venue,
         "links": reference.links,
@@ -201,7 +203,7 @@ def heading(query: Query) -> str:
 
 
 def _like(aspect: Aspect) -> str:
-    title = aspect.paper.title or aspect.paper.sentences[0].text
+    title = plain(aspect.paper.title or aspect.paper.sentences[0].text)
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))
@@ -229,7 +231,7 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
     lines = []
     for number, aspect in enumerate(query.aspects):
         if not query.is_single:
-            lines += textwrap.wrap(f"Aspect {number}, {aspect.name} of “{aspect.paper.title}”:", width)
+            lines += textwrap.wrap(f"Aspect {number}, {aspect.name} of “{plain(aspect.paper.title)}”:", width)
         for sentence in explain_query(aspect):
             label = describe(aspect.paper, sentence.position, aspect.facet)
             mark = "*" if sentence.selected else " "
@@ -265,8 +267,8 @@ def _in_words(component_scores: Mapping[str, float]) -> str:
 
 
 def _plan_in_words(plan: Sequence[TransportEntry]) -> str:
-    """The masses of a plan that are at least 0.005, such as ``transport 3→0 0.20, 1→4 0.05``; no-break spaces
-    before masses keep a line from being broken there.
+    """The masses of a plan that are at least 0.005, such as ``transport 3→0 0.20, 1→4 0.05``; no line is
+    broken before a mass.
     """
     entries = [f"{entry.query_position}→{entry.position}{_TIED}{entry.mass:.2f}" for entry in plan]
     return "transport " + ", ".join(entry for entry in entries if not entry.endswith("0.00"))
@@ -292,7 +294,7 @@ def _sentence_lines(
 def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:
     """Lines behind a margin, in whose first line ``first`` stands; ``whole_words`` are not broken."""
     return textwrap.wrap(
-        text,
+        plain(text),
         max(width, 2 * INDENT),
         initial_indent=first.ljust(INDENT),
         subsequent_indent=" " * INDENT,

@@ -36,8 +36,8 @@ def main(arguments: list[str]) -> None:
     threads = _cli.threads(options.threads)
 
     from qbe.index.opening import open_index
+    from qbe.network.server import server_of
     from qbe.serve.app import create_app
-    from qbe.serve.server import server_of
     from qbe.service.service import SearchService
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
+from qbe.plain import plain
 from qbe.service.lanes import OverloadedError
 from qbe.service.requests import problem_in_words
 from qbe.service.service import TooSlowError
@@ -35,8 +36,7 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None) ->
     >>> failure(404, "no such\npaper").body
     b'{"error":{"message":"no such paper"}}'
     """
-    line = " ".join(message.encode("utf-8", "replace").decode().split())[:LONGEST]
-    return JSONResponse({"error": {"message": line}}, status, headers)
+    return JSONResponse({"error": {"message": plain(message)[:LONGEST]}}, status, headers)
 
 
 def failure_of(error: QbeError) -> JSONResponse:

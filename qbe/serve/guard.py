@@ -20,6 +20,9 @@ log = logging.getLogger("qbe.serve")
 LOGGED = 2000
 """Bytes of what is searched for that are logged."""
 
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+"""Those that are counted by their names; a client can make up others without end."""
+
 OPEN_PATHS = frozenset({"/health"})
 """What needs no key, beside the page."""
 
@@ -97,7 +100,8 @@ class Guard:
 
     def _record(self, scope: Scope, status: int, seconds: float, body: bytes) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.count(scope["method"] if route != "other" else "other", route, status, seconds)
+        method = scope["method"] if route != "other" and scope["method"] in METHODS else "other"
+        self._metrics.count(method, route, status, seconds)
         query_text = ""
         if self._settings.log_queries:
             query_text = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))

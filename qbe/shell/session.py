@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from qbe.errors import OutputError, QbeError, UsageError, did_you_mean, output_error
+from qbe.plain import plain
 from qbe.service.records import Record
 from qbe.service.requests import Export
 from qbe.service.service import RERANKED, SearchService
@@ -16,7 +17,7 @@ from qbe.shapes import SHAPES
 from qbe.shell.commands import COMMANDS, FORMATS, SEEDS
 from qbe.shell.parsing import ALL, parse_numbers, parse_positions, parse_years
 from qbe.shell.question import Counted, Question
-from qbe.shell.tables import columns, heading_lines, hit_lines, paper_lines, plain, why_lines
+from qbe.shell.tables import columns, heading_lines, hit_lines, paper_lines, why_lines
 
 PAIRS = 5
 """Pairs of sentences that explain a hit."""
