@@ -32,6 +32,7 @@ def main(arguments: list[str]) -> None:
         tuple(options.allow_host),
         tuple(options.allow_origin),
         log_queries=options.log_queries,
+        root_path=options.root_path,
     )
     threads = _cli.threads(options.threads)
 

@@ -38,6 +38,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
         docs_url=None,  # pages that load scripts from elsewhere
         redoc_url=None,
         lifespan=_lifespan,
+        root_path=settings.root_path,
     )
     app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
     app.include_router(routes.api)

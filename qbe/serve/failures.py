@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
 from qbe.plain import plain
@@ -52,6 +53,13 @@ def failure_of(error: QbeError) -> JSONResponse:
     return failure(status, str(error), headers)
 
 
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    """What the address of a request can be asked by."""
+    routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+    return methods | ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
+
+
 def add_handlers(app: FastAPI) -> None:
     """Make errors of all kinds answers of this form."""
 
@@ -64,8 +72,19 @@ def add_handlers(app: FastAPI) -> None:
         return failure(422, problem_in_words(error.errors()))
 
     @app.exception_handler(HTTPException)
-    def http(_: Request, error: HTTPException) -> JSONResponse:
-        return failure(error.status_code, str(error.detail), dict(error.headers or {}) or None)
+    def http(request: Request, error: HTTPException) -> Response:
+        headers, described = dict(error.headers or {}), f"{app.root_path}/openapi.json"
+        match error.status_code:
+            case 404:
+                message = f"expected an address of the interface, found {request.url.path}; see {described}"
+                return failure(404, message)
+            case 405:
+                headers["Allow"] = ", ".join(sorted(_methods(app, request)))
+                if request.method == "OPTIONS":
+                    return Response(status_code=204, headers=headers)
+                message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"
+                return failure(405, message, headers)
+        return failure(error.status_code, str(error.detail), headers or None)
 
     @app.exception_handler(Exception)
     def unexpected(_: Request, error: Exception) -> JSONResponse:

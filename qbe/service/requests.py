@@ -26,6 +26,9 @@ MOST_SEEN = 1000
 MOST_TEXT, MOST_TITLE = 20_000, 1_000
 """Characters of a pasted abstract, and of its title."""
 
+OTHER = "other"
+"""What a sentence is about that has none of the facets."""
+
 MOST_NAME = 60
 """Characters of a field's name that is none, in what is said of it."""
 
@@ -58,7 +61,7 @@ ALIASES: Mapping[str, Sequence[str]] = {
     "paper_ids": ("doc_id", "document_id", "id", "ids", "paper", "paper_id", "papers"),
     "paper_id": ("doc_id", "document_id", "id", "paper", "paper_ids"),
     "k": ("count", "hits", "limit", "max_results", "n", "num_results", "size", "top", "top_k"),
-    "start": ("from", "offset", "page", "skip"),
+    "start": ("from", "offset", "skip"),
 }
 """What clients call a field, by its name."""
 
@@ -77,7 +80,7 @@ class Given(BaseModel):
     @classmethod
     def _as_meant(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
-            raise ValueError(f'expected a JSON object such as {{"{next(iter(cls.model_fields))}": ...}}')
+            raise ValueError("expected a JSON object, found another value")
         for name in values:
             if name not in cls.model_fields:
                 raise ValueError(_unknown_field(str(name), cls.model_fields))
@@ -91,8 +94,8 @@ class Given(BaseModel):
 def _unknown_field(name: str, known: Iterable[str]) -> str:
     meant = [field for field in known if name.lower() in ALIASES.get(field, ())]
     hint = f"did you mean {meant[0]}?" if meant else did_you_mean(name, known)
-    expected = f"expected one of the fields {', '.join(known)}, found {name[:MOST_NAME]!r}"
-    return f"{expected}; {hint}" if hint else expected
+    expected = "a field of the request" if hint else f"one of the fields {', '.join(known)}"
+    return f"expected {expected}, found {name[:MOST_NAME]!r}" + (hint and f"; {hint}")
 
 
 def _type_of(field: FieldInfo) -> Any:
@@ -197,6 +200,11 @@ class SearchRequest(Source, Filters, Page):
     sentences: list[Annotated[int, Field(ge=0, le=10_000)]] | None = Field(
         default=None, min_length=1, max_length=200, description="positions of sentences that count, from 0"
     )
+    labels: list[PaperId] = Field(
+        default_factory=list,
+        max_length=200,
+        description="corrected facets of sentences, by position from 0, such as 2:method or 0:other",
+    )
     like: list[PaperId] = Field(
         default_factory=list,
         max_length=3,
@@ -227,11 +235,24 @@ class SearchRequest(Source, Filters, Page):
             raise ValueError(f"expected at most one of {', '.join(given)}, found {' and '.join(named)}")
         if self.sentences is not None and len(self.paper_ids) > 1:
             raise ValueError(f"expected one paper to count sentences of, found {len(self.paper_ids)}")
+        if self.labels and len(self.paper_ids) > 1:
+            raise ValueError(f"expected one paper to correct labels of, found {len(self.paper_ids)}")
         try:
-            _ = self.counted, self.paper_filter
+            _ = self.counted, self.paper_filter, self.corrected
         except UsageError as error:
             raise ValueError(str(error)) from None
         return self
+
+    @property
+    def corrected(self) -> dict[int, Facet | None]:
+        """The right facets of sentences by position, None for other; raises UsageError."""
+        pairs = [label.partition(":") for label in self.labels]
+        try:
+            return {int(position): None if name == OTHER else Facet(name) for position, _, name in pairs}
+        except ValueError:
+            raise UsageError(
+                f"expected `labels` such as 2:method, 0:background, 1:result or 3:other, found {self.labels[0]!r}"
+            ) from None
 
     @property
     def counted(self) -> Counted:
