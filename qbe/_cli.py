@@ -12,8 +12,6 @@ import os
 import re
 import sys
 
-from qbe.plain import plain
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
@@ -101,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """As argparse does, but in harmless signs."""
-        super().error(plain(message))
+        super().error(_one_line(message))
 
     def _unknown(self, words: Sequence[str]) -> Iterator[str]:
         """The options among the words that are none of this parser, unless help is asked for."""
@@ -254,14 +252,14 @@ def run(
     except SystemExit:  # of argparse: after help, or a usage error that it has printed
         raise
     except _qbe_error() as error:
-        print(f"{program}: {with_options(plain(error), options or {})}", file=sys.stderr)
+        print(f"{program}: {with_options(_one_line(error), options or {})}", file=sys.stderr)
         code = error.exit_code
     except ModuleNotFoundError as error:
         from qbe.errors import package_error
 
         if not error.name or error.name.partition(".")[0] == "qbe":
             raise
-        print(f"{program}: {plain(package_error(error, error.name))}", file=sys.stderr)
+        print(f"{program}: {_one_line(package_error(error, error.name))}", file=sys.stderr)
         code = 1
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -276,7 +274,7 @@ def run(
         # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
         from qbe.errors import file_error
 
-        print(f"{program}: {plain(file_error(error))}", file=sys.stderr)
+        print(f"{program}: {_one_line(file_error(error))}", file=sys.stderr)
         code = 1
     finally:
         if only_help:
@@ -293,6 +291,13 @@ def _leave_working_directory_out() -> None:
     is_module = "-m" in sys.orig_argv and not sys.flags.safe_path
     if is_module and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109  (pathlib is not imported for help)
         del sys.path[0]
+
+
+def _one_line(value: object) -> str:
+    """See `qbe.plain.one_line`, which help needs not."""
+    from qbe.plain import one_line
+
+    return one_line(value)
 
 
 def _on_cluster(program: str, main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
@@ -336,6 +341,8 @@ def _log_to_standard_error() -> None:
 def log_handler() -> logging.Handler:
     """What writes log messages to standard error, each as one harmless line."""
     import logging
+
+    from qbe.plain import plain
 
     class Plain(logging.Formatter):
         def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802

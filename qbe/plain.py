@@ -1,4 +1,4 @@
-"""Texts of other people, as one line that does nothing to where it is shown."""
+"""Texts of other people, so that they do nothing to where they are shown."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ _HARMLESS: Mapping[int, str | None] = dict.fromkeys(_BLANKS, " ") | dict.fromkey
 
 
 def plain(value: object) -> str:
-    r"""A text in one line and single spaces, without control characters and signs of direction.
+    r"""A text without control characters, signs of direction and separators of lines.
 
     Whatever a person is shown of papers and names of files passes here: tables, messages, logs. Half a
     surrogate pair, which JSON and names of files may hold and UTF-8 not, becomes a question mark.
 
-    >>> plain("On \x1b[2Jfish\u2028and\n \u202estone"), plain(2019)
-    ('On [2Jfish and stone', '2019')
+    >>> plain("On \x1b[2Jfish\u2028and \u202estone"), plain(2019)
+    ('On  [2Jfish and stone', '2019')
     """
     text = str(value)
-    if text.isprintable() and "  " not in text:  # most texts; neither sort of character is printable
-        return text.strip()
-    return " ".join(text.encode(errors="replace").decode().translate(_HARMLESS).split())
+    if text.isprintable():  # none of these is
+        return text
+    return text.encode(errors="replace").decode().translate(_HARMLESS)
+
+
+def one_line(value: object) -> str:
+    r"""The same in single spaces, as messages are shown.
+
+    >>> one_line("cannot read a\x1b[2J.bib:\n no such file")
+    'cannot read a [2J.bib: no such file'
+    """
+    return " ".join(plain(value).split())

@@ -17,11 +17,13 @@ def run(command: Sequence[object], seconds: float | None = None) -> subprocess.C
     No Python process below it imports modules of the working directory. Raises OSError where there is no such
     command, `subprocess.TimeoutExpired` after so many ``seconds``.
 
+    >>> import sys
+    >>> from pathlib import Path
     >>> _ = Path("colorsys.py").write_text("print('code of the working directory')")
     >>> run([sys.executable, "-c", "import colorsys"]).stdout
     ''
     """
-    return subprocess.run(
+    return subprocess.run(  # noqa: S603  (no shell; commands are lists that qbe makes)
         [str(part) for part in command],
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qbe.corpus.markup import without_latex
-from qbe.plain import plain
+from qbe.plain import one_line
 
 
 def clean(value: Any) -> str:
@@ -26,4 +26,4 @@ def in_one_line(value: Any) -> str:
     >>> in_one_line("10.1145/7_9 \t(b)"), in_one_line(7)
     ('10.1145/7_9 (b)', '')
     """
-    return plain(value) if isinstance(value, str) else ""
+    return one_line(value) if isinstance(value, str) else ""

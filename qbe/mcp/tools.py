@@ -19,7 +19,7 @@ from qbe.mcp.arguments import Arguments
 from qbe.mcp.exporting import ExportCitations
 from qbe.mcp.reading import ComparePapers, GetPaper, LabelFacets
 from qbe.mcp.searching import RecommendCitations, SearchPapers
-from qbe.plain import plain
+from qbe.plain import one_line
 from qbe.service.requests import problem_in_words
 from qbe.service.service import SearchService
 
@@ -170,7 +170,7 @@ def in_words_of_tools(message: str) -> str:
     >>> in_words_of_tools("expected a weight above 0, found 'x'; check --like")
     "expected a weight above 0, found 'x'; check like"
     """
-    return re.sub(r"--([a-z]+)", r"\1", plain(message))
+    return re.sub(r"--([a-z]+)", r"\1", one_line(message))
 
 
 def _without_titles(schema: Any) -> Any:

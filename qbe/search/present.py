@@ -19,8 +19,7 @@ INDENT = 14
 MAX_AUTHORS = 3
 """Authors that a table names; of more it names so many, and others."""
 
-_TIED = "\N{WORD JOINER}"
-"""Stands for a space at which no line is broken."""
+_TIED = "\N{NO-BREAK SPACE}"
 
 Lookup = Callable[[str], Paper]
 """Gives a paper of the index by its id."""
@@ -267,8 +266,8 @@ def _in_words(component_scores: Mapping[str, float]) -> str:
 
 
 def _plan_in_words(plan: Sequence[TransportEntry]) -> str:
-    """The masses of a plan that are at least 0.005, such as ``transport 3→0 0.20, 1→4 0.05``; no line is
-    broken before a mass.
+    """The masses of a plan that are at least 0.005, such as ``transport 3→0 0.20, 1→4 0.05``; no-break spaces
+    before masses keep a line from being broken there.
     """
     entries = [f"{entry.query_position}→{entry.position}{_TIED}{entry.mass:.2f}" for entry in plan]
     return "transport " + ", ".join(entry for entry in entries if not entry.endswith("0.00"))

@@ -47,6 +47,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
     files = page_files()
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
+    app.state.routes = [*routes.api.routes, *routes.operations.routes, *app.routes]
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,

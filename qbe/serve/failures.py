@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
-from qbe.plain import plain
+from qbe.plain import one_line
 from qbe.service.lanes import OverloadedError
 from qbe.service.requests import problem_in_words
 from qbe.service.service import TooSlowError
@@ -37,7 +38,7 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None) ->
     >>> failure(404, "no such\npaper").body
     b'{"error":{"message":"no such paper"}}'
     """
-    return JSONResponse({"error": {"message": plain(message)[:LONGEST]}}, status, headers)
+    return JSONResponse({"error": {"message": one_line(message)[:LONGEST]}}, status, headers)
 
 
 def failure_of(error: QbeError) -> JSONResponse:
@@ -53,9 +54,10 @@ def failure_of(error: QbeError) -> JSONResponse:
     return failure(status, str(error), headers)
 
 
-def _methods(app: FastAPI, request: Request) -> set[str]:
+def _methods(request: Request) -> set[str]:
     """What the address of a request can be asked by."""
-    routes = [route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    known: Sequence[BaseRoute] = request.app.state.routes
+    routes = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
     methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
     return methods | ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
 
@@ -79,7 +81,7 @@ def add_handlers(app: FastAPI) -> None:
                 message = f"expected an address of the interface, found {request.url.path}; see {described}"
                 return failure(404, message)
             case 405:
-                headers["Allow"] = ", ".join(sorted(_methods(app, request)))
+                headers["Allow"] = ", ".join(sorted(_methods(request)))
                 if request.method == "OPTIONS":
                     return Response(status_code=204, headers=headers)
                 message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"

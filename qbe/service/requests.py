@@ -250,9 +250,8 @@ class SearchRequest(Source, Filters, Page):
         try:
             return {int(position): None if name == OTHER else Facet(name) for position, _, name in pairs}
         except ValueError:
-            raise UsageError(
-                f"expected `labels` such as 2:method, 0:background, 1:result or 3:other, found {self.labels[0]!r}"
-            ) from None
+            expected = "`labels` such as 2:method, 0:background, 1:result or 3:other"
+            raise UsageError(f"expected {expected}, found {self.labels[0]!r}") from None
 
     @property
     def counted(self) -> Counted:

@@ -22,6 +22,9 @@ from qbe.shell.tables import columns, heading_lines, hit_lines, paper_lines, why
 PAIRS = 5
 """Pairs of sentences that explain a hit."""
 
+_NOTHING = " "
+"""An argument that was left out, so that it is refused like another wrong one."""
+
 
 class Terminal(Protocol):
     """What commands read further lines from, and write to."""
@@ -93,7 +96,7 @@ class Session:
         self._ask(self._question.of_text("\n".join(lines), title))
 
     def _facet(self, argument: str) -> None:
-        self._count(Counted() if argument == ALL else Counted(facet=argument))
+        self._count(Counted() if argument == ALL else Counted(facet=argument or _NOTHING))
 
     def _like(self, argument: str) -> None:
         words = argument.replace(",", " ").split()
@@ -110,7 +113,7 @@ class Session:
         self._count(Counted(like=liked, unlike=words))
 
     def _explore(self, argument: str) -> None:
-        self._count(Counted(explore=argument))
+        self._count(Counted(explore=argument or _NOTHING))
 
     def _sentences(self, argument: str) -> None:
         self._count(Counted(sentences=tuple(parse_positions(argument))))

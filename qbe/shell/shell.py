@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from qbe.errors import QbeError
 from qbe.files import cache_folder
-from qbe.plain import plain
+from qbe.plain import one_line
 from qbe.service.requests import problem_in_words
 from qbe.service.service import Limits, SearchService
 from qbe.shell.commands import COMMANDS
@@ -137,6 +137,6 @@ class Shell(cmd.Cmd):
 
     def error(self, message: str) -> None:
         """Say in a line what is wrong; options of the command line are commands here."""
-        line = plain(message.replace("--", "").replace("`", ""))
+        line = one_line(message.replace("--", "").replace("`", ""))
         self._errors.write(f"error: {line}\n")
         self._errors.flush()
