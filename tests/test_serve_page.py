@@ -739,7 +739,7 @@ def test_a_search_leads_to_its_results(visit, width):
     visit.page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
     visit.paste()
     in_view = "hits => hits.filter(each => each.getBoundingClientRect().bottom <= innerHeight).length"
-    assert visit.hits.evaluate_all(in_view) >= (3 if width > 1000 else 1)
+    assert visit.hits.evaluate_all(in_view) >= (2 if width > 1000 else 1)
     expect(visit.hits.first.locator("h4")).to_be_in_viewport()
     # The rest of what can be done is behind one disclosure.
     assert visit.hits.first.get_by_role("button").count() == 2
@@ -776,8 +776,8 @@ def test_a_wrong_label_is_corrected_for_this_search(visit):
         (r"an $\varepsilon$-net of size $O(\frac{d}{\epsilon^2})$", "an ε-net of size O(d/ε²)"),
         (r"$\mathbb{R}^{n+1}$, $x_{ij} \le \sqrt{2}$", "Rⁿ⁺¹, x_(ij) ≤ √(2)"),
         ("costs $5 here and $6 there", "costs $5 here and $6 there"),
-        (r"\emph{very} fast, \(k \to \infty\)", "very fast, k →∞"),
-        (r"$\foo\bar{x}$ $\{1, 2\}$ and \$5", r"foo barx {1, 2} and \$5"),
+        (r"\emph{very} fast, \(k \to \infty\)", "very fast, k → ∞"),
+        (r"$\foo\bar{x}$ $\{1, 2\}$ and \$5", r"foobarx {1, 2} and \$5"),
         ("a \u202egnp.exe \u2066b", "a gnp.exe b"),
     ],
 )

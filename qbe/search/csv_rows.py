@@ -6,7 +6,9 @@ import csv
 import io
 from collections.abc import Iterable
 
-_FORMULAS = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four: = + - @ in full width
+from qbe.plain import plain
+
+_FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four: = + - @ in full width
 """What a spreadsheet takes for the beginning of a formula."""
 
 
@@ -22,8 +24,7 @@ def to_csv(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _guarded(cell: object) -> object:
-    return (
-        f"'{cell}"
-        if isinstance(cell, str) and cell.lstrip(" \N{NO-BREAK SPACE}").startswith(_FORMULAS)
-        else cell
-    )
+    if not isinstance(cell, str):
+        return cell
+    text = plain(cell)
+    return f"'{text}" if text.lstrip(" \N{NO-BREAK SPACE}").startswith(_FORMULAS) else text

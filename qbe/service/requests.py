@@ -87,7 +87,7 @@ class Given(BaseModel):
         return {
             name: _listed(value) if get_origin(_type_of(cls.model_fields[name])) is list else value
             for name, value in values.items()
-            if value is not None and value != ""
+            if value not in (None, "", [""])
         }
 
 

@@ -36,11 +36,7 @@ function formula(tex) {
   return tex
     .replace(/\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}/g, "$1/$2")
     .replace(/\\sqrt\s*\{([^{}]*)\}/g, "√($1)")
-    .replace(/\\([A-Za-z]+)\s*/g, (_, name, at, all) => {
-      if (SILENT.test(name)) return "";
-      const next = all.slice(at).replace(/^\\[A-Za-z]+\s*/, "");
-      return SIGNS[name] ?? (/^[\w\\]/.test(next) ? `${name} ` : name);
-    })
+    .replace(/\\([A-Za-z]+)(\s*)/g, (_, name, blank) => (SILENT.test(name) ? "" : `${SIGNS[name] ?? name}${blank && " "}`))
     .replace(/\\[,;:! ]|~/g, " ")
     .replace(/([_^])(?:\{([^{}]*)\}|([^\s{}]))/g, (_, sign, group, single) => placed(sign, group ?? single))
     .replace(/(?<!\\)[{}]/g, "")
