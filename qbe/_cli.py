@@ -110,7 +110,7 @@ class _Parser(argparse.ArgumentParser):
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
                 return
             name = word.partition("=")[0]
-            long = word.startswith("--") or f"-{name}" in known
+            long = word.startswith("--") or (word.startswith("-") and f"-{name}" in known)
             if long and name not in known and " " not in word:
                 yield name
 
