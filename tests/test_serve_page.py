@@ -561,7 +561,7 @@ def test_papers_that_are_not_wanted_or_were_seen_are_left_out_until_brought_back
 
 def test_a_circle_of_the_map_leads_to_its_paper(visit):
     visit.paste()
-    visit.page.locator("#map summary").click()
+    visit.page.locator("#map summary").press("Enter")
     expect(visit.page.locator("#map .circle")).to_have_count(20)
     chosen = visit.ids[4]
     circle = visit.page.locator(f'#map .circle[data-paper="{chosen}"]')
