@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install reproduce reproduce-large exploration whole benchmarks test lint types tests peers clean
+.PHONY: help install audit reproduce reproduce-large exploration whole benchmarks test lint types tests peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
@@ -16,6 +16,7 @@ help:
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
+	@echo "make audit      look up known vulnerabilities of the installed packages (asks a service in the network)"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
 
@@ -48,6 +49,10 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+audit: install
+	@test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install --quiet pip-audit; }
+	$(VENV)-audit/bin/pip-audit --progress-spinner off --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
 types: install
 	$(BIN)/mypy
 
@@ -64,4 +69,4 @@ $(VENV)-peers/installed: benchmarks/peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-peers indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-peers indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

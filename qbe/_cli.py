@@ -15,8 +15,9 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import contextlib
+    import logging
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, TypeVar
+    from typing import Any, NoReturn, TypeVar
 
     from qbe.errors import QbeError
 
@@ -96,6 +97,10 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized argument: {name}{self._hint(name)}")
         return super().parse_known_args(words, namespace)
 
+    def error(self, message: str) -> NoReturn:
+        """As argparse does, but in harmless signs."""
+        super().error(_one_line(message))
+
     def _unknown(self, words: Sequence[str]) -> Iterator[str]:
         """The options among the words that are none of this parser, unless help is asked for."""
         known = self._option_string_actions
@@ -105,7 +110,7 @@ class _Parser(argparse.ArgumentParser):
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
                 return
             name = word.partition("=")[0]
-            long = word.startswith("--") or f"-{name}" in known
+            long = word.startswith("--") or (word.startswith("-") and f"-{name}" in known)
             if long and name not in known and " " not in word:
                 yield name
 
@@ -262,6 +267,7 @@ def run(
     ``options`` where a parameter is not named as its option is. ``arguments`` are those of the process by
     default.
     """
+    _leave_working_directory_out()
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
@@ -280,14 +286,14 @@ def run(
     except SystemExit:  # of argparse: after help, or a usage error that it has printed
         raise
     except _qbe_error() as error:
-        print(f"{program}: {with_options(' '.join(str(error).split()), options or {})}", file=sys.stderr)
+        print(f"{program}: {with_options(_one_line(error), options or {})}", file=sys.stderr)
         code = error.exit_code
     except ModuleNotFoundError as error:
         from qbe.errors import package_error
 
         if not error.name or error.name.partition(".")[0] == "qbe":
             raise
-        print(f"{program}: {package_error(error, error.name)}", file=sys.stderr)
+        print(f"{program}: {_one_line(package_error(error, error.name))}", file=sys.stderr)
         code = 1
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -302,13 +308,30 @@ def run(
         # Functions that write raise OutputError, so that this is mostly a file that cannot be read.
         from qbe.errors import file_error
 
-        print(f"{program}: {file_error(error)}", file=sys.stderr)
+        print(f"{program}: {_one_line(file_error(error))}", file=sys.stderr)
         code = 1
     finally:
         if only_help:
             gc.freeze()
             gc.enable()
     sys.exit(code)
+
+
+def _leave_working_directory_out() -> None:
+    """Import nothing further from the working directory, which ``python -m`` puts before all other places.
+
+    What is imported by then stays, qbe itself among it, which may lie there.
+    """
+    is_module = "-m" in sys.orig_argv and not sys.flags.safe_path
+    if is_module and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109  (pathlib is not imported for help)
+        del sys.path[0]
+
+
+def _one_line(value: object) -> str:
+    """See `qbe.plain.one_line`, which help needs not."""
+    from qbe.plain import one_line
+
+    return one_line(value)
 
 
 def _on_cluster(program: str, main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
@@ -345,8 +368,23 @@ def _log_to_standard_error() -> None:
     import logging
 
     logger = logging.getLogger("qbe")
-    logger.addHandler(logging.StreamHandler(sys.stderr))
+    logger.addHandler(log_handler())
     logger.setLevel(logging.INFO)
+
+
+def log_handler() -> logging.Handler:
+    """What writes log messages to standard error, each as one harmless line."""
+    import logging
+
+    from qbe.plain import plain
+
+    class Plain(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+            return plain(super().formatMessage(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Plain())
+    return handler
 
 
 def progress(items: Iterable[T], description: str, unit: str, total: int | None = None) -> Iterator[T]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from subprocess import SubprocessError
 
-from qbe import _jvm
+from qbe import _jvm, processes
 from qbe.errors import QbeError
 from qbe.files import atomic_file
 
@@ -54,18 +54,11 @@ def make_class_archive(index: Path) -> bool:
         for former in archive.parent.glob(f"{archive.name.partition('-')[0]}-*.jsa"):
             if former != archive:
                 former.unlink(missing_ok=True)
-    except (QbeError, OSError, subprocess.SubprocessError):
+    except (QbeError, OSError, SubprocessError):
         return False
     return True
 
 
 def _run(*command: object) -> None:
-    """Run a process without output; raises SubprocessError where it fails or takes too long."""
-    subprocess.run(
-        [str(part) for part in command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=_SECONDS,
-        check=True,
-    )
+    """Run a process; raises SubprocessError where it fails or takes too long."""
+    processes.run(command, _SECONDS).check_returncode()

@@ -119,7 +119,7 @@ def test_an_encoder_is_exported_once_into_the_cache(tmp_path, model, tiny_encode
         shutil.copytree(tiny_encoder, command[command.index("--output") + 1])
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(exports.subprocess, "run", run)
+    monkeypatch.setattr(exports.processes, "run", run)
     first, second = resolve_encoder("known"), resolve_encoder("known", "fp32")
     assert len(calls) == 1
     assert calls[0][:4] == [sys.executable, "-m", "qbe.export", "encoder"]
@@ -148,6 +148,6 @@ def test_an_export_under_way_is_waited_for(model, cache, tiny_encoder, monkeypat
 
 def test_an_export_that_fails_is_told(model, cache, monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="noise\nqbe export: the reason\n")
-    monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: failed)
+    monkeypatch.setattr(exports.processes, "run", lambda *_, **__: failed)
     with pytest.raises(ModelError, match=r"failed: qbe export: the reason"):
         resolve_encoder(str(model))

@@ -96,7 +96,7 @@ def in_process(cache: Path):
         return SimpleNamespace(returncode=0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exports.subprocess, "run", run)
+        patch.setattr(exports.processes, "run", run)
         patch.setenv("QBE_CACHE", str(cache))
         yield patch
 
@@ -461,7 +461,7 @@ def test_options_override_what_a_folder_declares(tmp_path):
 
 def test_formats_of_the_same_weights_are_kept_apart(monkeypatch, cache, tmp_path):
     """Each has its own place in the cache, by format and adapter."""
-    monkeypatch.setattr(exports.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(exports.processes, "run", lambda *_, **__: SimpleNamespace(returncode=0))
     assert ENCODERS[BASE_ENCODER_SENTENCES].digests == ENCODERS["all-MiniLM-L6-v2"].digests
     names = {entry.digests["model.safetensors"] for entry in ENCODERS.values()}
     (digest,) = names

@@ -14,6 +14,7 @@ ROOT = Path(qbe.__file__).parent
 
 PLAN = (ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
 BASE = {"types", "query", "shapes", "errors", "files", "outputs", "plots", "closing", "parallel"}
+BASE |= {"plain", "processes"}
 
 
 def layers() -> dict[str, set[str]]:

@@ -20,6 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from jsonschema import Draft202012Validator
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from qbe.errors import InputError, UsageError
 from qbe.index.opening import open_index
@@ -355,7 +356,12 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such argument": (
         "search_papers",
         {"text": "We swim.", "query": "fish"},
-        f"query: expected one of the arguments {SEARCH_ARGUMENTS}",
+        "expected a field of the request, found 'query'; did you mean text?",
+    ),
+    "no such argument at all": (
+        "search_papers",
+        {"text": "We swim.", "xyzzy": "fish"},
+        f"expected one of the fields {SEARCH_ARGUMENTS}, found 'xyzzy'",
     ),
     "no such facet": (
         "search_papers",
@@ -394,14 +400,14 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"text": "a" * 20_001},
         "text: string should have at most 20000 characters",
     ),
-    "an empty text": ("label_facets", {"text": ""}, "text: string should have at least 1 character"),
+    "an empty text": ("label_facets", {"text": ""}, "text: field required"),
     "a start too late": (
         "get_paper",
         {"paper_id": "s036", "start": 9},
         "expected `start` below the number of sentences, 5, found 9",
     ),
     "no paper": ("get_paper", {}, "paper_id: field required"),
-    "a paper that is no text": ("get_paper", {"paper_id": 36}, "paper_id: input should be a valid string"),
+    "a paper that is no text": ("get_paper", {"paper_id": {}}, "paper_id: input should be a valid string"),
     "nothing to compare with": ("compare_papers", {"a": "s036"}, "b: field required"),
     "no such paper to compare with": (
         "compare_papers",
@@ -474,18 +480,20 @@ def test_nothing_but_messages_of_the_protocol_is_printed(graded_index):
     }
     process.stdin.write(request(1, "initialize", **client))
     process.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
-    process.stdin.write("this is no message\n")
+    process.stdin.write('this is no message\n{"neither": "is this"}\n')
     process.stdin.write(request(2, "tools/call", name="search_papers", arguments=CALLS["search_papers"]))
     process.stdin.write(request(3, "tools/call", name="get_paper", arguments={"paper_id": "nosuch"}))
     process.stdin.flush()
     lines = []
-    while {message.get("id") for message in lines} < {1, 2, 3}:
+    while not {1, 2, 3} <= {message.get("id") for message in lines}:
         lines.append(json.loads(process.stdout.readline()))
     rest, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert rest == ""
     assert all(message["jsonrpc"] == "2.0" for message in lines)
-    answers = {message["id"]: message["result"] for message in lines if "id" in message}
+    refused = [message["error"]["code"] for message in lines if "error" in message and message["id"] is None]
+    assert refused == [PARSE_ERROR, INVALID_REQUEST]
+    answers = {message["id"]: message["result"] for message in lines if "result" in message}
     assert answers[1]["serverInfo"]["name"] == "qbe"
     assert len(answers[2]["structuredContent"]["hits"]) == 3
     assert answers[3]["isError"] is True

@@ -1,9 +1,12 @@
 """The HTTP interface, asked over real connections."""
 
+import http.client
 import json
 import re
 import signal
+import socket
 import threading
+import time
 import urllib.parse
 
 import pytest
@@ -12,6 +15,7 @@ from support.serving import serving
 from qbe.errors import UsageError
 from qbe.index.opening import open_index
 from qbe.network.access import LOCAL, read_key
+from qbe.network.listening import listen
 from qbe.serve.__main__ import main
 from qbe.serve.page import page_files
 from qbe.serve.settings import settings_for
@@ -103,17 +107,23 @@ def test_exports_are_files(server):
         ("POST", "/api/search", b"\xff\xfe{}", 422, "expected a body of JSON"),
         ("POST", "/api/search", b"[" * 100_000, 400, "error parsing the body"),
         ("POST", "/api/search", b'{"k": ' + b"9" * 5000 + b"}", 400, "error parsing the body"),
-        ("POST", "/api/search", [1], 422, "valid dictionary"),
+        ("POST", "/api/search", [1], 422, "expected a JSON object"),
         ("POST", "/api/search", {"text": "a" * 20_001}, 422, "at most 20000 characters"),
         ("POST", "/api/search", {"paper_ids": ["s036"], "sentences": [99]}, 422, "sentence positions"),
         ("POST", "/api/facets", {"text": "\ud800"}, 422, "unicode"),
         ("POST", "/api/facets", {"text": "."}, 200, ""),
         ("GET", "/api/papers/nope", None, 404, "found 'nope'"),
         ("GET", "/api/papers/../../etc/passwd", None, 404, ""),
-        ("GET", "/../../etc/passwd", None, 404, "Not Found"),
-        ("GET", "/%2e%2e/%2e%2e/etc/passwd", None, 404, "Not Found"),
-        ("GET", "/page/index.html", None, 404, "Not Found"),
-        ("DELETE", "/api/search", None, 405, "Method Not Allowed"),
+        ("GET", "/../../etc/passwd", None, 404, "see /openapi.json"),
+        ("GET", "/%2e%2e/%2e%2e/etc/passwd", None, 404, "see /openapi.json"),
+        ("GET", "/page/index.html", None, 404, "see /openapi.json"),
+        (
+            "DELETE",
+            "/api/search",
+            None,
+            405,
+            "expected one of GET, HEAD, OPTIONS, POST, found DELETE; see /openapi.json",
+        ),
         ("GET", "/api/compare?paper_id=s036", None, 422, "other_id: field required"),
         ("GET", "/api/export?format=ris", None, 422, "paper_ids: field required"),
         ("GET", "/api/titles?text=a&k=51", None, 422, "k: input should be less than or equal to 50"),
@@ -126,6 +136,111 @@ def test_bad_requests(server, method, path, body, status, message):
         assert message in answer.message
         assert "\n" not in answer.message
         assert "Traceback" not in answer.body.decode()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/page.js", "/api/index", "/health", "/openapi.json", "/api/papers/nope"]
+)
+def test_head_is_answered_like_get_without_a_body(server, path):
+    get, head = server.ask("GET", path), server.ask("HEAD", path)
+    assert (head.status, head.body) == (get.status, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert head.headers["content-length"] == str(len(get.body))
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/api/search", "GET, HEAD, OPTIONS, POST"),
+        ("/api/facets", "OPTIONS, POST"),
+        ("/api/papers/s036", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_options_says_what_an_address_can_be_asked_by(server, path, allowed):
+    answer = server.ask("OPTIONS", path)
+    assert (answer.status, answer.headers["allow"], answer.body) == (204, allowed, b"")
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/", "/docs", "/search", "/api/nosuch", "/redoc"])
+def test_other_addresses_lead_to_the_description(server, path):
+    answer = server.ask("GET", path)
+    assert answer.status == 404
+    assert answer.message == f"expected an address of the interface, found {path}; see /openapi.json"
+
+
+CURL = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (CURL, 200),
+        ({**CURL, "Origin": "https://evil.example"}, 422),
+        ({**CURL, "Sec-Fetch-Site": "none"}, 422),
+    ],
+)
+def test_json_is_read_whatever_its_type_unless_a_page_sends_it(server, headers, status):
+    body = json.dumps({"paper_ids": ["s036"], "k": 1, "rerank": False}).encode()
+    assert server.ask("POST", "/api/search", body, headers).status == status
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"paper_ids": "s036", "like": "method"},
+        {"paper_ids": '["s036"]', "like": '["method"]', "k": "3", "year_from": "", "facet": None},
+        {
+            "paper_ids": ["s036"],
+            "like": ["method:1"],
+            "text": "",
+            "explore": "",
+            "exclude": "[]",
+            "where": "",
+        },
+    ],
+)
+def test_values_are_taken_as_clients_write_them(server, given):
+    expected = server.search(paper_ids=["s036"], like=["method"], k=3).json()
+    answer = server.search(**{"k": 3, **given}).json()
+    parameters = urllib.parse.urlencode(
+        {"k": 3, "rerank": "false", **{name: value or "" for name, value in given.items()}}, True
+    )
+    for found in (answer, server.ask("GET", f"/api/search?{parameters}").json()):
+        assert found["hits"] == expected["hits"]
+
+
+def test_corrected_labels_count(server):
+    plain = server.search(paper_ids=["s036"], facet="method", k=1).json()["query"]
+    assert plain["aspects"][0]["positions"] == [2, 3] or plain["aspects"][0]["positions"] == [2]
+    labels = ["0:method", "2:other", "3:other", "4:other"]
+    query = server.search(paper_ids=["s036"], facet="method", labels=labels, k=1).json()["query"]
+    assert query["aspects"][0]["positions"] == [0]
+    assert query["papers"][0]["sentences"][0]["facet"] == "method"
+    for wrong, message in ((["0:problem"], "such as 2:method"), (["9:method"], "positions from 0 to 4")):
+        answer = server.search(paper_ids=["s036"], facet="method", labels=wrong)
+        assert answer.status == 422 and message in answer.message
+
+
+def test_a_kept_connection_answers_at_once(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    seconds = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        connection.request("GET", "/api/index")
+        assert connection.getresponse().read()
+        seconds.append(time.perf_counter() - begin)
+    connection.close()
+    assert sorted(seconds)[10] < 0.03  # 0.04 and more where the body waits for the client's confirmation
+    with listen("127.0.0.1", 0) as listening:
+        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_made_up_methods_make_no_series(server):
+    for number in range(30):
+        assert server.ask(f"M{number}", "/api/index").status == 405
+    text = server.ask("GET", "/metrics").body.decode()
+    assert 'method="M' not in text
+    assert 'method="other",route="/api/index",status="405"' in text
 
 
 def test_a_body_that_is_too_long_is_refused_before_it_is_sent(server):
@@ -253,14 +368,42 @@ def test_bad_options(graded_index, arguments, message):
         main(["--index", str(graded_index), *arguments])
 
 
-def test_keys(tmp_path):
+def test_keys(tmp_path, caplog):
     file = tmp_path / "key"
     file.write_text("short")
     with pytest.raises(UsageError, match="expected a key of 16 or more characters"):
         read_key(str(file))
+    file.write_text("a-key-that-is-long-enough")
+    for mode, warnings in ((0o600, 0), (0o640, 1), (0o604, 1)):
+        file.chmod(mode)
+        caplog.clear()
+        assert read_key(str(file)) == "a-key-that-is-long-enough"
+        assert len(caplog.records) == warnings
     file.write_bytes(b"\xff" * 20)
     with pytest.raises(UsageError, match="ASCII"):
         read_key(str(file))
+
+
+@pytest.mark.parametrize(("given", "path"), [("", ""), ("/qbe", "/qbe"), ("/a/b-1/", "/a/b-1")])
+def test_root_paths(given, path):
+    assert settings_for("127.0.0.1", None, (), (), log_queries=False, root_path=given).root_path == path
+
+
+@pytest.mark.parametrize("given", ["qbe", "//evil.example", "/a b", "/a?b", "https://evil.example/"])
+def test_what_is_no_root_path(given):
+    with pytest.raises(UsageError, match="expected a `root_path` such as /qbe"):
+        settings_for("127.0.0.1", None, (), (), log_queries=False, root_path=given)
+
+
+def test_behind_a_path_that_the_server_in_front_keeps_or_takes_away(graded_index, tmp_path):
+    with serving(graded_index, tmp_path / "log", "--root-path", "/qbe") as server:
+        for prefix in ("", "/qbe"):
+            assert server.ask("GET", f"{prefix}/").body == page_files()["/"][0]
+            assert server.ask("GET", f"{prefix}/api/index").status == 200
+            described = server.ask("GET", f"{prefix}/openapi.json").json()
+            assert described["servers"] == [{"url": "/qbe"}]
+        assert server.ask("GET", "/qbe").headers["location"] == "/qbe/"
+        assert server.ask("GET", "/qbe/docs").message.endswith("see /qbe/openapi.json")
 
 
 def test_whoever_has_a_key_may_use_any_name_unless_some_are_given():

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from support.serving import serving
 
 from qbe.index.opening import open_index
-from qbe.network import bodies
+from qbe.network import bodies, server
 from qbe.network.listening import listen
-from qbe.serve import app, server
+from qbe.serve import app
 from qbe.serve.app import create_app
 from qbe.service.lanes import OverloadedError
 from qbe.service.service import SearchService

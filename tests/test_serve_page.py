@@ -56,7 +56,7 @@ ABSTRACT = (
     "photographs that nobody has graded, by asking it which two altered pictures show the same eye. With 500 "
     "graded ones it finds 93 per cent of the eyes that need treatment."
 )
-FACETS = ["Problem", "Method", "Result"]
+FACETS = ["background", "method", "result"]
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +156,13 @@ class Visit:
     def button(self, name: str, exact: bool = True) -> Any:
         return self.page.get_by_role("button", name=name, exact=exact)
 
+    def act(self, hit: Any, name: str) -> None:
+        """Press a button of a hit that is shown once its details are open."""
+        details = hit.locator("details")
+        if not details.evaluate("each => each.open"):
+            details.locator("summary").click()
+        details.get_by_role("button", name=name).click()
+
     @property
     def hits(self) -> Any:
         return self.page.locator("#hits article")
@@ -204,7 +211,7 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
     assert visit.asked["text"] == ABSTRACT and visit.asked["title"] == "My draft"
     sentences = page.locator(".sentence")
     expect(sentences).to_have_count(3)
-    assert [tag.split("\n")[0] for tag in sentences.all_inner_texts()] == FACETS
+    assert page.locator(".line select").evaluate_all("labels => labels.map(each => each.value)") == FACETS
     expect(visit.hits).to_have_count(20)
 
     # Pick a sentence, and another; then none.
@@ -236,12 +243,12 @@ def test_the_whole_story_of_a_search(visit, tmp_path):
 
     # Why: both sentences beside each other, with their facets and the words in common marked.
     first = visit.hits.first
-    first.get_by_text("Why this paper").click()
+    first.locator("summary").click()
     pair = first.locator(".pair").first
     expect(pair.locator(".whose").nth(0)).to_contain_text("Your query")
     expect(pair.locator(".whose").nth(1)).to_contain_text("This paper")
     assert pair.locator(".tag").count() == 2
-    assert page.locator("#hits details.why").nth(0).evaluate("each => each.open")
+    assert page.locator("#hits details").nth(0).evaluate("each => each.open")
 
     # Basket and export.
     kept = visit.ids[:2]
@@ -312,10 +319,10 @@ def test_script_in_papers_and_in_pasted_text_is_shown_as_text(visit):
         detail.click()
     hostile.get_by_role("button", name="Add to basket").click()
     expect(page.locator("#basket-list")).to_contain_text(HOSTILE["title"])
-    hostile.get_by_role("button", name="Compare").click()
+    visit.act(hostile, "Compare")
     expect(page.locator("#compare-body .titles")).to_contain_text(HOSTILE["title"])
     page.keyboard.press("Escape")
-    hostile.get_by_role("button", name="Seen").click()
+    visit.act(hostile, "Seen")
     page.locator("#left-out summary").click()
     expect(page.locator("#left-out-list")).to_contain_text(HOSTILE["title"])
     page.reload()
@@ -360,7 +367,7 @@ def test_axe_finds_no_serious_violation_and_nothing_overflows(visit):
     page.locator(".sentence").first.click()
     visit.until_asked(sentences=[0])
     visit.hits.first.get_by_role("button", name="Add to basket").click()
-    visit.hits.nth(1).get_by_role("button", name="Seen").click()
+    visit.act(visit.hits.nth(1), "Seen")
     visit.wait()
     page.locator("#filters summary").click()
     page.locator("#left-out summary").click()
@@ -370,7 +377,7 @@ def test_axe_finds_no_serious_violation_and_nothing_overflows(visit):
     visit.button("Papers to cite").click()
     visit.until_asked(cited=visit.fragment["basket"])
     check("citations")
-    visit.hits.first.get_by_role("button", name="Compare").click()
+    visit.act(visit.hits.first, "Compare")
     expect(page.locator("#compare section")).to_have_count(3)
     check("comparison")
 
@@ -393,6 +400,7 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
     keyboard.press("Enter")
     visit.wait()
     assert page.evaluate("document.activeElement.id") == "results-title"
+    page.locator("#map summary").press("Enter")
     tab_to("1")  # the circle of the first paper
     keyboard.press("ArrowRight")
     keyboard.press("Enter")
@@ -412,7 +420,7 @@ def test_a_result_is_reached_by_keyboard_alone(visit):
 
 def test_nothing_leaves_the_origin_and_nothing_is_kept(visit):
     visit.paste()
-    visit.hits.first.get_by_role("button", name="Compare").click()
+    visit.act(visit.hits.first, "Compare")
     expect(visit.page.locator("#compare section")).to_have_count(3)
     origins = {urlsplit(each.url)[:2] for each in visit.requests if not each.url.startswith("data:")}
     assert origins == {urlsplit(visit.address)[:2]}
@@ -470,7 +478,7 @@ def test_a_search_that_is_overtaken_is_aborted(visit):
             held.append(route.request)
 
     visit.page.route("**/api/search/stream", hold_the_first)
-    visit.button("Result").click()
+    visit.button("Findings").click()
     visit.until_sent(facet="result")
     assert not aborted
     visit.button("Method").click()
@@ -511,12 +519,13 @@ def test_a_paper_is_found_by_words_of_its_title_and_by_its_id(visit):
     expect(page.locator("#query-papers h3")).to_contain_text("Two Crops of a Paragraph")
 
     page.locator("#ask summary").click()
-    pick.fill("s001")
-    pick.press("Enter")
-    visit.until_asked(paper_ids=["s001"])
-    page.locator("#ask summary").click()
+    for written, paper_id in (("s001", "s001"), ("https://doi.org/10.1234/5", HOSTILE["paper_id"])):
+        pick.fill(written)
+        pick.press("Enter")
+        visit.until_asked(paper_ids=[paper_id])
+        page.locator("#ask summary").click()
     pick.fill("zzzz")
-    expect(page.locator("#pick-note")).to_have_text("No title has these words")
+    expect(page.locator("#pick-note")).to_have_text("No paper has these words in its title, or this id")
 
 
 def test_papers_of_the_basket_are_searched_for_together(visit):
@@ -535,11 +544,11 @@ def test_papers_of_the_basket_are_searched_for_together(visit):
 def test_papers_that_are_not_wanted_or_were_seen_are_left_out_until_brought_back(visit):
     visit.paste()
     first, second, third, *_ = visit.ids
-    visit.hits.nth(0).get_by_role("button", name="Not like this").click()
+    visit.act(visit.hits.nth(0), "Not like this")
     visit.until_asked(not_paper_ids=[first], exclude=[])
     assert first not in visit.ids
     seen = visit.ids[0]
-    visit.hits.nth(0).get_by_role("button", name="Seen").click()
+    visit.act(visit.hits.nth(0), "Seen")
     visit.until_asked(not_paper_ids=[first], exclude=[seen])
     assert visit.page.evaluate("document.activeElement.dataset.paper") is not None
     visit.page.locator("#left-out summary").click()
@@ -552,11 +561,12 @@ def test_papers_that_are_not_wanted_or_were_seen_are_left_out_until_brought_back
 
 def test_a_circle_of_the_map_leads_to_its_paper(visit):
     visit.paste()
+    visit.page.locator("#map summary").press("Enter")
     expect(visit.page.locator("#map .circle")).to_have_count(20)
     chosen = visit.ids[4]
     circle = visit.page.locator(f'#map .circle[data-paper="{chosen}"]')
     assert re.match(
-        r"5\. .*; problem \d\.\d, method \d\.\d, result \d\.\d of 3$", circle.get_attribute("aria-label")
+        r"5\. .*; problem \d\.\d, method \d\.\d, findings \d\.\d of 3$", circle.get_attribute("aria-label")
     )
     circle.dispatch_event("click")
     assert visit.page.evaluate("document.activeElement.dataset.paper") == chosen
@@ -722,3 +732,80 @@ def test_an_error_in_the_middle_of_a_search_keeps_the_first_list(visit):
     expect(visit.page.locator("#error")).to_have_text("the reranker has no time")
     expect(visit.hits).to_have_count(20)
     expect(visit.page.locator("#hits")).to_have_attribute("aria-busy", "false")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_search_leads_to_its_results(visit, width):
+    visit.page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+    visit.paste()
+    in_view = "hits => hits.filter(each => each.getBoundingClientRect().bottom <= innerHeight).length"
+    assert visit.hits.evaluate_all(in_view) >= (2 if width > 1000 else 1)
+    expect(visit.hits.first.locator("h4")).to_be_in_viewport()
+    # The rest of what can be done is behind one disclosure.
+    assert visit.hits.first.get_by_role("button").count() == 2
+    assert visit.hits.first.locator("summary").count() == 1
+
+
+def test_a_wrong_label_is_corrected_for_this_search(visit):
+    visit.paste()
+    visit.button("Method").click()
+    visit.until_asked(like=["method:1"])
+    counts = visit.page.locator(".sentence.counts")
+    expect(counts).to_have_count(1)
+    visit.page.get_by_label("What sentence 1 is about").select_option("Method")
+    visit.until_asked(labels=["0:method"])
+    expect(counts).to_have_count(2)
+    visit.page.get_by_label("What sentence 2 is about").select_option("Other")
+    visit.until_asked(labels=["0:method", "1:other"])
+    expect(counts).to_have_count(1)
+    visit.page.reload()
+    visit.wait()
+    expect(visit.page.get_by_label("What sentence 2 is about")).to_have_value("other")
+    assert visit.fragment["labels"] == ["0:method,1:other"]
+    visit.act(visit.hits.first, "Compare")
+    visit.page.keyboard.press("Escape")
+    visit.hits.first.get_by_role("button", name="Search from here").click()
+    visit.until_asked(text=None)
+    assert "labels" not in visit.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r"in ${O}(n \log n)$ time", "in O(n log n) time"),
+        (r"an $\varepsilon$-net of size $O(\frac{d}{\epsilon^2})$", "an ε-net of size O(d/ε²)"),
+        (r"$\mathbb{R}^{n+1}$, $x_{ij} \le \sqrt{2}$", "Rⁿ⁺¹, x_(ij) ≤ √(2)"),
+        ("costs $5 here and $6 there", "costs $5 here and $6 there"),
+        (r"\emph{very} fast, \(k \to \infty\)", "very fast, k → ∞"),
+        (r"$\foo\bar{x}$ $\{1, 2\}$ and \$5", r"foobarx {1, 2} and \$5"),
+        ("a \u202egnp.exe \u2066b", "a gnp.exe b"),
+    ],
+)
+def test_formulas_are_read_as_text(visit, text, shown):
+    script = """async text => {
+        const { readable } = await import(new URL("plain.js", location.href));
+        return readable("title", text);
+    }"""
+    assert visit.page.evaluate(script, text) == shown
+
+
+def test_ids_and_addresses_stay_as_they_are(visit):
+    script = 'async () => (await import(new URL("plain.js", location.href))).readable("paper_id", "$a_1$")'
+    assert visit.page.evaluate(script) == "$a_1$"
+
+
+def test_the_page_works_behind_a_path(browser, index, tmp_path):
+    with serving(index, tmp_path / "log", "--root-path", "/qbe", "--rerank", "projections") as server:
+        visit = Visit(browser, f"http://127.0.0.1:{server.port}/qbe")
+        visit.open()
+        visit.paste()
+        link = visit.page.url
+        assert link.startswith(f"http://127.0.0.1:{server.port}/qbe/#")
+        ids = visit.ids
+        visit.page.goto("about:blank")
+        visit.page.goto(link)
+        visit.wait()
+        assert visit.ids == ids
+        assert all("/qbe" in each.url for each in visit.requests if each.url.startswith("http"))
+        visit.context.close()
+    assert not visit.problems

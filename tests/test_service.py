@@ -293,7 +293,7 @@ def test_titles_are_completed(index):
         ),
         ({"paper_ids": ["s036"], "where": ["x"]}, "expected `where` such as venue=SIGIR, found 'x'"),
         ({"text": "a\0b"}, "text: expected text, found a NUL character"),
-        ({"paper_ids": ["s036"], "nosuch": 1}, "nosuch: extra inputs are not permitted"),
+        ({"query": "On fish"}, "expected a field of the request, found 'query'; did you mean text?"),
     ],
 )
 def test_bad_requests_are_told_in_one_line(values, message):

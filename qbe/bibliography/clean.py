@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qbe.corpus.latex import without_latex
-
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
+from qbe.plain import one_line
 
 
 def clean(value: Any) -> str:
@@ -27,7 +26,4 @@ def in_one_line(value: Any) -> str:
     >>> in_one_line("10.1145/7_9 \t(b)"), in_one_line(7)
     ('10.1145/7_9 (b)', '')
     """
-    if not isinstance(value, str):
-        return ""
-    # Half a surrogate pair, which JSON may hold and UTF-8 not, becomes a question mark.
-    return " ".join(value.encode(errors="replace").decode().translate(_CONTROLS).split())
+    return one_line(value) if isinstance(value, str) else ""

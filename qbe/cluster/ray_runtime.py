@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from qbe.cluster.signals import handlers_kept
@@ -57,7 +58,8 @@ def connected(address: str, threads: int | None = None) -> Iterator[Any]:
         {"address": LOCAL, "num_cpus": threads} if address == LOCAL else {"address": address}
     )
     try:
-        with handlers_kept():
+        # Ray's workers import from the folder that it is started in: one from which they do so anyway.
+        with handlers_kept(), contextlib.chdir(Path(ray.__file__).parent.parent):
             ray.init(
                 **where,
                 namespace="qbe",

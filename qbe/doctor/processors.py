@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from subprocess import TimeoutExpired
 
+from qbe import processes
 from qbe.doctor.check import Check, State
 from qbe.parallel import available_threads
 
@@ -81,13 +82,9 @@ def processor_flags() -> set[str] | None:
     """The flags of this machine's processor; None where they cannot be learnt."""
     try:
         if sys.platform == "darwin":
-            command = ["sysctl", *_SYSCTL]
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_SYSCTL_SECONDS, check=False
-            )
-            return sysctl_flags(done.stdout)
+            return sysctl_flags(processes.run(["sysctl", *_SYSCTL], _SYSCTL_SECONDS).stdout)
         return cpuinfo_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, TimeoutExpired):
         return None
 
 

@@ -120,13 +120,14 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Say how many records were left out, by the reason, and what is to be known of others."""
     from qbe.corpus.leftout import NOTED
     from qbe.index.building.rejected import rejected_file
+    from qbe.plain import plain
 
     left_out, listed = dict(left_out), f"listed in {rejected_file(output)}"
     for noted in NOTED:
         if count := left_out.pop(noted, 0):
             print(f"{count:,} {noted}, {listed}")
     if left_out:
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.items())
+        reasons = ", ".join(f"{plain(reason)}: {count:,}" for reason, count in left_out.items())
         total = sum(left_out.values())
         noun = "record" if total == 1 else "records"
         print(f"{total:,} {noun} left out ({reasons}), {listed}")

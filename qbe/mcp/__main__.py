@@ -20,9 +20,11 @@ def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     _check(options)
     import contextlib
+    import os
 
     from qbe.errors import check_package
 
+    os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 
     from qbe.network.access import check_access, read_key
@@ -52,8 +54,13 @@ def main(arguments: list[str]) -> None:
         if listening is None:
             serve_stdio(server)
         else:
-            print(f"{len(index):,} papers for agents at {address_of(listening, PATH)}", file=sys.stderr)
-            serve_http(server, listening, key)
+            address = address_of(listening, PATH)
+            serve_http(
+                server,
+                listening,
+                key,
+                lambda: print(f"{len(index):,} papers for agents at {address}", file=sys.stderr),
+            )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -88,7 +95,7 @@ def _log_plainly() -> None:
 
     import fastmcp  # noqa: F401  (it sets its own handlers when it is imported)
 
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _cli.log_handler()
     for name in ("fastmcp", "mcp", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from qbe.mcp.answers import Answer
 from qbe.service.requests import (
     DEEPEST,
     MOST_HITS,
     Abstract,
+    Given,
     PaperId,
     Title,
-    problem_in_words,
 )
 from qbe.service.service import SearchService
 
@@ -21,17 +21,8 @@ HITS = 10
 """Hits in an answer, unless more are asked for: about as many as fit in with their abstracts."""
 
 
-class Arguments(BaseModel):
-    """The arguments of a call; null is the same as none given."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if value is not None}
+class Arguments(Given):
+    """The arguments of a call."""
 
     def answer(self, service: SearchService) -> Answer:
         """The answer, within its limit of length; raises QbeError, ValidationError."""
@@ -87,19 +78,3 @@ class Paged(Arguments):
     def page(self) -> dict[str, Any]:
         """The same as the fields of a request; a page ends where rankings do."""
         return {"k": min(self.k, DEEPEST - self.start), "start": self.start}
-
-
-def what_is_wrong(error: ValidationError, known: list[str]) -> str:
-    """What is wrong with a call, in one line; ``known`` are the names of the arguments.
-
-    >>> try:
-    ...     Paged.model_validate({"top": 5})
-    ... except ValidationError as error:
-    ...     what_is_wrong(error, ["k", "start"])
-    'top: expected one of the arguments k, start'
-    """
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    if first["type"] == "extra_forbidden":
-        return f"{first['loc'][0]}: expected one of the arguments {', '.join(known)}"
-    return problem_in_words(problems)

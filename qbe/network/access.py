@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from qbe.errors import UsageError, input_error
+
+log = logging.getLogger("qbe.network")
 
 SHORTEST_KEY = 16
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -30,13 +33,16 @@ def check_access(host: str, key: str | None) -> None:
 
 
 def read_key(path: str) -> str:
-    r"""The key in a file, its first line; raises InputError, UsageError for one that is too short.
+    r"""The key in a file, its first line, with a warning where others may read the file; raises InputError,
+    UsageError for one that is too short.
 
     >>> _ = Path("key").write_text("a-key-that-is-long-enough\n")
     >>> read_key("key")
     'a-key-that-is-long-enough'
     """
     try:
+        if Path(path).stat().st_mode & 0o077:
+            log.warning("%s: others may read this key; chmod 600 it", path)
         key = Path(path).read_text(encoding="ascii").partition("\n")[0].strip()
     except OSError as error:
         raise input_error(path, error) from None

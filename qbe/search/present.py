@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from qbe.bibliography.reference import Reference, reference_of
+from qbe.plain import plain
 from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability
 from qbe.search.highlight import common_words, in_bold
@@ -74,7 +75,7 @@ def described(paper: Paper) -> dict[str, Any]:
     reference = reference_of(paper)
     return {
         "title": paper.title,
-        "year": paper.year,
+        "year": plain(paper.year),
         "authors": list(reference.authors),
         "venue": reference.venue,
         "links": reference.links,
@@ -201,7 +202,7 @@ def heading(query: Query) -> str:
 
 
 def _like(aspect: Aspect) -> str:
-    title = aspect.paper.title or aspect.paper.sentences[0].text
+    title = plain(aspect.paper.title or aspect.paper.sentences[0].text)
     seen = f"for its {aspect.facet}" if aspect.facet else "by its abstract"
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))
@@ -229,7 +230,7 @@ def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:
     lines = []
     for number, aspect in enumerate(query.aspects):
         if not query.is_single:
-            lines += textwrap.wrap(f"Aspect {number}, {aspect.name} of “{aspect.paper.title}”:", width)
+            lines += textwrap.wrap(f"Aspect {number}, {aspect.name} of “{plain(aspect.paper.title)}”:", width)
         for sentence in explain_query(aspect):
             label = describe(aspect.paper, sentence.position, aspect.facet)
             mark = "*" if sentence.selected else " "
@@ -292,7 +293,7 @@ def _sentence_lines(
 def _wrapped(first: str, text: str, width: int, *, whole_words: bool = False) -> list[str]:
     """Lines behind a margin, in whose first line ``first`` stands; ``whole_words`` are not broken."""
     return textwrap.wrap(
-        text,
+        plain(text),
         max(width, 2 * INDENT),
         initial_indent=first.ljust(INDENT),
         subsequent_indent=" " * INDENT,

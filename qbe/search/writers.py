@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -12,6 +10,7 @@ from qbe.bibliography.bibtex import comment
 from qbe.bibliography.reference import reference_of
 from qbe.bibliography.writing import Bibliography
 from qbe.query import Query
+from qbe.search.csv_rows import to_csv
 from qbe.search.markdown import to_markdown
 from qbe.search.present import Lookup, to_record, to_table
 from qbe.search.shown import shown
@@ -79,7 +78,7 @@ class JsonWriter:
     def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
         """Lines of JSON."""
         records = (to_record(self._lookup, *result, explain=self._explain) for result in results)
-        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        return "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
 
 
 class TableWriter:
@@ -113,7 +112,8 @@ class CsvWriter:
 
     ``authors`` are separated by semicolons; ``url`` is the corpus's own, else that of arXiv; ``sentence`` is
     the one that a table shows (see `qbe.search.shown.shown`), and ``facet`` what it is labelled. The last
-    columns are the grades, where papers were graded.
+    columns are the grades, where papers were graded. A text that a spreadsheet would take for a formula has
+    an apostrophe before it.
 
     >>> result = Result("s036", Query(index.paper("s036")), [Hit("s051", 1.5)])
     >>> print(CsvWriter(index.paper).text([result], first=True))
@@ -129,14 +129,12 @@ class CsvWriter:
 
     def text(self, results: Sequence[Result], *, first: bool) -> str:
         """Lines; the first block begins with the header."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if first:
-            writer.writerow(COLUMNS)
-        for query_id, query, hits in results:
-            for rank, hit in enumerate(hits, start=1):
-                writer.writerow([query_id, rank, *self._row(query, hit)])
-        return text.getvalue()
+        rows = (
+            [query_id, rank, *self._row(query, hit)]
+            for query_id, query, hits in results
+            for rank, hit in enumerate(hits, start=1)
+        )
+        return to_csv([COLUMNS, *rows] if first else rows)
 
     def _row(self, query: Query, hit: Hit) -> list[object]:
         paper = self._lookup(hit.paper_id)

@@ -32,12 +32,13 @@ def main(arguments: list[str]) -> None:
         tuple(options.allow_host),
         tuple(options.allow_origin),
         log_queries=options.log_queries,
+        root_path=options.root_path,
     )
     threads = _cli.threads(options.threads)
 
     from qbe.index.opening import open_index
+    from qbe.network.server import server_of
     from qbe.serve.app import create_app
-    from qbe.serve.server import server_of
     from qbe.service.service import SearchService
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)

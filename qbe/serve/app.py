@@ -38,6 +38,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
         docs_url=None,  # pages that load scripts from elsewhere
         redoc_url=None,
         lifespan=_lifespan,
+        root_path=settings.root_path,
     )
     app.state.service, app.state.metrics, app.state.ready = service, metrics, threading.Event()
     app.state.unreadable = ""  # why the newest commit cannot be read
@@ -47,6 +48,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
     files = page_files()
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
+    app.state.routes = [*routes.api.routes, *routes.operations.routes, *app.routes]
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
+from qbe.plain import one_line
 from qbe.service.lanes import OverloadedError
 from qbe.service.requests import problem_in_words
 from qbe.service.service import TooSlowError
@@ -35,8 +38,7 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None) ->
     >>> failure(404, "no such\npaper").body
     b'{"error":{"message":"no such paper"}}'
     """
-    line = " ".join(message.encode("utf-8", "replace").decode().split())[:LONGEST]
-    return JSONResponse({"error": {"message": line}}, status, headers)
+    return JSONResponse({"error": {"message": one_line(message)[:LONGEST]}}, status, headers)
 
 
 def failure_of(error: QbeError) -> JSONResponse:
@@ -52,6 +54,14 @@ def failure_of(error: QbeError) -> JSONResponse:
     return failure(status, str(error), headers)
 
 
+def _methods(request: Request) -> set[str]:
+    """What the address of a request can be asked by."""
+    known: Sequence[BaseRoute] = request.app.state.routes
+    routes = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+    return methods | ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
+
+
 def add_handlers(app: FastAPI) -> None:
     """Make errors of all kinds answers of this form."""
 
@@ -64,8 +74,19 @@ def add_handlers(app: FastAPI) -> None:
         return failure(422, problem_in_words(error.errors()))
 
     @app.exception_handler(HTTPException)
-    def http(_: Request, error: HTTPException) -> JSONResponse:
-        return failure(error.status_code, str(error.detail), dict(error.headers or {}) or None)
+    def http(request: Request, error: HTTPException) -> Response:
+        headers, described = dict(error.headers or {}), f"{app.root_path}/openapi.json"
+        match error.status_code:
+            case 404:
+                message = f"expected an address of the interface, found {request.url.path}; see {described}"
+                return failure(404, message)
+            case 405:
+                headers["Allow"] = ", ".join(sorted(_methods(request)))
+                if request.method == "OPTIONS":
+                    return Response(status_code=204, headers=headers)
+                message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"
+                return failure(405, message, headers)
+        return failure(error.status_code, str(error.detail), headers or None)
 
     @app.exception_handler(Exception)
     def unexpected(_: Request, error: Exception) -> JSONResponse:

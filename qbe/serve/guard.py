@@ -6,7 +6,7 @@ import logging
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.network.access import key_problem
@@ -17,8 +17,11 @@ from qbe.serve.settings import ServeSettings
 
 log = logging.getLogger("qbe.serve")
 
-LOGGED = 2000
-"""Bytes of what is searched for that are logged."""
+LOGGED, LONGEST_METHOD = 2000, 20
+"""Bytes of a path, of what is searched for, and of a method, that are logged."""
+
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+"""Those that are counted by their names; a client can make up others without end."""
 
 OPEN_PATHS = frozenset({"/health"})
 """What needs no key, beside the page."""
@@ -54,6 +57,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         begin, status, body = time.perf_counter(), 500, b""
+        method, scope = scope["method"], _as_meant(scope)
 
         async def guarded(message: Message) -> None:
             nonlocal status
@@ -80,28 +84,47 @@ class Guard:
         except ClientGoneError:
             status = 499  # what others log for a client that did not wait
         finally:
-            self._record(scope, status, time.perf_counter() - begin, body)
+            self._record(method, scope, status, time.perf_counter() - begin, body)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers, hosts = Headers(scope=scope), self._settings.hosts
+        root_path = self._settings.root_path
         host = _name_of(headers.get("host", ""))
         if hosts is not None and host not in hosts:
             return failure(
                 400, f"expected a known host, found {host!r}; start the server with --allow-host {host}"
             )
+        if root_path and scope["path"] == root_path:  # the page's own addresses are relative
+            return RedirectResponse(f"{root_path}/")
         key = self._settings.api_key
-        if key is None or scope["path"] in self._open or scope["method"] == "OPTIONS":
+        if key is None or scope["path"].removeprefix(root_path) in self._open or scope["method"] == "OPTIONS":
             return None
         problem = key_problem(headers, key)
         return None if problem is None else failure(401, problem, {"WWW-Authenticate": "Bearer"})
 
-    def _record(self, scope: Scope, status: int, seconds: float, body: bytes) -> None:
+    def _record(self, method: str, scope: Scope, status: int, seconds: float, body: bytes) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.count(scope["method"] if route != "other" else "other", route, status, seconds)
+        known = method if route != "other" and method in METHODS else "other"
+        self._metrics.count(known, route, status, seconds)
         query_text = ""
         if self._settings.log_queries:
             query_text = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
-        log.info("%s %s %d %.3f s%s", scope["method"], repr(scope["path"])[1:-1], status, seconds, query_text)
+        path = repr(scope["path"][:LOGGED])[1:-1]
+        log.info("%s %s %d %.3f s%s", method[:LONGEST_METHOD], path, status, seconds, query_text)
+
+
+def _as_meant(scope: Scope) -> Scope:
+    """A request as the application knows it: HEAD is answered like GET, and the server leaves the body out.
+
+    A body is JSON even where its type says otherwise, as that of `curl -d` does; that of a page in a browser
+    is not, since pages of other sites could send it without leave.
+    """
+    scope = {**scope, "method": "GET" if scope["method"] == "HEAD" else scope["method"]}
+    names = {name for name, _ in scope["headers"]}
+    if scope["method"] == "POST" and not names & {b"origin", b"sec-fetch-site"}:
+        others = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+        scope["headers"] = [*others, (b"content-type", b"application/json")]
+    return scope
 
 
 def _name_of(host: str) -> str:

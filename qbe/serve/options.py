@@ -56,6 +56,12 @@ def parser() -> argparse.ArgumentParser:
         help="origins of other pages, such as https://example.org, that may ask (default: none)",
     )
     parser.add_argument(
+        "--root-path",
+        metavar="PATH",
+        default="",
+        help="what a server in front of this one puts before all paths, such as /qbe",
+    )
+    parser.add_argument(
         "--log-queries", action="store_true", help="log what is searched for, pasted texts too"
     )
     _cli.add_rerank(parser)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 
 from qbe.bibliography.reference import reference_of
 from qbe.bibliography.writing import FORMATS as BIBLIOGRAPHIES
 from qbe.bibliography.writing import entries
+from qbe.search.csv_rows import to_csv
 from qbe.search.markdown import linked_title
 from qbe.search.present import credits_of
 from qbe.service.records import paper_record
@@ -38,15 +37,13 @@ def exported(papers: Sequence[Paper], form: str) -> str:
 
 
 def _csv(papers: Sequence[Paper]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[object]] = [COLUMNS]
     for paper in papers:
         reference = reference_of(paper)
         about = reference.year, reference.venue, reference.doi, reference.page
         authors = "; ".join(reference.authors)
-        writer.writerow([paper.paper_id, reference.title, authors, *about, paper.abstract])
-    return text.getvalue()
+        rows.append([paper.paper_id, reference.title, authors, *about, paper.abstract])
+    return to_csv(rows)
 
 
 def _item(paper: Paper) -> str:

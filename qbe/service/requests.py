@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
-from qbe.errors import UsageError
+from qbe.errors import UsageError, did_you_mean
 from qbe.search.filters import PaperFilter, parse_where
 from qbe.search.parsing import parse_facets
 from qbe.search.queries import Counted
@@ -23,6 +25,12 @@ MOST_SEEN = 1000
 
 MOST_TEXT, MOST_TITLE = 20_000, 1_000
 """Characters of a pasted abstract, and of its title."""
+
+OTHER = "other"
+"""What a sentence is about that has none of the facets."""
+
+MOST_NAME = 60
+"""Characters of a field's name that is none, in what is said of it."""
 
 DEEPEST, MOST_HITS = 1000, 100
 """The last place of a ranking that can be asked for, and how many places at a time."""
@@ -48,11 +56,67 @@ Shape = Literal["same-problem-other-method", "same-method-other-problem", "compe
 assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+ALIASES: Mapping[str, Sequence[str]] = {
+    "text": ("abstract", "content", "input", "prompt", "q", "query"),
+    "paper_ids": ("doc_id", "document_id", "id", "ids", "paper", "paper_id", "papers"),
+    "paper_id": ("doc_id", "document_id", "id", "paper", "paper_ids"),
+    "k": ("count", "hits", "limit", "max_results", "n", "num_results", "size", "top", "top_k"),
+    "start": ("from", "offset", "skip"),
+}
+"""What clients call a field, by its name."""
 
 
-class Source(_Request):
+class Given(BaseModel):
+    """Fields as clients give them: null and an empty text are the same as none given, a list may be the text
+    of a JSON list or a single value, and a number a text.
+
+    >>> SearchRequest.model_validate({"paper_ids": '["s036"]', "like": "method", "k": "5", "facet": ""}).k
+    5
+    """
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_meant(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            raise ValueError("expected a JSON object, found another value")
+        for name in values:
+            if name not in cls.model_fields:
+                raise ValueError(_unknown_field(str(name), cls.model_fields))
+        return {
+            name: _listed(value) if get_origin(_type_of(cls.model_fields[name])) is list else value
+            for name, value in values.items()
+            if value not in (None, "", [""])
+        }
+
+
+def _unknown_field(name: str, known: Iterable[str]) -> str:
+    meant = [field for field in known if name.lower() in ALIASES.get(field, ())]
+    hint = f"did you mean {meant[0]}?" if meant else did_you_mean(name, known)
+    expected = "a field of the request" if hint else f"one of the fields {', '.join(known)}"
+    return f"expected {expected}, found {name[:MOST_NAME]!r}" + (hint and f"; {hint}")
+
+
+def _type_of(field: FieldInfo) -> Any:
+    """The type of a field, without None."""
+    return next((each for each in get_args(field.annotation) if get_origin(each) is list), field.annotation)
+
+
+def _listed(value: Any) -> Any:
+    if (
+        isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
+    ):  # of a parameter of an address
+        return _listed(value[0])
+    if not isinstance(value, str):
+        return value if isinstance(value, list) else [value]
+    if value.startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return [value]
+
+
+class Source(Given):
     """The papers that a search starts from: some of the index by id, or a pasted abstract."""
 
     paper_ids: list[PaperId] = Field(
@@ -70,7 +134,7 @@ class Source(_Request):
         return self
 
 
-class Filters(_Request):
+class Filters(Given):
     """Which papers may be found."""
 
     year_from: int | None = Field(default=None, ge=1, le=9999, description="the first year")
@@ -99,7 +163,7 @@ class Filters(_Request):
         )
 
 
-class Page(_Request):
+class Page(Given):
     """Which places of a ranking."""
 
     k: int = Field(default=20, ge=1, le=MOST_HITS, description="how many hits")
@@ -136,6 +200,11 @@ class SearchRequest(Source, Filters, Page):
     sentences: list[Annotated[int, Field(ge=0, le=10_000)]] | None = Field(
         default=None, min_length=1, max_length=200, description="positions of sentences that count, from 0"
     )
+    labels: list[PaperId] = Field(
+        default_factory=list,
+        max_length=200,
+        description="corrected facets of sentences, by position from 0, such as 2:method or 0:other",
+    )
     like: list[PaperId] = Field(
         default_factory=list,
         max_length=3,
@@ -166,11 +235,23 @@ class SearchRequest(Source, Filters, Page):
             raise ValueError(f"expected at most one of {', '.join(given)}, found {' and '.join(named)}")
         if self.sentences is not None and len(self.paper_ids) > 1:
             raise ValueError(f"expected one paper to count sentences of, found {len(self.paper_ids)}")
+        if self.labels and len(self.paper_ids) > 1:
+            raise ValueError(f"expected one paper to correct labels of, found {len(self.paper_ids)}")
         try:
-            _ = self.counted, self.paper_filter
+            _ = self.counted, self.paper_filter, self.corrected
         except UsageError as error:
             raise ValueError(str(error)) from None
         return self
+
+    @property
+    def corrected(self) -> dict[int, Facet | None]:
+        """The right facets of sentences by position, None for other; raises UsageError."""
+        pairs = [label.partition(":") for label in self.labels]
+        try:
+            return {int(position): None if name == OTHER else Facet(name) for position, _, name in pairs}
+        except ValueError:
+            expected = "`labels` such as 2:method, 0:background, 1:result or 3:other"
+            raise UsageError(f"expected {expected}, found {self.labels[0]!r}") from None
 
     @property
     def counted(self) -> Counted:
@@ -203,14 +284,14 @@ class RecommendationRequest(Source, Filters, Page):
         return self
 
 
-class PastedText(_Request):
+class PastedText(Given):
     """A pasted abstract."""
 
     text: Abstract = Field(min_length=1, description="an abstract")
     title: Title = Field(default="")
 
 
-class Comparison(_Request):
+class Comparison(Given):
     """A paper of the index, or a pasted abstract, and a paper of the index to compare it with."""
 
     paper_id: PaperId | None = Field(default=None, description="a paper of the index")
@@ -227,7 +308,7 @@ class Comparison(_Request):
         return self
 
 
-class Export(_Request):
+class Export(Given):
     """Papers to take home."""
 
     paper_ids: list[PaperId] = Field(min_length=1, max_length=MOST_SEEN)
@@ -247,7 +328,8 @@ def problem_in_words(problems: Sequence[Any]) -> str:
     first = problems[0]
     if first["type"] == "json_invalid":
         return "expected a body of JSON, found what cannot be read as such"
-    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
+    parts = first["loc"][1:] if first["loc"][:1] in (("body",), ("query",), ("path",)) else first["loc"]
+    where = ".".join(map(str, parts))
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
@@ -255,9 +337,9 @@ def problem_in_words(problems: Sequence[Any]) -> str:
 
 
 def as_json(record: Mapping[str, Any]) -> str:
-    """A record as JSON in one line.
+    """A record as JSON in one line; raises ValueError for what JSON has no number for.
 
     >>> as_json({"title": "Über"})
     '{"title":"Über"}'
     """
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ from qbe.service.requests import (
     Source,
 )
 from qbe.service.titles import TitleSearch
-from qbe.types import Facet, Hit, Paper
+from qbe.types import Facet, Hit, Paper, Sentence
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -299,7 +300,10 @@ class SearchService(Closing):
 
     def _query(self, request: SearchRequest, counted: Counted) -> Query:
         unlike = [self.index.paper(paper_id) for paper_id in dict.fromkeys(request.not_paper_ids)]
-        return query_by(self._papers(request), unlike, counted)
+        papers = self._papers(request)
+        if request.labels:
+            papers = [_relabelled(self.index.label_facets(paper), request.corrected) for paper in papers]
+        return query_by(papers, unlike, counted)
 
     def _papers(self, source: Source) -> list[Paper]:
         if source.text is not None:
@@ -415,6 +419,18 @@ def _config(first_stage: str, rerank: str) -> SearchConfig:
     """The configuration of a pipeline; without a reranker, the order in which candidates come to it."""
     separate = SEPARATE if first_stage == "fused" else None
     return SearchConfig(first_stage=first_stage, rerank=rerank, separate=separate)
+
+
+def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
+    """A paper with the right facets of some sentences; raises UsageError for positions that it lacks."""
+    if not all(0 <= position < len(paper.sentences) for position in facets):
+        last = len(paper.sentences) - 1
+        raise UsageError(f"expected positions from 0 to {last} in `labels`, found {max(facets)}")
+    sentences = [
+        Sentence(sentence.text, facets[position]) if position in facets else sentence
+        for position, sentence in enumerate(paper.sentences)
+    ]
+    return replace(paper, sentences=tuple(sentences), labelled=True)
 
 
 def _topic_aspects(query: Query) -> list[TopicAspect]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from qbe.corpus.dedupe import normalized_title
+from qbe.corpus.fields import doi
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
+from qbe.types import Paper
 
 _END = "\n"
+_ARXIV = re.compile(
+    r"(?:https?://(?:www\.)?arxiv\.org/(?:abs|pdf|html)/|arxiv:\s*)?"
+    r"(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?:\.pdf)?"
+)
 
 
 class Title(NamedTuple):
@@ -28,8 +35,11 @@ class _Titles:
         self.digest = reader.manifest.digest
         self._ids: list[str] = []
         self._starts: list[int] = []
+        self.by_name: dict[str, str] = {}
         parts, length = [], 0
         for paper in reader:
+            for name in _names(paper):
+                self.by_name.setdefault(name, paper.paper_id)
             words = f" {normalized_title(paper.title)}"
             self._ids.append(paper.paper_id)
             self._starts.append(length)
@@ -51,8 +61,31 @@ class _Titles:
             place = self._text.find(rarest, end)
 
 
+def _names(paper: Paper) -> Iterator[str]:
+    """What a paper is called other than by its title."""
+    ids = paper.metadata.get("ids")
+    others = ids.values() if isinstance(ids, Mapping) else ()
+    for value in (paper.paper_id, paper.metadata.get("doi"), paper.metadata.get("url"), *others):
+        if isinstance(value, str) and value:
+            yield _name(value)
+
+
+def _name(text: str) -> str:
+    """An id as it is compared: a DOI alone, an id of arXiv without address and version, in lower case.
+
+    >>> _name("https://doi.org/10.48550/arXiv.1905.01234"), _name("https://arxiv.org/abs/1905.01234v2")
+    ('1905.01234', '1905.01234')
+    >>> _name("doi:10.1145/7.9"), _name(" S036 ")
+    ('10.1145/7.9', 's036')
+    """
+    name = doi(text).removeprefix("10.48550/arxiv.") or text.strip().lower()
+    match = _ARXIV.fullmatch(name)
+    return match[1] if match else name
+
+
 class TitleSearch:
-    """Finds papers by the words of their titles, the last one perhaps only begun, or by their ids.
+    """Finds papers by the words of their titles, the last one perhaps only begun, or by their ids, DOIs and
+    ids of arXiv, also as addresses.
 
     Titles are read in the background when the first is asked for, and again when the index has moved on;
     until then only ids are found.
@@ -60,6 +93,8 @@ class TitleSearch:
     >>> titles = TitleSearch(index)
     >>> titles.wait()
     >>> [title.paper_id for title in titles.complete("two crops of a par", 5)]
+    ['s036']
+    >>> [title.paper_id for title in titles.complete("S036", 5)]
     ['s036']
     """
 
@@ -77,6 +112,9 @@ class TitleSearch:
         with self._index.reading() as reader:
             ids = [text.strip()] if text.strip() in reader else []
             titles = self._of(reader)
+            named = titles.by_name.get(_name(text)) if titles is not None else None
+            if named is not None and named not in ids and named in reader:
+                ids.append(named)
             if titles is not None and words:
                 for paper_id in titles.matching(words):
                     if len(ids) == count:

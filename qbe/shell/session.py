@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from qbe.errors import OutputError, QbeError, UsageError, did_you_mean, output_error
+from qbe.plain import plain
 from qbe.service.records import Record
 from qbe.service.requests import Export
 from qbe.service.service import RERANKED, SearchService
@@ -16,10 +17,13 @@ from qbe.shapes import SHAPES
 from qbe.shell.commands import COMMANDS, FORMATS, SEEDS
 from qbe.shell.parsing import ALL, parse_numbers, parse_positions, parse_years
 from qbe.shell.question import Counted, Question
-from qbe.shell.tables import columns, heading_lines, hit_lines, paper_lines, plain, why_lines
+from qbe.shell.tables import columns, heading_lines, hit_lines, paper_lines, why_lines
 
 PAIRS = 5
 """Pairs of sentences that explain a hit."""
+
+_NOTHING = " "
+"""An argument that was left out, so that it is refused like another wrong one."""
 
 
 class Terminal(Protocol):
@@ -92,7 +96,7 @@ class Session:
         self._ask(self._question.of_text("\n".join(lines), title))
 
     def _facet(self, argument: str) -> None:
-        self._count(Counted() if argument == ALL else Counted(facet=argument))
+        self._count(Counted() if argument == ALL else Counted(facet=argument or _NOTHING))
 
     def _like(self, argument: str) -> None:
         words = argument.replace(",", " ").split()
@@ -109,7 +113,7 @@ class Session:
         self._count(Counted(like=liked, unlike=words))
 
     def _explore(self, argument: str) -> None:
-        self._count(Counted(explore=argument))
+        self._count(Counted(explore=argument or _NOTHING))
 
     def _sentences(self, argument: str) -> None:
         self._count(Counted(sentences=tuple(parse_positions(argument))))

@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from qbe.errors import QbeError
 from qbe.files import cache_folder
+from qbe.plain import one_line
 from qbe.service.requests import problem_in_words
 from qbe.service.service import Limits, SearchService
 from qbe.shell.commands import COMMANDS
 from qbe.shell.completing import Completion
 from qbe.shell.history import History
 from qbe.shell.session import Session
-from qbe.shell.tables import plain
 
 PATIENT = Limits(first_stage=60.0, reranked=600.0, search=600.0)
 """Nobody else waits for a shell's searches."""
@@ -137,6 +137,6 @@ class Shell(cmd.Cmd):
 
     def error(self, message: str) -> None:
         """Say in a line what is wrong; options of the command line are commands here."""
-        line = " ".join(plain(message).replace("--", "").replace("`", "").split())
+        line = one_line(message.replace("--", "").replace("`", ""))
         self._errors.write(f"error: {line}\n")
         self._errors.flush()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
 
+from qbe.plain import plain
 from qbe.service.records import Record
 
 INDENT = 14
 MAX_AUTHORS = 3
 """Authors that a table names; of more it names so many, and others."""
-
-_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), " ")
-"""Characters that a terminal would act on, with what stands for them."""
 
 
 def heading_lines(heading: str, width: int) -> list[str]:
@@ -126,15 +124,6 @@ def grades_in_words(grades: Record) -> str:
     'background 2.6, method 0.4 of 3'
     """
     return ", ".join(f"{name} {grade:.1f}" for name, grade in grades.items()) + " of 3"
-
-
-def plain(text: str) -> str:
-    r"""A text without characters that a terminal acts on.
-
-    >>> plain("fish\x1b[2J\x07")
-    'fish [2J '
-    """
-    return text.translate(_CONTROLS)
 
 
 def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:

@@ -147,7 +147,7 @@ def _is_full_stop(text: str, start: int, stop: int, window: str, word: str, begi
         return False
     if token in OFTEN_INNER or _DOTTED.match(token) or (len(token) == 1 and token.isupper()):
         return begins
-    if token == "etc":
+    if token == "etc":  # noqa: S105
         return not word[0].isdigit()
     if _ENUMERATOR.match(token):
         before = window[: -len(token)].rstrip()

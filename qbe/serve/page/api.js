@@ -1,6 +1,7 @@
 // Talks to the server this page came from.
 
-import { byId } from "/dom.js";
+import { byId } from "./dom.js";
+import { readable } from "./plain.js";
 
 const KEY = "qbe-api-key";
 const MOST_TRIES = 8;
@@ -12,12 +13,12 @@ export const isAborted = (error) => error.name === "AbortError";
 
 /** The answer to a GET request, as a value. `options`: see `ask`. */
 export async function get(path, options) {
-  return (await ask(path, {}, options)).json();
+  return JSON.parse(await (await ask(path, {}, options)).text(), readable);
 }
 
 /** The answer to a POST request, as a value. */
 export async function post(path, body, options) {
-  return (await ask(path, posted(body), options)).json();
+  return JSON.parse(await (await ask(path, posted(body), options)).text(), readable);
 }
 
 /** A file that the server makes: its content and its name. */
@@ -29,9 +30,9 @@ export async function download(path, body, options) {
 
 /** The rankings of a search, as they come: the first one at once, then the reranked one. */
 export async function* rankings(body, options) {
-  const response = await ask("/api/search/stream", posted(body), options);
+  const response = await ask("api/search/stream", posted(body), options);
   for await (const { event, data } of events(response.body)) {
-    if (event === "ranking") yield JSON.parse(data);
+    if (event === "ranking") yield JSON.parse(data, readable);
     if (event === "error") throw new ServerError(JSON.parse(data).error.message);
   }
 }

@@ -1,7 +1,7 @@
 // What to search for: a pasted abstract, or a paper of the collection found by its title or id.
 
-import { get, isAborted } from "/api.js";
-import { byId, debounced, make } from "/dom.js";
+import { get, isAborted } from "./api.js";
+import { byId, debounced, make } from "./dom.js";
 
 /** An abstract in our own words, to try the page with. */
 export const SAMPLE = {
@@ -97,12 +97,12 @@ function connectTitles(onPaper) {
     const words = input.value.trim();
     if (!words) return close();
     try {
-      const { papers } = await get(`/api/titles?${new URLSearchParams({ text: words, k: MOST })}`, { signal });
+      const { papers } = await get(`api/titles?${new URLSearchParams({ text: words, k: MOST })}`, { signal });
       if (signal.aborted) return undefined;
       found = papers;
       show();
       const many = papers.length === 1 ? "1 paper; choose it" : `${papers.length} papers; choose one`;
-      note.textContent = papers.length ? `${many} with the arrow keys and Enter` : "No title has these words";
+      note.textContent = papers.length ? `${many} with the arrow keys and Enter` : "No paper has these words in its title, or this id";
     } catch (error) {
       if (!isAborted(error)) note.textContent = error.message;
     }

@@ -1,7 +1,7 @@
 // Papers that were put into the basket, and papers that are left out: their lists, and export.
 
-import { download, get } from "/api.js";
-import { byId, make } from "/dom.js";
+import { download, get } from "./api.js";
+import { byId, make } from "./dom.js";
 
 const titles = new Map(); // by id, of all papers that were seen
 
@@ -70,7 +70,7 @@ function entry(id, action, onAction, remark = "") {
 export async function exportBasket(state) {
   const note = byId("basket-note");
   try {
-    const file = await download("/api/export", { paper_ids: state.basket, format: byId("format").value });
+    const file = await download("api/export", { paper_ids: state.basket, format: byId("format").value });
     const address = URL.createObjectURL(file.content);
     make("a", { href: address, download: file.name }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);

@@ -1,8 +1,8 @@
 // Two papers beside each other, facet by facet.
 
-import { isAborted, post } from "/api.js";
-import { byId, FACETS, make, tag } from "/dom.js";
-import { pair } from "/why.js";
+import { isAborted, post } from "./api.js";
+import { byId, FACETS, make, tag } from "./dom.js";
+import { pair } from "./why.js";
 
 let controller = new AbortController();
 
@@ -21,7 +21,7 @@ export async function compare(state, hit) {
   byId("compare").showModal();
   const source = state.papers.length ? { paper_id: state.papers[0] } : { text: state.text, title: state.title };
   try {
-    const record = await post("/api/compare", { ...source, other_id: hit.paper_id }, { signal: controller.signal });
+    const record = await post("api/compare", { ...source, other_id: hit.paper_id }, { signal: controller.signal });
     body.replaceChildren(titles(record), ...FACETS.map((facet) => section(facet, record)));
   } catch (error) {
     if (!isAborted(error)) body.replaceChildren(make("p", { class: "error" }, error.message));

@@ -26,11 +26,11 @@ function setAttributes(element, attributes) {
   }
 }
 
-/** Facets: their names for the server, and the words that people read. */
+/** Facets: their names for the server and the command line, and the words that people read. */
 export const FACETS = [
   { name: "background", shown: "Problem", style: "problem" },
   { name: "method", shown: "Method", style: "method" },
-  { name: "result", shown: "Result", style: "result" },
+  { name: "result", shown: "Findings", style: "result" },
 ];
 const OTHER = { name: null, shown: "Other", style: "other" };
 

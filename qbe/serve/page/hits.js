@@ -1,7 +1,7 @@
 // The list of papers found.
 
-import { byId, credits, make, tag } from "/dom.js";
-import { gradeBars, pair } from "/why.js";
+import { byId, credits, make, tag } from "./dom.js";
+import { gradeBars, pair } from "./why.js";
 
 const MOST_PAIRS = 3;
 const MOST_SNIPPET = 220;
@@ -54,12 +54,18 @@ function listed(hit, facets, state, actions) {
         { class: "actions", role: "group", "aria-label": "What to do with this paper" },
         button("toggleBasket", inBasket ? "In the basket ✓" : "Add to basket", { "aria-pressed": String(inBasket) }),
         button("searchFrom", "Search from here"),
-        button("compare", "Compare"),
-        state.view === "cite" ? null : button("notLike", "Not like this"),
-        button("seen", "Seen"),
+        details(hit, () => [
+          ...pairs.map((each) => why(each, facets)),
+          hit.abstract ? make("p", { class: "abstract" }, hit.abstract) : "",
+          make(
+            "div",
+            { class: "actions" },
+            button("compare", "Compare"),
+            state.view === "cite" ? null : button("notLike", "Not like this"),
+            button("seen", "Seen"),
+          ),
+        ]),
       ),
-      pairs.length ? details("why", hit, "Why this paper", () => pairs.map((each) => why(each, facets))) : null,
-      hit.abstract ? details("abstract", hit, "Abstract", () => [make("p", {}, hit.abstract)]) : null,
     ),
   );
 }
@@ -83,10 +89,10 @@ const why = (match, facets) =>
     ["Your query", "This paper"],
   );
 
-/** Something that is made when it is opened. */
-function details(name, hit, summary, content) {
-  const key = `${name} ${hit.paper_id}`;
-  const element = make("details", { class: name }, make("summary", { "data-focus": key }, summary));
+/** Why a hit is one, its abstract, and what else can be done with it; made when it is opened. */
+function details(hit, content) {
+  const key = `details ${hit.paper_id}`;
+  const element = make("details", {}, make("summary", { "data-focus": key }, "Why, abstract, more"));
   const fill = () => {
     if (element.open && element.children.length === 1) element.append(...content());
   };

@@ -1,7 +1,7 @@
 // The hits as circles on two axes: how alike the problem is, and how alike the method.
 
-import { byId, make, makeSvg } from "/dom.js";
-import { gradeBars } from "/why.js";
+import { byId, make, makeSvg } from "./dom.js";
+import { gradeBars } from "./why.js";
 
 const WIDTH = 360;
 const HEIGHT = 290;
@@ -89,7 +89,7 @@ function part(one, other, place) {
 }
 
 function drawn({ hit, x, y, radius }, onChoose) {
-  const grades = `problem ${inWords(hit.grades.background)}, method ${inWords(hit.grades.method)}, result ${inWords(hit.grades.result)}`;
+  const grades = `problem ${inWords(hit.grades.background)}, method ${inWords(hit.grades.method)}, findings ${inWords(hit.grades.result)}`;
   const group = makeSvg(
     "g",
     {
@@ -136,7 +136,7 @@ function about(hit) {
     make(
       "p",
       { class: "hint" },
-      "Further right: the problem is more alike. Further up: the method is. Larger: the result is. " +
+      "Further right: the problem is more alike. Further up: the method is. Larger: the findings are. " +
         "Circles that would cover each other stand a little apart. Click one to go to its paper.",
     ),
   );

@@ -1,15 +1,15 @@
 // The page: what it shows follows from one state, which is the fragment of its address.
 
-import { get, isAborted } from "/api.js";
-import * as asking from "/ask.js";
-import { exportBasket, remember, showBasket, showLeftOut } from "/basket.js";
-import * as comparing from "/compare.js";
-import { byId, debounced } from "/dom.js";
-import { focusHit, showHits } from "/hits.js";
-import { emphasize, showMap } from "/map.js";
-import * as querying from "/query.js";
-import { find, findMore } from "/search.js";
-import { EMPTY, asksForSomething, canCite, hasSource, read, requestOf, write } from "/state.js";
+import { get, isAborted } from "./api.js";
+import * as asking from "./ask.js";
+import { exportBasket, remember, showBasket, showLeftOut } from "./basket.js";
+import * as comparing from "./compare.js";
+import { byId, debounced } from "./dom.js";
+import { focusHit, showHits } from "./hits.js";
+import { emphasize, showMap } from "./map.js";
+import * as querying from "./query.js";
+import { find, findMore } from "./search.js";
+import { EMPTY, asksForSomething, canCite, hasSource, labelled, read, requestOf, write } from "./state.js";
 
 const MOST_IN_ALL = 1000; // the last place of a ranking that the server gives
 
@@ -20,6 +20,7 @@ let asked = ""; // the request whose answer is shown or under way
 let controller = new AbortController();
 let index = {}; // what the server says of its index, once it has answered
 let shown = ""; // what `papers` and `found` belong to
+let revealing = false; // whether what is found is to be scrolled to, once it is there
 let sliding = false; // whether the last change came of a slider
 
 function emptyList() {
@@ -53,7 +54,7 @@ function show() {
 /** Shows everything that is made of hits, and keeps the focus where it was. */
 function showLists() {
   const focused = document.activeElement?.dataset?.focus;
-  querying.showPapers(papers, state, { onPick: pick, onDrop: drop });
+  querying.showPapers(papers, state, { onPick: pick, onLabel: relabel, onDrop: drop });
   showHits(found.hits, papers, state, actions);
   showMap(found.hits, choose);
   showBasket(state, index, (id) => go({ basket: without(state.basket, id) }, { replace: true }));
@@ -92,12 +93,12 @@ function leaveOut(id, changes) {
 }
 
 function startFrom(ids) {
-  go({ text: "", title: "", papers: ids, sentences: [], not: state.not.filter((id) => !ids.includes(id)) });
+  go({ text: "", title: "", papers: ids, sentences: [], labels: "", not: state.not.filter((id) => !ids.includes(id)) });
   reveal();
 }
 
 function startWith({ text, title }) {
-  go({ text, title, papers: [], sentences: [] });
+  go({ text, title, papers: [], sentences: [], labels: "" });
   reveal();
 }
 
@@ -105,8 +106,12 @@ function pick(sentences) {
   go({ sentences, ...(sentences.length && { problem: 0, method: 0, result: false }) });
 }
 
+function relabel(position, facet) {
+  go({ labels: labelled(`${state.labels},${position}:${facet}`) });
+}
+
 function drop(id) {
-  go({ papers: without(state.papers, id) });
+  go({ papers: without(state.papers, id), labels: "" });
 }
 
 function choose(id) {
@@ -117,8 +122,8 @@ function choose(id) {
 /** Closes the form and goes to what is found. */
 function reveal() {
   byId("ask").open = false;
-  window.scrollTo({ top: 0 });
-  byId("results-title").focus();
+  byId("results-title").focus({ preventScroll: true });
+  revealing = true;
 }
 
 const slide = debounced((same) => {
@@ -192,6 +197,8 @@ function take({ record, papers: own }) {
   byId("remarks").textContent = [...record.notes, inFilter(record)].join(" ");
   document.title = papers[0]?.title ? `${papers[0].title} · qbe` : "qbe: papers like this one";
   showLists();
+  if (revealing) byId("results").scrollIntoView();
+  revealing = false;
 }
 
 function inFilter({ passing, papers: all }) {
@@ -303,12 +310,13 @@ function arrive(event) {
   sliding = false;
   asking.fill(state);
   byId("ask").open = !hasSource(state);
+  revealing = hasSource(state) && !event;
   show();
 }
 
 async function introduce() {
   try {
-    index = await get("/api/index");
+    index = await get("api/index");
     byId("collection").textContent = `${index.papers.toLocaleString("en")} papers`;
     if (!index.citations) show();
   } catch (error) {

@@ -1,14 +1,14 @@
 // The query: its sentences, which can be picked, and what of it should be the same.
 
-import { byId, facetOf, make, tag } from "/dom.js";
-import { asksForSomething, isWhole } from "/state.js";
+import { byId, FACETS, facetOf, make } from "./dom.js";
+import { asksForSomething, isWhole } from "./state.js";
 
 /** Choices of one click; all are positions of the two sliders, but for the result. */
 const CHOICES = [
   { shown: "Whole abstract", problem: 0, method: 0, result: false },
   { shown: "Problem", problem: 1, method: 0, result: false },
   { shown: "Method", problem: 0, method: 1, result: false },
-  { shown: "Result", problem: 0, method: 0, result: true },
+  { shown: "Findings", problem: 0, method: 0, result: true },
   { shown: "Same problem, other method", problem: 1, method: -1, result: false },
   { shown: "Same method, other problem", problem: -0.75, method: 1, result: false },
   { shown: "Competitors: both the same", problem: 1, method: 1, result: false },
@@ -61,7 +61,7 @@ export function summary(state) {
     return `Papers like ${many} that you picked.`;
   }
   if (isWhole(state)) return "Papers like the whole abstract.";
-  if (state.result) return "Papers with a similar result.";
+  if (state.result) return "Papers with similar findings.";
   const parts = (sign) => ["problem", "method"].filter((name) => state[name] * sign > 0).join(" and the ");
   return `Papers with ${state.problem > 0 && state.method > 0 ? "both the same " : "the same "}${parts(1)}${
     parts(-1) ? ` and another ${parts(-1)}` : ""
@@ -69,8 +69,9 @@ export function summary(state) {
 }
 
 /** Shows the papers of a query (records with sentences); `onPick` is called with positions of sentences,
- * `onDrop` with the id of a paper that is to be dropped out of several. */
-export function showPapers(papers, state, { onPick, onDrop }) {
+ * `onLabel` with the position of a sentence and its right facet, `onDrop` with the id of a paper that is to be
+ * dropped out of several. */
+export function showPapers(papers, state, { onPick, onLabel, onDrop }) {
   const isOne = papers.length === 1;
   byId("query-papers").replaceChildren(
     ...papers.map((paper) =>
@@ -90,7 +91,7 @@ export function showPapers(papers, state, { onPick, onDrop }) {
                 make("span", { class: "unseen" }, ` ${paper.title}`),
               ),
         ),
-        isOne ? sentencesOf(paper, state, onPick) : null,
+        isOne ? sentencesOf(paper, state, onPick, onLabel) : null,
       ),
     ),
   );
@@ -98,7 +99,7 @@ export function showPapers(papers, state, { onPick, onDrop }) {
   byId("legend").hidden = !isOne;
 }
 
-function sentencesOf(paper, state, onPick) {
+function sentencesOf(paper, state, onPick, onLabel) {
   const isPicked = state.sentences.length > 0;
   return make(
     "div",
@@ -107,16 +108,20 @@ function sentencesOf(paper, state, onPick) {
       const pressed = state.sentences.includes(position);
       const others = state.sentences.filter((each) => each !== position);
       return make(
-        "button",
-        {
-          type: "button",
-          class: `sentence ${facetOf(facet).style}${selected || pressed ? " counts" : ""}`,
-          "aria-pressed": String(pressed),
-          "data-focus": `sentence ${position}`,
-          onclick: () => onPick(pressed ? others : [...others, position].sort((one, two) => one - two)),
-        },
-        tag(facet),
-        make("span", {}, text),
+        "div",
+        { class: "line" },
+        labelOf(position, facet, onLabel),
+        make(
+          "button",
+          {
+            type: "button",
+            class: `sentence ${facetOf(facet).style}${selected || pressed ? " counts" : ""}`,
+            "aria-pressed": String(pressed),
+            "data-focus": `sentence ${position}`,
+            onclick: () => onPick(pressed ? others : [...others, position].sort((one, two) => one - two)),
+          },
+          text,
+        ),
       );
     }),
     isPicked
@@ -125,17 +130,34 @@ function sentencesOf(paper, state, onPick) {
   );
 }
 
+/** The facet of a sentence, to be corrected where it is wrong. */
+function labelOf(position, facet, onLabel) {
+  const kinds = [...FACETS, facetOf(null)];
+  const select = make(
+    "select",
+    {
+      class: `tag ${facetOf(facet).style}`,
+      "aria-label": `What sentence ${position + 1} is about`,
+      title: "Wrong? Choose another",
+      "data-focus": `label ${position}`,
+      onchange: () => onLabel(position, select.value),
+    },
+    kinds.map(({ name, shown }) => make("option", { value: name ?? "other", selected: name === facet }, shown)),
+  );
+  return select;
+}
+
 function hint(papers, state) {
   if (papers.length > 1) return `${papers.length} papers are searched for together.`;
   if (!papers.length || state.view === "cite" || state.sentences.length) return "";
   const missing = missingFacet(papers[0], state);
   if (missing) return `No sentence is labelled ${missing}; the likeliest one counts in its place.`;
-  return "Or click the sentences that matter, to search with them alone.";
+  return "Click sentences to search with them alone; correct a label where it is wrong.";
 }
 
 function missingFacet(paper, state) {
   const labels = new Set(paper.sentences.map(({ facet }) => facet));
   if (state.problem && !labels.has("background")) return "problem";
   if (state.method && !labels.has("method")) return "method";
-  return state.result && !labels.has("result") ? "result" : "";
+  return state.result && !labels.has("result") ? "findings" : "";
 }

@@ -1,6 +1,6 @@
 // What the server finds for a state of the page, as it comes.
 
-import { get, post, rankings } from "/api.js";
+import { get, post, rankings } from "./api.js";
 
 /** A list of papers, or a better one in place of it. `papers` are those of the query, with their sentences;
  * `record` is the server's answer; `note` says in a sentence how far the search is. `options`: see /api.js. */
@@ -10,7 +10,7 @@ export function find(state, request, options) {
 
 /** The next page of the same list. */
 export function findMore(state, request, options) {
-  return post(state.view === "cite" ? "/api/citations" : "/api/search", request, options);
+  return post(state.view === "cite" ? "api/citations" : "api/search", request, options);
 }
 
 async function* similar(request, options) {
@@ -36,15 +36,15 @@ const final = (record, begin) =>
 
 async function* citations(state, request, options) {
   const begin = performance.now();
-  const [record, papers] = await Promise.all([post("/api/citations", request, options), ownPapers(state, options)]);
+  const [record, papers] = await Promise.all([post("api/citations", request, options), ownPapers(state, options)]);
   yield { record, papers, note: `${counted(record)} to cite (${seconds(begin)}).` };
 }
 
 async function ownPapers(state, options) {
   if (state.papers.length) {
-    return Promise.all(state.papers.map((id) => get(`/api/papers/${encodeURIComponent(id)}`, options)));
+    return Promise.all(state.papers.map((id) => get(`api/papers/${encodeURIComponent(id)}`, options)));
   }
-  const paper = await post("/api/facets", { text: state.text, title: state.title }, options);
+  const paper = await post("api/facets", { text: state.text, title: state.title }, options);
   return [{ ...paper, paper_id: null }];
 }
 

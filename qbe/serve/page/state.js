@@ -1,12 +1,13 @@
 // What the page shows, as text behind the # of its address, and as requests to the server.
 
 /** A page on which nothing was done yet. `papers` are ids, in place of `text`; `sentences` are the picked
- * ones; `problem` and `method` go from -1 (must differ) to 1 (same); all zero: the whole abstract counts. */
+ * ones; `labels` corrects their facets, such as 0:method,2:other; `problem` and `method` go from -1 (must differ) to 1 (same); all zero: the whole abstract counts. */
 export const EMPTY = Object.freeze({
   text: "",
   title: "",
   papers: [],
   sentences: [],
+  labels: "",
   problem: 0,
   method: 0,
   result: false,
@@ -38,6 +39,7 @@ export function read(fragment) {
   for (const name of ["problem", "method"]) state[name] = weight(fields.get(name));
   state.result = fields.has("result");
   state.sentences = unique((fields.get("sentences") ?? "").split(",").filter((part) => /^\d{1,4}$/.test(part)).map(Number));
+  state.labels = labelled(fields.get("labels") ?? "");
   if (state.papers.length) state.text = state.title = "";
   return state;
 }
@@ -51,8 +53,15 @@ export function write(state) {
   for (const name of ["problem", "method"]) if (state[name]) fields.set(name, state[name]);
   if (state.result) fields.set("result", "1");
   if (state.sentences.length) fields.set("sentences", state.sentences.join(","));
+  if (state.labels) fields.set("labels", state.labels);
   const text = fields.toString();
   return text && `#${text}`;
+}
+
+/** Corrections of labels, one a sentence: the last one counts. */
+export function labelled(text) {
+  const pairs = text.split(",").map((part) => /^(\d{1,4}):(background|method|result|other)$/.exec(part)).filter(Boolean);
+  return [...new Map(pairs.map(([, position, facet]) => [position, facet]))].map((pair) => pair.join(":")).join(",");
 }
 
 const unique = (values) => [...new Set(values)];
@@ -89,6 +98,7 @@ export function requestOf(state) {
     ...source,
     ...filters,
     ...counted(state),
+    ...(state.labels && state.papers.length < 2 && { labels: state.labels.split(",") }),
     k: PAGE,
     not_paper_ids: state.not,
     exclude: state.seen.slice(-MOST_SEEN),

@@ -1,6 +1,6 @@
 // Pairs of sentences side by side, with the words that they have in common marked.
 
-import { FACETS, make, tag } from "/dom.js";
+import { FACETS, make, tag } from "./dom.js";
 
 const COMMON = new Set(
   ("about above after again all also among and any are as at because been before being between both but by can could did " +

@@ -13,7 +13,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEADER_SECONDS, READ_SECONDS = 10.0, 30.0
 """Within which the head of a request must arrive, and a client must read some of an answer."""
 
-MOST_CONNECTIONS = 256
+MOST_CONNECTIONS, SPARE_CONNECTIONS = 256, 64
+"""Connections that are kept, and those beyond that may be answering; further ones are refused."""
+
 MOST_HEADER_BYTES = 65_536
 KEEP_ALIVE_SECONDS, GRACE_SECONDS = 10, 20
 
@@ -23,13 +25,22 @@ class Protocol(H11Protocol):
     to read an answer.
     """
 
+    _began = 0.0
     _deadline: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start waiting for the first request."""
+        """Start waiting for the first request; where there are too many connections, the one that has waited
+        longest for a request gives way, so that clients that never finish theirs keep out nobody.
+        """
         super().connection_made(transport)
+        self._began = self.loop.time()
         self._expect()
+        others = [each for each in self.connections if isinstance(each, Protocol) and each is not self]
+        kept = [each for each in others if not each.transport.is_closing()]
+        waiting = [each for each in kept if not each._is_answering()]
+        if len(kept) >= MOST_CONNECTIONS and waiting:
+            min(waiting, key=lambda each: each._began).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Wait on only while the head of a request is not complete."""
@@ -92,7 +103,7 @@ def server_of(app: ASGIApp, started: Callable[[], None]) -> uvicorn.Server:
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MOST_CONNECTIONS + SPARE_CONNECTIONS,
         h11_max_incomplete_event_size=MOST_HEADER_BYTES,
     )
     return _Server(config, started)

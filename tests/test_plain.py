@@ -1,0 +1,135 @@
+"""What people see of papers and names of files does nothing to where it is shown."""
+
+import csv
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from qbe import _cli
+from qbe.errors import QbeError, UsageError
+from qbe.plain import one_line, plain
+from qbe.query import Query
+from qbe.search.csv_rows import to_csv
+from qbe.search.writers import Result, open_writer
+from qbe.service.exporting import exported
+from qbe.types import Hit, Paper, Sentence
+
+HARMFUL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\x08\r\n\t\x85\u2028\u2029\u202e\u2066\u200f\x00"
+SIGNS = set(HARMFUL) - {"\n", *"]0;PWN[2J31m"}
+FORMULA = "=HYPERLINK(A1)"
+PAPER = Paper(
+    "p1",
+    f"On fish {HARMFUL} and stone",
+    (Sentence(f"Fish {HARMFUL} swim."), Sentence("We count them.")),
+    metadata={
+        "authors": [f"Ann {HARMFUL} Lee", "Bo Ek"],
+        "venue": f"Fish {HARMFUL} Letters",
+        "year": f"20{HARMFUL}19",
+        "url": f"https://example.org/{HARMFUL}",
+        "doi": f"10.1234/{HARMFUL}",
+    },
+)
+
+
+@pytest.mark.parametrize("sign", sorted({*map(chr, (*range(32), *range(127, 160))), *SIGNS}))
+def test_no_such_sign_is_left(sign):
+    assert plain(f"a{sign}b") in ("a b", "ab")
+    assert one_line(f"a {sign} b") == "a b"
+
+
+@pytest.mark.parametrize(
+    "text", ["Übermäßig", "鱼 在 游泳", "مرحبا", "a\u200db 👩\u200d🔬", "naïve  double", "x\u00a0y"]
+)
+def test_other_texts_stay(text):
+    assert plain(text) == text
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown", "bibtex", "ris"])
+def test_results_are_harmless(form):
+    result = Result("q", Query(PAPER), [Hit("p1", 1.5)])
+    text = open_writer(form, "tag", lambda _: PAPER, 80, explain=False).text([result], first=True)
+    assert not SIGNS & set(text)
+
+
+def test_records_for_shell_and_page_are_harmless_in_what_is_cleaned():
+    record = json.loads(exported([PAPER], "json"))
+    texts = [record["year"], record["venue"], *record["authors"], *record["links"].values()]
+    assert not SIGNS & set("".join(texts))
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-0.35", "'-0.35"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "' =1"),
+        ("\r=1", "' =1"),
+        (" =1", "' =1"),
+        ("\u00a0=1", "'\u00a0=1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("On = fish", "On = fish"),
+        ("", ""),
+        (-0.35, "-0.35"),
+        (7, "7"),
+        (None, ""),
+    ],
+)
+def test_a_text_is_no_formula_and_a_number_stays_one(cell, written):
+    ((read, after),) = csv.reader(io.StringIO(to_csv([[cell, "x"]]), newline=""))
+    assert (read, after) == (written, "x")
+
+
+def test_files_of_csv_have_no_formulas():
+    paper = Paper("=id", FORMULA, (Sentence("@SUM(A1) swims."),), metadata={"authors": ["+1"], "venue": "-1"})
+    result = Result("=q", Query(paper), [Hit("=id", -0.5)])
+    text = open_writer("csv", "tag", lambda _: paper, 80, explain=False).text([result], first=True)
+    for row in (*csv.reader(io.StringIO(text)), *csv.reader(io.StringIO(exported([paper], "csv")))):
+        assert not [cell for cell in row if cell[:1] in "=+-@" and cell and cell != "-0.5"]
+
+
+def test_errors_and_logs_are_harmless(capsys, monkeypatch):
+    def main(_: list[str]) -> None:
+        logging.getLogger("qbe.anything").warning("%s: left out", f"a{HARMFUL}.bib")
+        raise QbeError(f"{HARMFUL}.jsonl, line 1: expected JSON")
+
+    monkeypatch.setattr(logging.getLogger("qbe"), "handlers", [])
+    with pytest.raises(SystemExit):
+        _cli.run("qbe test", main, arguments=[])
+    said = capsys.readouterr().err
+    assert not SIGNS & set(said)
+    assert said.count("\n") == 2
+
+
+def test_so_are_errors_of_arguments(capsys):
+    with pytest.raises(SystemExit):
+        _cli.parser("qbe test", "Test.").parse_args([f"--{HARMFUL}"])
+    assert not SIGNS & set(capsys.readouterr().err)
+
+
+def test_names_of_files_of_a_folder_are_harmless(tmp_path):
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n" / "a\x1b]0;PWN\x07\x1b[2J\u202e.jsonl").write_text("not json\n")
+    command = [sys.executable, "-m", "qbe", "index", "--corpus", "n", "--format", "jsonl", "--output", "i"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ)
+    assert done.returncode == 1
+    assert "PWN" in done.stderr
+    assert not SIGNS & set(done.stderr + done.stdout)
+
+
+def test_json_has_no_numbers_that_it_lacks():
+    from qbe.service.requests import as_json
+
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            as_json({"score": value})
+
+
+def test_a_usage_error_is_one_line():
+    assert one_line(UsageError("expected\n `k`")) == "expected `k`"

