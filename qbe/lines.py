@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
-from qbe.errors import FileFormatError, InputError, file_error
+from qbe.errors import FileFormatError
 from qbe.files import StrPath, atomic_file
 
 
@@ -15,11 +17,19 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
         stream.writelines(line.encode() for line in lines)
 
 
-def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
-    """Numbered lines of a UTF-8 file, split; blank lines are passed over."""
+def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
+    r"""Numbered lines of a text file, without line ends: UTF-8 with or without a byte order mark, or UTF-16
+    with one. Blank lines are passed over.
+
+    Raises FileFormatError for a file that cannot be read, and, with the line, for one in another encoding.
+
+    >>> _ = Path("run.trec").write_bytes("q Q0 d 1 2.5 t\n".encode("utf-16"))
+    >>> list(read_text_lines("run.trec"))
+    [(1, 'q Q0 d 1 2.5 t')]
+    """
     try:
         with Path(path).open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(_utf8_lines(stream), start=1):
                 try:
                     text = line.decode().rstrip("\r\n")
                 except UnicodeDecodeError as error:
@@ -28,28 +38,43 @@ def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, lis
                         "convert the file to UTF-8"
                     ) from error
                 if text.strip():
-                    yield number, text.split(separator)
+                    yield number, text
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{path}: expected UTF-16 text, as its byte order mark says, found {error.reason}; convert the "
+            "file to UTF-8"
+        ) from error
+
+
+def _utf8_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a stream as UTF-8, without a byte order mark; raises UnicodeDecodeError for UTF-16 that
+    is none.
+    """
+    first = stream.readline()
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = (first + stream.read()).decode("utf-16")
+        yield from (line.encode() for line in text.split("\n"))
+        return
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from stream
+
+
+def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The lines of `read_text_lines`, split; raises what that does."""
+    return ((number, line.split(separator)) for number, line in read_text_lines(path))
 
 
 def read_ids(path: StrPath) -> list[str]:
-    r"""The ids of a text file (UTF-8) with an id a line, without the spaces around them; blank lines are
-    passed over.
-
-    Raises InputError for a file that cannot be read or is not UTF-8.
+    r"""The ids of a text file with an id a line, without the spaces around them; raises what
+    `read_text_lines` does.
 
     >>> _ = Path("some.ids").write_text("s001 \n\n s002")
     >>> read_ids("some.ids")
     ['s001', 's002']
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise file_error(error) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected UTF-8 text with an id a line, found {error.reason}") from error
-    return [paper_id for line in lines if (paper_id := line.strip())]
+    return [line.strip() for _, line in read_text_lines(path)]
 
 
 def bad_line(path: StrPath, number: int, expected: str, value: str) -> FileFormatError:

@@ -123,7 +123,7 @@ TOPIC_ASPECTS = st.builds(
     st.text("p1@*:,_.", min_size=1, max_size=5),
     st.none(),
     st.none() | st.lists(st.integers(0, 30), min_size=1, max_size=3).map(tuple),
-    st.floats(-5, 5).filter(bool),
+    st.floats(-5, 5).filter(lambda weight: abs(weight) > 1e-6),
 ) | st.builds(TopicAspect, st.just("p1"), st.sampled_from(Facet), st.none(), st.floats(0.1, 5))
 
 

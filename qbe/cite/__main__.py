@@ -72,7 +72,7 @@ def _papers(
     """The ids in the run of the papers that the options state, and a function that loads some of them."""
     from pathlib import Path
 
-    from qbe.search.queries import from_topics, paper_from_file, pasted_paper
+    from qbe.search.queries import from_topics, paper_from_file, papers_by_id, pasted_paper
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
@@ -80,7 +80,7 @@ def _papers(
     if options.bibtex:
         papers = _drafts(options.bibtex)
     elif options.paper is not None:
-        papers = [index.paper(options.paper)]
+        papers = papers_by_id(index, [options.paper])
     elif options.paper_file is not None:
         papers = [paper_from_file(options.paper_file)]
     else:

@@ -17,7 +17,10 @@ def main(arguments: list[str]) -> None:
     from qbe.doctor.report import all_checks, to_record, to_text
 
     checks = all_checks()
-    print(json.dumps(to_record(checks), indent=1) if options.json else to_text(checks), flush=True)
+    print(
+        json.dumps(to_record(checks), indent=1, allow_nan=False) if options.json else to_text(checks),
+        flush=True,
+    )
     require_all(checks)
 
 

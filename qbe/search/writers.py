@@ -79,7 +79,7 @@ class JsonWriter:
     def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
         """Lines of JSON."""
         records = (to_record(self._lookup, *result, explain=self._explain) for result in results)
-        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        return "".join(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records)
 
 
 class TableWriter:
