@@ -12,7 +12,7 @@ from qbe.types import Facet, Paper
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
 
 MAX_WEIGHT = 1e6
-"""The largest weight; the smallest is as many times smaller than 1. Sums and products of weights stay finite."""
+"""The largest weight; the smallest is as many times smaller than 1. Sums of scores stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,8 @@ def check_weight(weight: float) -> None:
     """
     if not 1 / MAX_WEIGHT <= abs(weight) <= MAX_WEIGHT:
         raise UsageError(
-            f"expected a weight between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}, with or without a minus, found "
-            f"{weight:g}"
+            f"expected a weight between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}, with or without a minus, "
+            f"found {weight:g}"
         )
 
 

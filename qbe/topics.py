@@ -35,8 +35,10 @@ _ASPECT = re.compile(
 def write_topics(path: StrPath, topics: Iterable[Topic]) -> None:
     """Write a topics file with its header; columns that no topic needs are left out."""
     rows = [
-        (t.query_id, t.paper_id, t.facet.value if t.facet else "", format_aspects(t.paper_id, t.aspects))
-        + (" ".join(t.title.split()), " ".join(t.text.split()))
+        (
+            *(t.query_id, t.paper_id, t.facet.value if t.facet else ""),
+            *(format_aspects(t.paper_id, t.aspects), " ".join(t.title.split()), " ".join(t.text.split())),
+        )
         for t in topics
     ]
     used = [not place or any(row[place] for row in rows) for place in range(len(TOPICS_HEADER))]

@@ -81,7 +81,7 @@ def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
         first = ", ".join([*named.missing[:SHOWN], *named.broken[:1]])
         raise UsageError(
             f"{path}: expected papers of the index, found none of its {named.entries} entries in it"
-            f"{first and f' ({first})'}; give ids, DOIs or arXiv ids, one a line, or entries with DOI or title"
+            f"{first and f' ({first})'}; give ids, DOIs or arXiv ids, one a line, or entries with a title"
         )
     return named
 
@@ -93,8 +93,8 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
     Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author.
 
     >>> with index.reading() as reader:
-    ...     papers_named(reader, ["S051", {"title": "Two crops", "metadata": {"ids": {"x": "s036"}}}]).paper_ids
-    ['s051', 's036']
+    ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
+    (['s051', 's036'], 3, ('s1',))
     """
     catalogue = None
     paper_ids: dict[str, None] = {}

@@ -117,8 +117,8 @@ def _queries(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--paper-file",
         metavar="FILE",
-        help="a paper with title and abstract: JSON, BibTeX, RIS, CSV, or text with the title on the first line; "
-        "- is standard input",
+        help="a paper with title and abstract: JSON, BibTeX, RIS, CSV, or text with the title on the first "
+        "line; - is standard input",
     )
     source.add_argument("--text", help="an abstract, as it is")
     parser.add_argument("--title", help="the title that goes with --text")
@@ -307,8 +307,8 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         "--separate",
         type=float,
         metavar="SHARE",
-        help="fused, queries by method or result: rank papers on the query's own problem lower: 0 not at all, "
-        "1 most (default: 0.35 where cross-encoders or projections rerank, else 0)",
+        help="fused, by method or result: rank papers on the query's own problem lower: 0 not at all, 1 most "
+        "(default: 0.35 where cross-encoders or projections rerank, else 0)",
     )
     group.add_argument(
         "--combine",
