@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import IO
 
 from qbe.errors import FileFormatError
 from qbe.files import StrPath, atomic_file
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def write_lines(path: StrPath, lines: Iterable[str]) -> None:
@@ -18,8 +22,8 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
 
 
 def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
-    r"""Numbered lines of a text file, without line ends: UTF-8 with or without a byte order mark, or UTF-16
-    with one. Blank lines are passed over.
+    r"""Numbered lines of a text file (``-``: standard input), without line ends: UTF-8 with or without a byte
+    order mark, or UTF-16 with one. Blank lines are passed over.
 
     Raises FileFormatError for a file that cannot be read, and, with the line, for one in another encoding.
 
@@ -28,37 +32,46 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
     [(1, 'q Q0 d 1 2.5 t')]
     """
     try:
-        with Path(path).open("rb") as stream:
-            for number, line in enumerate(_utf8_lines(stream), start=1):
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
+            first = stream.readline()
+            if first.startswith(_UTF_16):
+                first += stream.read()
+            lines = without_mark(first, str(path)).splitlines(keepends=True)
+            for number, line in enumerate(chain(lines, stream), start=1):
+                problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
                     text = line.decode().rstrip("\r\n")
                 except UnicodeDecodeError as error:
+                    problem = problem or f"byte 0x{line[error.start]:02x}"
+                if problem:
                     raise FileFormatError(
-                        f"{path}, line {number}: expected UTF-8 text, found byte 0x{line[error.start]:02x}; "
-                        "convert the file to UTF-8"
-                    ) from error
+                        f"{path}, line {number}: expected UTF-8 text, found {problem}; convert the file to "
+                        "UTF-8"
+                    )
                 if text.strip():
                     yield number, text
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
+
+
+def without_mark(data: bytes, name: str) -> bytes:
+    """The text of a file, or of its beginning, as UTF-8 without a byte order mark; text in UTF-16 is told by
+    its mark, other text stays as it is.
+
+    Raises FileFormatError for such a mark before anything else.
+
+    >>> without_mark("Über".encode("utf-16"), "a.txt") == without_mark("Über".encode("utf-8-sig"), "a.txt")
+    True
+    """
+    if not data.startswith(_UTF_16):
+        return data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode("utf-16").encode()
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"{path}: expected UTF-16 text, as its byte order mark says, found {error.reason}; convert the "
+            f"{name}: expected UTF-16 text, as its byte order mark says, found {error.reason}; convert the "
             "file to UTF-8"
         ) from error
-
-
-def _utf8_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a stream as UTF-8, without a byte order mark; raises UnicodeDecodeError for UTF-16 that
-    is none.
-    """
-    first = stream.readline()
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        text = (first + stream.read()).decode("utf-16")
-        yield from (line.encode() for line in text.split("\n"))
-        return
-    yield first.removeprefix(codecs.BOM_UTF8)
-    yield from stream
 
 
 def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.search.options import OPTIONS, PROGRAM, default_hits, parser
+from qbe.search.options import FACET_ALONE, OPTIONS, PROGRAM, default_hits, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +75,12 @@ def main(arguments: list[str]) -> None:
         if not source.has_facet:
             check_labels(options, has_facet=False)
             configs = [config.for_whole_abstracts() for config in configs]
+        plain = sum(all(aspect.facet is None for aspect in aspects) for aspects in source.aspects)
+        if options.rerank in FACET_ALONE and plain:
+            print(
+                f"{PROGRAM}: {plain} of {len(source.ids)} queries have no facet: not reranked",
+                file=sys.stderr,
+            )
         for note in source.notes:
             print(f"{PROGRAM}: {_cli.with_options(note, OPTIONS)}", file=sys.stderr)
         _check_pools(source.ids, pools)
@@ -178,14 +184,19 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     from pathlib import Path
 
     from qbe.search.cited import papers_of
-    from qbe.search.queries import paper_from_file, papers_by_id, pasted_paper
+    from qbe.search.paper_file import paper_from_file
+    from qbe.search.queries import note_on_length, papers_by_id, pasted_paper
 
     if options.paper is not None:
         return papers_by_id(index, options.paper)
-    if options.paper_file is not None:
-        return [paper_from_file(options.paper_file)]
-    if options.text is not None:
-        return [pasted_paper(options.text, options.title or "")]
+    if options.cited is None:
+        given = options.text is None
+        paper = (
+            paper_from_file(options.paper_file) if given else pasted_paper(options.text, options.title or "")
+        )
+        if on_length := note_on_length([paper]):
+            print(f"{PROGRAM}: {on_length}", file=sys.stderr)
+        return [paper]
     with index.reading() as reader:
         named = papers_of(reader, Path(options.cited))
     if note := named.missing_in_words(options.cited):

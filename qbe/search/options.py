@@ -36,6 +36,9 @@ FORMATS = ("trec", "json", "table", "csv", "markdown", "bibtex", "ris")
 LONG_FORMATS = ("trec", "json")
 """Formats for programs, which get RUN_HITS where no number is given; others get TABLE_HITS."""
 
+FACET_ALONE = ("projections", "cascade")
+"""Ways to rerank that serve queries with a facet, and are chosen by name."""
+
 EXPLAINED_FORMATS = ("table", "json")
 """Formats that can hold an explanation."""
 
@@ -524,7 +527,7 @@ def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
         raise UsageError(
             "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
         )
-    if options.rerank in ("projections", "cascade") and not has_facet:
+    if options.rerank in FACET_ALONE and not has_facet:
         raise UsageError(
             f"--rerank {options.rerank} reranks by a facet, and no query has one; add --facet, --like or "
             "--explore, or give --rerank cross-encoder or none"

@@ -63,8 +63,8 @@ def _parse(parts: Sequence[str], default: float) -> dict[Facet, float]:
                 raise ValueError
         except (ValueError, UsageError):
             raise UsageError(
-                "expected facets such as background or method:0.5, each once and with a weight above 0, up to "
-                f"{MAX_WEIGHT:g}, found {part!r}; check `like` and `unlike`"
+                "expected facets such as background or method:0.5, each once and with a weight above 0 and "
+                f"up to {MAX_WEIGHT:g}, found {part!r}; check `like` and `unlike`"
             ) from None
         weights[facet] = weight
     return weights

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.corpus import parse_paper, read_paper_file
+from qbe.corpus import parse_paper
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
@@ -22,6 +22,10 @@ Counted = Mapping[Facet, float] | Facet | Sequence[int] | None
 
 UNLIKE_WEIGHT = 0.5
 """What papers that are not wanted weigh together, against the others together."""
+
+
+LONG_ABSTRACT = 20_000
+"""Characters of an abstract beyond which reading it takes seconds."""
 
 
 class QuerySource(NamedTuple):
@@ -229,16 +233,14 @@ def _paper_of(topic: Topic, where: str) -> Paper:
         raise CorpusError(f"{where}: {error}") from None
 
 
-def paper_from_file(source: str) -> Paper:
-    """A paper from a JSON file (``-``: standard input) with title and abstract; its id is ``query`` if it
-    has none. Raises CorpusError for a file that holds no such paper.
-
-    >>> _ = Path("paper.json").write_text('{"title": "On stone", "abstract": "Stone is hard. We cut it."}')
-    >>> paper = paper_from_file("paper.json")
-    >>> paper.paper_id, len(paper.sentences)
-    ('query', 2)
-    """
-    return read_paper_file(source, split_sentences)
+def note_on_length(papers: Iterable[Paper]) -> str:
+    """What to say of papers from outside whose abstracts are far longer than any, '' where none is."""
+    longest = max((len(paper.abstract) for paper in papers), default=0)
+    if longest <= LONG_ABSTRACT:
+        return ""
+    return (
+        f"the query has {longest:,} characters, all of which are read: give the abstract alone to save time"
+    )
 
 
 def pasted_paper(text: str, title: str) -> Paper:

@@ -1,0 +1,127 @@
+"""The paper of a file that a user gives as a query: JSON, an entry of a bibliography, or text."""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import islice
+
+from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.formats import FORMATS, JSON_LINES
+from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.reading import Reading
+from qbe.corpus.record import parse_paper
+from qbe.corpus.streams import MAX_LINE_BYTES, display_name, open_source
+from qbe.errors import CorpusError, RecordError, UsageError
+from qbe.lines import without_mark
+from qbe.text.split import split_sentences
+from qbe.types import Paper
+
+ID = "query"
+"""The id of a paper that brings none."""
+
+_OTHERS = (
+    ("a PDF", (".pdf",), re.compile(rb"%PDF")),
+    ("a Word document", (".docx", ".doc", ".odt", ".rtf"), re.compile(rb"\{\\rtf|\xd0\xcf\x11\xe0|PK\3\4")),
+    ("a web page", (".html", ".htm"), re.compile(rb"\s*<(?:!doctype )?html", re.IGNORECASE)),
+    ("LaTeX", (".tex", ".latex"), re.compile(rb"(?s:.*)\\(?:documentclass|begin\{(?:document|abstract)\})")),
+)
+"""Kinds of files that are not read: how their names end, how they begin."""
+
+_TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
+_ABSTRACT = re.compile(
+    r"^[ \t#*]*abstract[ \t*]*(?:[:.\u2013\u2014-][ \t*]*|$)", re.IGNORECASE | re.MULTILINE
+)
+_WRAPPED = 0.75
+"""A first line of this share of the next one's length may be one of a paragraph with line breaks."""
+
+
+def paper_from_file(source: str) -> Paper:
+    r"""The paper of a file (``-``: standard input): a JSON object with title and abstract, the only entry of
+    a file in a format of `qbe.corpus.formats`, or text (see `title_and_abstract`).
+
+    Its id is ``query`` if it has none. Raises UsageError for a file of another kind or of several papers,
+    CorpusError for one that cannot be read or holds no abstract.
+
+    >>> _ = Path("paper.txt").write_text("On stone\n\nStone is hard. We cut it.")
+    >>> paper = paper_from_file("paper.txt")
+    >>> paper.paper_id, paper.title, len(paper.sentences)
+    ('query', 'On stone', 2)
+    """
+    name = display_name(source)
+    _check_kind(name, b"")
+    with open_source(source) as stream:
+        data = without_mark(stream.read(MAX_LINE_BYTES + 1), name)
+    if len(data) > MAX_LINE_BYTES:
+        raise CorpusError(
+            f"{name}: expected one paper, found more than {MAX_LINE_BYTES >> 20} MiB; shorten it"
+        )
+    _check_kind(name, data[:HEAD_BYTES])
+    text = decode_text(data, name).strip()
+    if not text:
+        raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
+    head = Head(name, data[:HEAD_BYTES])
+    if _is_paper(head):
+        return parse_paper(decode_record(text, name), name, split_sentences, ID)
+    known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
+    if known is None and text[0] not in "{[":
+        title, abstract = title_and_abstract(text, name)
+        record = {"paper_id": ID, "title": title, "abstract": abstract}
+        return parse_paper(record, name, split_sentences)
+    stream = io.BufferedReader(io.BytesIO(data))
+    found = list(islice((known or JSON_LINES).read(stream, name, Reading()), 2))
+    if len(found) != 1:
+        raise UsageError(
+            f"{name}: expected one paper, found {'several' if found else 'none'}; give a file of one, or "
+            "search for papers like several with `cited`"
+        )
+    ((where, record_or_error),) = found
+    if isinstance(record_or_error, RecordError):
+        raise record_or_error
+    return parse_paper(record_or_error, where, split_sentences, ID)
+
+
+def _is_paper(head: Head) -> bool:
+    """Whether a JSON object has title and abstract as qbe's records have them."""
+    title, abstract = head.record.get("title"), head.record.get("abstract")
+    return head.text.startswith("{") and isinstance(title, str) and isinstance(abstract, str | list)
+
+
+def _check_kind(name: str, data: bytes) -> None:
+    """Raise UsageError for a name or a beginning of another kind of file."""
+    for kind, suffixes, begin in _OTHERS:
+        if name.lower().endswith(suffixes) or begin.match(data):
+            raise UsageError(
+                f"{name}: expected a paper as JSON, an entry of a bibliography, or text, found what looks "
+                f"like {kind}; paste its abstract as `text`, its title as `title`"
+            )
+
+
+def title_and_abstract(text: str, name: str) -> tuple[str, str]:
+    r"""The title, '' where there is none, and the abstract of a text: behind ``Title:`` and ``Abstract:``, or
+    the first line as title where it is no sentence, or all as abstract.
+
+    Raises UsageError where the first line may be a title as well as one of a paragraph with line breaks.
+
+    >>> title_and_abstract("On fish\nFish swim in lakes and in rivers.", "a.txt")
+    ('On fish', 'Fish swim in lakes and in rivers.')
+    >>> title_and_abstract("Title: On fish\nAnn Lee\nAbstract: Fish swim.", "a.txt")
+    ('On fish', 'Fish swim.')
+    """
+    first, _, rest = text.strip().partition("\n")
+    first, named = first.strip().lstrip("# "), _TITLE.match(text.strip())
+    title = named[1].strip() if named else first
+    if heading := _ABSTRACT.search(text):
+        begins = text[: heading.start()].strip()
+        return (title if begins else ""), text[heading.end() :].strip()
+    if named:
+        return title, rest.strip()
+    following = rest.split("\n")[0].strip()
+    if not rest.strip() or first.endswith((".", ",", ";")) or ". " in first or following[:1].islower():
+        return "", text.strip()
+    if following and len(rest.split("\n")) > 1 and len(first) >= _WRAPPED * len(following):
+        raise UsageError(
+            f"{name}: expected a title with an empty line behind it, or none, found a first line that may be "
+            "one; add the empty line, or write Title: and Abstract: before them"
+        )
+    return first, rest.strip()
