@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from itertools import islice
+from typing import Any
 
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.formats import FORMATS, JSON_LINES
@@ -22,7 +23,11 @@ ID = "query"
 
 _OTHERS = (
     ("a PDF", (".pdf",), re.compile(rb"%PDF")),
-    ("a Word document", (".docx", ".doc", ".odt", ".rtf"), re.compile(rb"\{\\rtf|\xd0\xcf\x11\xe0|PK\3\4")),
+    (
+        "a Word document",
+        (".docx", ".doc", ".odt", ".rtf"),
+        re.compile(rb"\{\\rtf|\xd0\xcf\x11\xe0|PK\x03\x04"),
+    ),
     ("a web page", (".html", ".htm"), re.compile(rb"\s*<(?:!doctype )?html", re.IGNORECASE)),
     ("LaTeX", (".tex", ".latex"), re.compile(rb"(?s:.*)\\(?:documentclass|begin\{(?:document|abstract)\})")),
 )
@@ -60,31 +65,35 @@ def paper_from_file(source: str) -> Paper:
     text = decode_text(data, name).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
+    record = _object(text, name)
+    if isinstance(record, dict) and isinstance(record.get("title"), str) and record.get("abstract"):
+        return parse_paper(record, name, split_sentences, ID)
     head = Head(name, data[:HEAD_BYTES])
-    if _is_paper(head):
-        return parse_paper(decode_record(text, name), name, split_sentences, ID)
     known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
     if known is None and text[0] not in "{[":
         title, abstract = title_and_abstract(text, name)
-        record = {"paper_id": ID, "title": title, "abstract": abstract}
-        return parse_paper(record, name, split_sentences)
-    stream = io.BufferedReader(io.BytesIO(data))
-    found = list(islice((known or JSON_LINES).read(stream, name, Reading()), 2))
-    if len(found) != 1:
+        return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
+    read = (known or JSON_LINES).read
+    entries = list(islice(read(io.BufferedReader(io.BytesIO(data)), name, Reading()), 2))
+    for _, entry in entries:
+        if isinstance(entry, RecordError):
+            raise record if isinstance(record, RecordError) else entry
+    if len(entries) != 1:
         raise UsageError(
-            f"{name}: expected one paper, found {'several' if found else 'none'}; give a file of one, or "
+            f"{name}: expected one paper, found {'several' if entries else 'none'}; give a file of one, or "
             "search for papers like several with `cited`"
         )
-    ((where, record_or_error),) = found
-    if isinstance(record_or_error, RecordError):
-        raise record_or_error
-    return parse_paper(record_or_error, where, split_sentences, ID)
+    ((where, only),) = entries
+    assert not isinstance(only, RecordError)
+    return parse_paper(only, where, split_sentences, ID)
 
 
-def _is_paper(head: Head) -> bool:
-    """Whether a JSON object has title and abstract as qbe's records have them."""
-    title, abstract = head.record.get("title"), head.record.get("abstract")
-    return head.text.startswith("{") and isinstance(title, str) and isinstance(abstract, str | list)
+def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
+    """The JSON object that a text is, or what is wrong with it; None for a text that is none."""
+    try:
+        return decode_record(text, name) if text.startswith("{") else None
+    except RecordError as error:
+        return error
 
 
 def _check_kind(name: str, data: bytes) -> None:
