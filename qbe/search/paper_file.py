@@ -65,11 +65,10 @@ def paper_from_file(source: str) -> Paper:
     text = decode_text(data, name).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
-    record = _object(text, name)
-    if isinstance(record, dict) and isinstance(record.get("title"), str) and record.get("abstract"):
-        return parse_paper(record, name, split_sentences, ID)
-    head = Head(name, data[:HEAD_BYTES])
+    record, head = _object(text, name), Head(name, data[:HEAD_BYTES])
     known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
+    if isinstance(record, dict) and (known is None or _is_own(record)):
+        return parse_paper(record, name, split_sentences, ID)
     if known is None and text[0] not in "{[":
         title, abstract = title_and_abstract(text, name)
         return parse_paper({"title": title, "abstract": abstract}, name, split_sentences, ID)
@@ -86,6 +85,11 @@ def paper_from_file(source: str) -> Paper:
     ((where, only),) = entries
     assert not isinstance(only, RecordError)
     return parse_paper(only, where, split_sentences, ID)
+
+
+def _is_own(record: dict[str, Any]) -> bool:
+    """Whether title and abstract are where qbe's own records have them."""
+    return isinstance(record.get("title"), str) and isinstance(record.get("abstract"), str | list)
 
 
 def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
