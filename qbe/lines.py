@@ -36,7 +36,7 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
             first = stream.readline()
             if first.startswith(_UTF_16):
                 first += stream.read()
-            lines = without_mark(first, str(path)).splitlines(keepends=True)
+            lines = _without_mark(first, str(path)).splitlines(keepends=True)
             for number, line in enumerate(chain(lines, stream), start=1):
                 problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
@@ -54,14 +54,9 @@ def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def without_mark(data: bytes, name: str) -> bytes:
-    """The text of a file, or of its beginning, as UTF-8 without a byte order mark; text in UTF-16 is told by
-    its mark, other text stays as it is.
-
-    Raises FileFormatError for such a mark before anything else.
-
-    >>> without_mark("Über".encode("utf-16"), "a.txt") == without_mark("Über".encode("utf-8-sig"), "a.txt")
-    True
+def _without_mark(data: bytes, name: str) -> bytes:
+    """The beginning of a text, all of one in UTF-16, as UTF-8 without a byte order mark; raises
+    FileFormatError for such a mark before anything else.
     """
     if not data.startswith(_UTF_16):
         return data.removeprefix(codecs.BOM_UTF8)

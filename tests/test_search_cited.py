@@ -220,13 +220,13 @@ def test_a_number_names_the_paper_of_that_id(tmp_path, papers):
     reader.release()
 
 
-def test_broken_entries_are_left_out(found):
-    text = "@misc{s004, title = {A}}\n@misc{s005, title = {B} title = {C}}\n@misc{s006, title = {D}}\n"
-    named = found("refs.bib", text)
-    assert named[:3] == (["s004", "s006"], 3, ())
-    assert named.missing_in_words("refs.bib").startswith(
-        "refs.bib: 1 entries cannot be read and are left out ("
-    )
+def test_broken_entries_are_left_out_and_told(found):
+    lines = JSON_LINES.splitlines(keepends=True)
+    named = found("refs.jsonl", "".join([*lines[:2], "{broken\n", *lines[2:3]]))
+    assert named[:3] == (["s004", "s006", "s013"], 4, ())
+    said = named.missing_in_words("refs.jsonl")
+    assert said.startswith("refs.jsonl: 1 entries cannot be read and are left out (")
+    assert "line 3: expected" in said
 
 
 def test_some_of_what_is_missing_is_named():

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import io
 import re
+from codecs import BOM_UTF8
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from qbe.corpus.decode import decode_record, decode_text
+from qbe.corpus.encodings import from_western
 from qbe.corpus.formats import FORMATS, JSON_LINES
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, open_source
+from qbe.corpus.unknown import kind_of
 from qbe.errors import CorpusError, RecordError, UsageError
-from qbe.lines import without_mark
 from qbe.text.split import split_sentences
 from qbe.types import Paper
 
 ID = "query"
 """The id of a paper that brings none."""
 
-_OTHERS = (
-    ("a PDF", (".pdf",), re.compile(rb"%PDF")),
-    (
-        "a Word document",
-        (".docx", ".doc", ".odt", ".rtf"),
-        re.compile(rb"\{\\rtf|\xd0\xcf\x11\xe0|PK\x03\x04"),
-    ),
-    ("a web page", (".html", ".htm"), re.compile(rb"\s*<(?:!doctype )?html", re.IGNORECASE)),
-    ("LaTeX", (".tex", ".latex"), re.compile(rb"(?s:.*)\\(?:documentclass|begin\{(?:document|abstract)\})")),
-)
-"""Kinds of files that are not read: how their names end, how they begin."""
+_SUFFIXES = {
+    ".pdf": "a PDF document",
+    ".doc": "a Word document",
+    ".docx": "a Word document",
+    ".odt": "an OpenDocument file",
+    ".tex": "a LaTeX document",
+}
+_READ = ("plain text", "an empty file", "JSON")
+"""Kinds of `qbe.corpus.unknown.kind_of` that may be a paper."""
 
 _TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
 _ABSTRACT = re.compile(
@@ -54,19 +55,22 @@ def paper_from_file(source: str) -> Paper:
     ('query', 'On stone', 2)
     """
     name = display_name(source)
-    _check_kind(name, b"")
+    if kind := _SUFFIXES.get(Path(name).suffix.lower()):
+        raise _other_kind(name, kind)
     with open_source(source) as stream:
-        data = without_mark(stream.read(MAX_LINE_BYTES + 1), name)
+        data = from_western(stream)[0].read(MAX_LINE_BYTES + 1).removeprefix(BOM_UTF8)
     if len(data) > MAX_LINE_BYTES:
-        raise CorpusError(
-            f"{name}: expected one paper, found more than {MAX_LINE_BYTES >> 20} MiB; shorten it"
-        )
-    _check_kind(name, data[:HEAD_BYTES])
+        most = MAX_LINE_BYTES >> 20
+        raise CorpusError(f"{name}: expected one paper, found more than {most} MiB; shorten it")
+    head = Head(name, data[:HEAD_BYTES])
+    known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
+    kind = kind_of(head)
+    if known is None and not kind.startswith(_READ):
+        raise _other_kind(name, kind)
     text = decode_text(data, name).strip()
     if not text:
         raise CorpusError(f"{name}: expected title and abstract, found nothing; give them")
-    record, head = _object(text, name), Head(name, data[:HEAD_BYTES])
-    known = next((each for each in FORMATS.values() if each.recognizes(head)), None)
+    record = _object(text, name)
     if isinstance(record, dict) and (known is None or _is_own(record)):
         return parse_paper(record, name, split_sentences, ID)
     if known is None and text[0] not in "{[":
@@ -100,14 +104,11 @@ def _object(text: str, name: str) -> dict[str, Any] | RecordError | None:
         return error
 
 
-def _check_kind(name: str, data: bytes) -> None:
-    """Raise UsageError for a name or a beginning of another kind of file."""
-    for kind, suffixes, begin in _OTHERS:
-        if name.lower().endswith(suffixes) or begin.match(data):
-            raise UsageError(
-                f"{name}: expected a paper as JSON, an entry of a bibliography, or text, found what looks "
-                f"like {kind}; paste its abstract as `text`, its title as `title`"
-            )
+def _other_kind(name: str, kind: str) -> UsageError:
+    return UsageError(
+        f"{name}: expected a paper as JSON, an entry of a bibliography, or text, found {kind}; paste its "
+        "abstract as `text`, its title as `title`"
+    )
 
 
 def title_and_abstract(text: str, name: str) -> tuple[str, str]:
