@@ -13,7 +13,6 @@ PAPERS = {
     "french": {"title": "Le saumon", "abstract": "Les saumons remontent. Nous les comptons par caméra."},
     "one sentence": {"title": "A note", "abstract": "We count fish by camera"},
     "no abstract": {"title": "Counting salmon by camera"},
-    "emoji": {"title": "🐟", "abstract": "🐟🐟🐟"},
     "english": {"title": "Counting fish", "abstract": "Fish are hard to count. We count them by camera."},
 }
 
@@ -43,7 +42,7 @@ def test_every_other_paper_is_ranked(pipeline, name, facet):
 
 @pytest.mark.parametrize(
     ("name", "is_said"),
-    [("chinese", True), ("french", True), ("emoji", True), ("english", False), ("one sentence", False)],
+    [("chinese", True), ("french", True), ("english", False), ("one sentence", False)],
 )
 def test_a_table_says_that_the_models_read_english(pipeline, name, is_said):
     paper = pipeline.index.paper(name.replace(" ", "-"))
@@ -58,6 +57,7 @@ def test_a_table_says_that_the_models_read_english(pipeline, name, is_said):
         ("Wir zählen die Fische in dem See, und das Netz ist von Hand gemacht.", False),
         ("Contamos los peces del lago con una red que hicimos para ellos.", False),
         ("Мы считаем рыб.", False),
+        ("🐟🐟 1", False),
         ("Graph neural networks, contrastive learning, molecular property prediction", True),
         ("We study $\\alpha$-divergences à la Rényi and Poincaré inequalities; der Waals forces.", True),
         ("El Niño and La Niña are oscillations of the Pacific that affect climate.", True),
