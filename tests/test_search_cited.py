@@ -129,7 +129,7 @@ def test_ids_one_a_line(found, name):
         ("endnote.txt", RIS, "Nobody Knows This"),
         ("refs.txt", BIBTEX, "Poe2022"),
         ("refs.csv", CSV, "z"),
-        ("pubmed.nbib", NBIB, "Nobody Knows This"),
+        ("pubmed.nbib", NBIB, "z"),
     ],
 )
 def test_entries_are_found_by_id_doi_and_title(found, name, text, missing):
