@@ -114,6 +114,10 @@ class _Parser(argparse.ArgumentParser):
             if long and name not in known and " " not in word:
                 yield name
 
+    def error(self, message: str) -> NoReturn:
+        """End the process with 2 and one line; the usage of commands with many options would hide it."""
+        self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help lists the options)\n")
+
     def _hint(self, name: str) -> str:
         from qbe.errors import did_you_mean
 
@@ -267,6 +271,8 @@ def run(
     ``options`` where a parameter is not named as its option is. ``arguments`` are those of the process by
     default.
     """
+    if sys.getfilesystemencoding() == "ascii":  # locale C: arguments and output are UTF-8 all the same
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     _leave_working_directory_out()
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then

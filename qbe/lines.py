@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 
-from qbe.errors import FileFormatError, InputError, file_error
+from qbe.errors import FileFormatError
 from qbe.files import StrPath, atomic_file
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def write_lines(path: StrPath, lines: Iterable[str]) -> None:
@@ -15,41 +21,68 @@ def write_lines(path: StrPath, lines: Iterable[str]) -> None:
         stream.writelines(line.encode() for line in lines)
 
 
-def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
-    """Numbered lines of a UTF-8 file, split; blank lines are passed over."""
+def read_text_lines(path: StrPath) -> Iterator[tuple[int, str]]:
+    r"""Numbered lines of a text file (``-``: standard input), without line ends: UTF-8 with or without a byte
+    order mark, or UTF-16 with one. Blank lines are passed over.
+
+    Raises FileFormatError for a file that cannot be read, and, with the line, for one in another encoding.
+
+    >>> _ = Path("run.trec").write_bytes("q Q0 d 1 2.5 t\n".encode("utf-16"))
+    >>> list(read_text_lines("run.trec"))
+    [(1, 'q Q0 d 1 2.5 t')]
+    """
     try:
-        with Path(path).open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
+            first = stream.readline()
+            if first.startswith(_UTF_16):
+                first += stream.read()
+            lines = _without_mark(first, str(path)).splitlines(keepends=True)
+            for number, line in enumerate(chain(lines, stream), start=1):
+                problem = "a NUL character, as of UTF-16" if b"\0" in line else ""
                 try:
                     text = line.decode().rstrip("\r\n")
                 except UnicodeDecodeError as error:
+                    problem = problem or f"byte 0x{line[error.start]:02x}"
+                if problem:
                     raise FileFormatError(
-                        f"{path}, line {number}: expected UTF-8 text, found byte 0x{line[error.start]:02x}; "
-                        "convert the file to UTF-8"
-                    ) from error
+                        f"{path}, line {number}: expected UTF-8 text, found {problem}; convert the file to "
+                        "UTF-8"
+                    )
                 if text.strip():
-                    yield number, text.split(separator)
+                    yield number, text
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}; check the path") from error
 
 
-def read_ids(path: StrPath) -> list[str]:
-    r"""The ids of a text file (UTF-8) with an id a line, without the spaces around them; blank lines are
-    passed over.
+def _without_mark(data: bytes, name: str) -> bytes:
+    """The beginning of a text, all of one in UTF-16, as UTF-8 without a byte order mark; raises
+    FileFormatError for such a mark before anything else.
+    """
+    if not data.startswith(_UTF_16):
+        return data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode("utf-16").encode()
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{name}: expected UTF-16 text, as its byte order mark says, found {error.reason}; convert the "
+            "file to UTF-8"
+        ) from error
 
-    Raises InputError for a file that cannot be read or is not UTF-8.
+
+def read_fields(path: StrPath, separator: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The lines of `read_text_lines`, split; raises what that does."""
+    return ((number, line.split(separator)) for number, line in read_text_lines(path))
+
+
+def read_ids(path: StrPath) -> list[str]:
+    r"""The ids of a text file with an id a line, without the spaces around them; raises what
+    `read_text_lines` does.
 
     >>> _ = Path("some.ids").write_text("s001 \n\n s002")
     >>> read_ids("some.ids")
     ['s001', 's002']
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise file_error(error) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected UTF-8 text with an id a line, found {error.reason}") from error
-    return [paper_id for line in lines if (paper_id := line.strip())]
+    return [line.strip() for _, line in read_text_lines(path)]
 
 
 def bad_line(path: StrPath, number: int, expected: str, value: str) -> FileFormatError:

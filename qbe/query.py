@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import NamedTuple
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.types import Facet, Paper
 
 _ABSTRACT, _SENTENCES = "abstract", "sentences"
+
+MAX_WEIGHT = 1e6
+"""The largest weight; the smallest is as many times smaller than 1. Sums of scores stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Aspect:
 
     At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
     ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
-    UsageError for a facet together with positions and for a weight that is 0 or not finite.
+    UsageError for a facet together with positions and for a weight that `check_weight` refuses.
 
     >>> from qbe.types import Paper, Sentence
     >>> paper = Paper("p1", "A title", (Sentence("We route.", Facet.METHOD), Sentence("It helps.", None)))
@@ -45,8 +47,7 @@ class Aspect:
                 raise UsageError("expected a facet or sentence positions, found both; give one of them")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
             raise TypeError(f"expected a number as weight, found {_kind(self.weight)}")
-        if not isfinite(self.weight) or self.weight == 0:
-            raise UsageError(f"expected a finite weight other than 0, found {self.weight:g}")
+        check_weight(self.weight)
 
     @property
     def name(self) -> str:
@@ -185,7 +186,7 @@ class TopicAspect(NamedTuple):
 
 class Topic(NamedTuple):
     """One line of a topics file: a paper and a facet (None: its whole abstract), or ``aspects``, which then
-    take their place.
+    take their place. A paper that is not of the index has an abstract, ``text``, and perhaps a ``title``.
 
     >>> Topic("q1", "p1", Facet.METHOD).resolved_aspects()
     (TopicAspect(paper_id='p1', facet=<Facet.METHOD: 'method'>, positions=None, weight=1.0),)
@@ -195,10 +196,27 @@ class Topic(NamedTuple):
     paper_id: str
     facet: Facet | None = None
     aspects: tuple[TopicAspect, ...] = ()
+    text: str = ""
+    title: str = ""
 
     def resolved_aspects(self) -> tuple[TopicAspect, ...]:
         """Its aspects: those stated, or its paper's facet."""
         return self.aspects or (TopicAspect(self.paper_id, self.facet),)
+
+
+def check_weight(weight: float) -> None:
+    """Raise UsageError for a weight with which scores could not be computed: 0, or too small or large.
+
+    >>> check_weight(1e308)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected a weight between 1e-06 and 1e+06, with or without a minus, found 1e+308
+    """
+    if not 1 / MAX_WEIGHT <= abs(weight) <= MAX_WEIGHT:
+        raise UsageError(
+            f"expected a weight between {1 / MAX_WEIGHT:g} and {MAX_WEIGHT:g}, with or without a minus, "
+            f"found {weight:g}"
+        )
 
 
 def format_weight(weight: float) -> str:

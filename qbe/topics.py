@@ -1,27 +1,29 @@
 """Topics and pools: tab-separated files with a header line.
 
-A topic whose facet is empty, or left out, is about its paper's whole abstract; where none has one, the header
-may leave it out too. A topic of several aspects states them in a fourth column, separated by spaces: each a
-weight and ``*`` (left out: 1), then ``background``, ``method``, ``result``, ``abstract`` or ``sentences:``
-with positions from 0, then ``@`` and a paper's id (left out: the topic's paper), such as
+The columns of topics come in any order. A topic whose facet is empty, or left out, is about its paper's whole
+abstract. A topic about a paper that is not of the index has, in place of a paper's id, its abstract as
+``text``, and perhaps its ``title``. A topic of several aspects states them in ``aspects``, separated by
+spaces: each a weight and ``*`` (left out: 1), then ``background``, ``method``, ``result``, ``abstract`` or
+``sentences:`` with positions from 0, then ``@`` and a paper's id (left out: the topic's paper), such as
 ``background -0.5*method@p7``.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from qbe.errors import UsageError
 from qbe.files import StrPath
 from qbe.lines import bad_line, read_fields, write_lines
-from qbe.query import Topic, TopicAspect, format_weight
+from qbe.query import Topic, TopicAspect, check_weight, format_weight
 from qbe.types import Facet
 
-TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects")
+TOPICS_HEADER = ("query_id", "paper_id", "facet", "aspects", "title", "text")
 POOLS_HEADER = ("query_id", "paper_id")
+_SPACED = ("aspects", "title", "text")
 
 _ASPECT = re.compile(
     r"(?:(?P<weight>[-+0-9.eE]+)\*)?"
@@ -31,13 +33,16 @@ _ASPECT = re.compile(
 
 
 def write_topics(path: StrPath, topics: Iterable[Topic]) -> None:
-    """Write a topics file with its header; the last columns are left out where no topic needs them."""
+    """Write a topics file with its header; columns that no topic needs are left out."""
     rows = [
-        (t.query_id, t.paper_id, t.facet.value if t.facet else "", format_aspects(t.paper_id, t.aspects))
+        (
+            *(t.query_id, t.paper_id, t.facet.value if t.facet else ""),
+            *(format_aspects(t.paper_id, t.aspects), " ".join(t.title.split()), " ".join(t.text.split())),
+        )
         for t in topics
     ]
-    columns = 4 if any(row[3] for row in rows) else 3 if any(row[2] for row in rows) else 2
-    _write_table(path, TOPICS_HEADER[:columns], (row[:columns] for row in rows))
+    used = [not place or any(row[place] for row in rows) for place in range(len(TOPICS_HEADER))]
+    _write_table(path, (tuple(itertools.compress(row, used)) for row in (TOPICS_HEADER, *rows)))
 
 
 def read_topics(path: StrPath) -> list[Topic]:
@@ -45,25 +50,35 @@ def read_topics(path: StrPath) -> list[Topic]:
 
     Raises FileFormatError for a wrong header, field count, facet, aspect or a repeated id.
     """
-    topics: list[Topic] = []
+    return [topic for _, topic in numbered_topics(path)]
+
+
+def numbered_topics(path: StrPath) -> Iterator[tuple[int, Topic]]:
+    """The topics of a file with the numbers of their lines; raises what `read_topics` does."""
+    expected = (
+        "a header line <query_id> <paper_id> <facet> <aspects>, or <text> <title> in place of <paper_id>, "
+        "separated by tabs"
+    )
     seen: set[str] = set()
-    for number, (query_id, paper_id, *rest) in _table(path, TOPICS_HEADER, optional=2, spaced="aspects"):
+    for number, row in _table(path, TOPICS_HEADER, (("query_id",), ("paper_id", "text")), expected):
+        query_id, paper_id, facet, aspects, title, text = (row.get(name, "") for name in TOPICS_HEADER)
         if query_id in seen:
             raise bad_line(path, number, "each query_id once (a file of pools has more)", f"{query_id} again")
         seen.add(query_id)
-        facet, aspects = (*rest, "", "")[:2]
         if facet and aspects:
             raise bad_line(path, number, "a facet or aspects", f"{facet} and {aspects}")
+        if paper_id and text:
+            raise bad_line(path, number, "a paper_id or a text", f"{paper_id} and {text}")
         try:
             parsed = parse_aspects(paper_id, aspects)
         except ValueError as error:
-            expected = "aspects such as background -0.5*method sentences:0,3@p7"
-            raise bad_line(path, number, expected, str(error)) from error
+            example = "aspects such as background -0.5*method sentences:0,3@p7"
+            raise bad_line(path, number, example, str(error)) from error
         try:
-            topics.append(Topic(query_id, paper_id, Facet(facet) if facet else None, parsed))
+            topic = Topic(query_id, paper_id, Facet(facet) if facet else None, parsed, text, title)
         except ValueError as error:
             raise bad_line(path, number, "background, method, result or nothing as facet", facet) from error
-    return topics
+        yield number, topic
 
 
 def parse_aspects(paper_id: str, text: str) -> tuple[TopicAspect, ...]:
@@ -79,9 +94,11 @@ def parse_aspects(paper_id: str, text: str) -> tuple[TopicAspect, ...]:
         match = _ASPECT.fullmatch(part)
         if match is None:
             raise ValueError(part)
-        weight = float(match["weight"] or 1)
-        if not math.isfinite(weight) or weight == 0:
-            raise ValueError(part)
+        try:
+            weight = float(match["weight"] or 1)
+            check_weight(weight)
+        except (ValueError, UsageError):
+            raise ValueError(part) from None
         positions = match["positions"]
         aspects.append(
             TopicAspect(
@@ -111,39 +128,40 @@ def format_aspects(paper_id: str, aspects: Iterable[TopicAspect]) -> str:
 def write_pools(path: StrPath, pools: Mapping[str, Iterable[str]]) -> None:
     """Write a pools file with its header."""
     rows = ((query_id, paper_id) for query_id, paper_ids in pools.items() for paper_id in paper_ids)
-    _write_table(path, POOLS_HEADER, rows)
+    _write_table(path, itertools.chain((POOLS_HEADER,), rows))
 
 
 def read_pools(path: StrPath) -> dict[str, list[str]]:
     """Read a pools file into document ids by query id, in the file's order, repetitions dropped."""
     pools: dict[str, dict[str, None]] = {}
-    for _, (query_id, paper_id) in _table(path, POOLS_HEADER):
-        pools.setdefault(query_id, {})[sys.intern(paper_id)] = None  # one string a paper, not one a row
+    expected = "a header line <query_id> <paper_id> separated by tabs"
+    for _, row in _table(path, POOLS_HEADER, (("query_id",), ("paper_id",)), expected):
+        # One string a paper, not one a row.
+        pools.setdefault(row["query_id"], {})[sys.intern(row["paper_id"])] = None
     return {query_id: list(paper_ids) for query_id, paper_ids in pools.items()}
 
 
-def _write_table(path: StrPath, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    write_lines(path, ("\t".join(row) + "\n" for row in itertools.chain((header,), rows)))
+def _write_table(path: StrPath, rows: Iterable[tuple[str, ...]]) -> None:
+    write_lines(path, ("\t".join(row) + "\n" for row in rows))
 
 
 def _table(
-    path: StrPath, header: tuple[str, ...], optional: int = 0, spaced: str = ""
-) -> Iterator[tuple[int, list[str]]]:
-    """Numbered rows behind the header; the last ``optional`` fields may be empty or left out, and the one
-    named ``spaced`` may have spaces.
+    path: StrPath, columns: Collection[str], needed: Sequence[Sequence[str]], expected: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Numbered rows by column. Of each of ``needed`` a row has one column; the last fields may be left out.
+    The header, of which ``expected`` says what it is to be, has some of the columns.
     """
     rows = read_fields(path, "\t")
-    expected = "a header line " + " ".join(f"<{name}>" for name in header) + " separated by tabs"
-    number, first = next(rows, (1, []))
-    least = len(header) - optional
-    if len(first) < least or tuple(first) != header[: len(first)]:
-        raise bad_line(path, number, expected, "\t".join(first))
+    number, header = next(rows, (1, []))
+    if len({*columns, *header}) > len(columns) or len(set(header)) < len(header):
+        raise bad_line(path, number, expected, "\t".join(header))
+    if not all(set(header) & set(names) for names in needed):
+        raise bad_line(path, number, expected, "\t".join(header))
     for number, fields in rows:
-        named = itertools.zip_longest(header[: len(fields)], fields, fillvalue="")
-        words = [
-            field for place, (name, field) in enumerate(named) if name != spaced and (place < least or field)
-        ]
-        if not least <= len(fields) <= len(first) or any(field.split() != [field] for field in words):
-            expected = f"{len(first)} tab-separated fields without white space"
-            raise bad_line(path, number, expected, "\t".join(fields))
-        yield number, fields
+        row = dict(zip(header, fields, strict=False))
+        words = all(name in _SPACED or not field or field.split() == [field] for name, field in row.items())
+        complete = all(any(row.get(name, "").strip() for name in names) for names in needed)
+        if len(fields) > len(header) or not words or not complete:
+            problem = f"{len(header)} tab-separated fields without white space in ids"
+            raise bad_line(path, number, problem, "\t".join(fields))
+        yield number, row

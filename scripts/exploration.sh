@@ -8,20 +8,24 @@ name="$(basename "$pairs" .tsv)"
 qbe datasets graded-pairs --source "$pairs" --output "qrels/$name" --overwrite
 qbe index --corpus "qrels/$name/corpus.jsonl" --output "indexes/$name" --overwrite
 
-search() {
-    qbe search --index "indexes/$name" --topics "qrels/$name/topics.tsv" --pool "qrels/$name/pools.tsv" \
-        --output "runs/$name.$1.trec" "${@:2}"
+for facet in background method; do
+    awk -F '\t' -v facet=$facet 'NR == 1 || $3 == facet' "qrels/$name/topics.tsv" > "qrels/$name/topics.$facet.tsv"
+done
+
+search() {  # the name of the run, the facet of its topics, options
+    qbe search --index "indexes/$name" --topics "qrels/$name/topics.$2.tsv" --pool "qrels/$name/pools.tsv" \
+        --output "runs/$name.$1.trec" "${@:3}"
 }
 
 for facet in background method; do
-    search "bm25.$facet" --facet $facet --first-stage bm25 --rerank none
-    search "facet.$facet" --facet $facet
+    search "bm25.$facet" "$facet" --first-stage bm25 --rerank none
+    search "facet.$facet" "$facet"
 done
 for wish in "background method" "method background"; do
     read -r liked disliked <<< "$wish"
-    search "z-scores-0.5.$liked-not-$disliked" --like "$liked" --unlike "$disliked:0.5" --combine z-scores
-    search "z-scores-1.$liked-not-$disliked" --like "$liked" --unlike "$disliked:1" --combine z-scores
-    search "grades.$liked-not-$disliked" --like "$liked" --unlike "$disliked"
+    search "z-scores-0.5.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked:0.5" --combine z-scores
+    search "z-scores-1.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked:1" --combine z-scores
+    search "grades.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked"
 done
 
 qbe evaluate --protocol exploration --qrels "$pairs" --baseline runs/"$name".facet.*.trec \

@@ -202,7 +202,10 @@ def test_entries_that_the_index_lacks_are_told_in_one_line(folder, model, capsys
     path = write(tmp_path / "cited.txt", "s003\nnobody\ns020\nno-one\n")
     main(["--index", str(folder), "--model", str(model), "--paper", QUERY, "--cited", str(path)])
     told = capsys.readouterr()
-    assert told.err == f"qbe cite: {path}: 2 of 4 entries are not in the index, such as nobody; left out\n"
+    assert (
+        told.err
+        == f"qbe cite: {path}: 2 of 4 entries are not in the index and are left out (nobody, no-one)\n"
+    )
     assert len(told.out.splitlines()) == 45
 
 
@@ -210,7 +213,7 @@ def test_entries_that_name_a_paper_again_are_not_absent(folder, model, capsys, t
     path = write(tmp_path / "cited.txt", "s003\ns003\nnobody\n")
     main(["--index", str(folder), "--model", str(model), "--paper", QUERY, "--cited", str(path)])
     told = capsys.readouterr().err
-    assert told == f"qbe cite: {path}: 1 of 3 entries are not in the index, such as nobody; left out\n"
+    assert told == f"qbe cite: {path}: 1 of 3 entries are not in the index and are left out (nobody)\n"
 
 
 def test_links_may_be_left_out(cite, index, model):
@@ -456,8 +459,8 @@ def test_a_filter_by_a_year_that_is_not_known(refused, topics, papers):
 def test_a_bibliography_of_which_nothing_is_known(refused, tmp_path):
     path = write(tmp_path / "cited.txt", "nobody\nno-one\n")
     expected = (
-        f"{path}: expected papers of the index, found none of its 2 entries in it; give their ids, or "
-        "entries with DOI or title"
+        f"{path}: expected papers of the index, found none of its 2 entries in it (nobody, no-one); "
+        "give ids, DOIs or arXiv ids, one a line, or entries with a title"
     )
     for option in ("--cited", "--exclude"):
         assert refused(*PAPER, option, path) == (2, expected)
@@ -466,18 +469,17 @@ def test_a_bibliography_of_which_nothing_is_known(refused, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--paper", "absent"), "found 'absent'; check it"),
+        (("--paper", "absent"), "found 'absent'; qbe list shows ids and titles"),
         (("--text", ""), "--text: expected an abstract, found an empty one"),
         (("--paper-file", "no-abstract.json"), "no-abstract.json: expected"),
         (("--paper-file", "absent.json"), "absent.json: No such file or directory"),
         (("--bibtex", "empty.bib"), "expected at least one paper, found none in empty.bib"),
         (("--bibtex", "absent.bib"), "absent.bib: No such file or directory"),
         (("--topics", "absent.tsv"), "absent.tsv"),
-        (("--topics", "of-others.tsv"), "found 'absent'; check it"),
+        (("--topics", "of-others.tsv"), "of-others.tsv, line 2: expected the id of one of the 48 papers"),
         ((*PAPER, "--cited", "absent.txt"), "absent.txt"),
         ((*PAPER, "--cited", "absent.bib"), "absent.bib"),
-        ((*PAPER, "--cited", "latin.txt"), "latin.txt: expected UTF-8 text with an id a line, found"),
-        ((*PAPER, "--cited", "latin.bib"), "latin.bib, line 1: expected UTF-8"),
+        ((*PAPER, "--cited", "latin.txt"), "latin.txt, line 2: expected UTF-8 text, found byte 0xe9"),
         (
             (*PAPER, "--model", "absent"),
             "absent: expected a citation model (citation.json, citation.npz), found",
@@ -492,7 +494,6 @@ def test_what_cannot_be_read_or_written_ends_in_one_line(refused, tmp_path, monk
     Path("empty.bib").write_text("nothing\n")
     Path("of-others.tsv").write_text("query_id\tpaper_id\nq1\tabsent\n")
     Path("latin.txt").write_bytes(b"s003\n\xe9\n")
-    Path("latin.bib").write_bytes(b"@misc{s003, title = {\xe9}}")
     Path("notes.txt").write_text("My notes.\n")
     code, line = refused(*arguments)
     assert code == 1

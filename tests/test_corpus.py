@@ -17,7 +17,6 @@ from qbe.corpus import (
     parse_paper,
     read_corpus,
     read_jsonl,
-    read_paper_file,
     write_jsonl,
 )
 from qbe.corpus.jsonl import dump_record
@@ -315,34 +314,6 @@ def test_a_corpus_without_papers(tmp_path: Path) -> None:
 
 
 # One paper.
-
-
-def test_a_paper_file(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(
-        json.dumps(without("paper_id") | {"abstract": "One. Two."}, indent=2), encoding="utf-8-sig"
-    )
-    paper = read_paper_file(path, by_period)
-    assert paper.paper_id == "query"
-    assert [s.text for s in paper.sentences] == ["One.", "Two."]
-    path.write_text(json.dumps(GOOD))
-    assert read_paper_file(path).paper_id == "7"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "expected one JSON object, found nothing"),
-        (json.dumps(GOOD) + "\n" + json.dumps(GOOD), r"malformed JSON \(Extra data at line 2, column 1\)"),
-        (json.dumps(without("abstract")), "as abstract, found none"),
-        (json.dumps(without("title")), "as title, found none"),
-        ("[]", "expected a JSON object, found an array"),
-    ],
-)
-def test_broken_paper_files(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "mine.json").write_text(text)
-    with pytest.raises(CorpusError, match=r"mine\.json: .*" + message):
-        read_paper_file(tmp_path / "mine.json")
 
 
 # There and back.

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from qbe.corpus import read_corpus, read_jsonl, read_paper_file
+from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, MissingDependencyError
+from qbe.search.paper_file import paper_from_file
 
 PAPERS = b"".join(
     json.dumps({"paper_id": i, "title": f"Title {i * 7919}", "abstract": [f"Sentence {i * i}."]}).encode()
@@ -138,7 +139,7 @@ def test_missing_files_and_files_as_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["./nosuch.jsonl", "a//b", "x/"])
-@pytest.mark.parametrize("read", [lambda name: list(read_corpus([name])), read_paper_file])
+@pytest.mark.parametrize("read", [lambda name: list(read_corpus([name])), paper_from_file])
 def test_a_missing_file_is_named_as_it_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: Callable[[str], object]
 ) -> None:
@@ -199,7 +200,7 @@ def test_errors_in_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pipe_as_standard_input() -> None:
     code = (
-        "from qbe.corpus import read_paper_file, read_corpus\n"
+        "from qbe.corpus import read_corpus\n"
         "try: print(sum(1 for _ in read_corpus(['-'])))\n"
         "except Exception as error: print(error)"
     )
@@ -216,4 +217,4 @@ def test_a_pipe_as_standard_input() -> None:
 def test_a_paper_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     data = io.BufferedReader(io.BytesIO(b'{\n"title": "T",\n"abstract": ["One."]}'))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
-    assert read_paper_file("-").title == "T"
+    assert paper_from_file("-").title == "T"

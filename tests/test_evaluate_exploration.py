@@ -116,7 +116,7 @@ def test_what_ids_ask_for(query_id, wish):
     st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1)
     | st.text("a%&256*_", min_size=1),
     st.permutations(list(Facet)),
-    st.floats(1e-9, 1e9),
+    st.floats(1e-3, 1e3),
     st.booleans(),
 )
 def test_ids_of_queries_are_read_back(paper_id, facets, weight, disliked_first):
@@ -385,6 +385,18 @@ def test_the_command_names_the_run_in_its_errors(files):
     write_run(Path("two.trec"), run({f"1*p_background&-{weight}*p_method": "ab" for weight in "12"}))
     with pytest.raises(FileFormatError, match=r"^two: expected one ranking by background and not method"):
         main([*files, "--run", "two.trec"])
+
+
+def test_runs_of_topics_are_named_by_their_files(files, capsys):
+    """Of several topics of a paper that of the liked facet counts; a topic without a facet is its paper's."""
+    of_topics = {"p_method": "dbca", "p_background": "acbd", "q": "acbd", "q_result": "dbca"}
+    write_run(Path("topics.background-not-method.trec"), run(of_topics))
+    other = {"p_method": "bcad", "p_background": "acbd"}
+    write_run(Path("topics.method-not-background.trec"), run(other))
+    main([*files, "--run", *map(str, Path().glob("topics.*")), "both.trec", "--output", "report.json"])
+    topics, both = json.loads(Path("report.json").read_text())["rows"]
+    scope = "background-not-method"
+    assert topics["figures"]["nDCG@10"][scope] == both["figures"]["nDCG@10"][scope] == 1.0
 
 
 def test_further_measures_are_refused(files):

@@ -15,9 +15,9 @@ from support.tiny_tagger import write_tagger
 
 from qbe.errors import (
     EncoderMismatchError,
+    FileFormatError,
     IndexBuildError,
     IndexFormatError,
-    InputError,
     PaperNotFoundError,
     UsageError,
 )
@@ -348,13 +348,16 @@ def test_command_line_refuses(tmp_path, options, message):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "cannot read {path}: No such file"), (b"s001\n\xff\n", "{path}: expected UTF-8 text with an id")],
+    [
+        (None, "cannot read {path}: No such file"),
+        (b"s001\n\xff\n", "{path}, line 2: expected UTF-8 text, found byte 0xff"),
+    ],
 )
 def test_a_file_of_ids_that_cannot_be_read(dense, tmp_path, content, message):
     path = tmp_path / "ids"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=message.format(path=path)):
+    with pytest.raises(FileFormatError, match=message.format(path=path)):
         main(["--output", str(dense), "--delete", f"@{path}"])
     with Index(dense) as index:
         assert len(index) == 16

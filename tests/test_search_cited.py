@@ -1,4 +1,4 @@
-"""Which papers of an index a bibliography names: by id, DOI or title, in any format."""
+"""Which papers of an index a bibliography or a list names: by id, DOI, arXiv id or title, in any format."""
 
 import json
 from dataclasses import replace
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.citing import index_of, papers_that_cite
 
-from qbe.errors import CorpusError, InputError, UsageError
+from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.index.reader import IndexReader
-from qbe.search.cited import NamedPapers, papers_of
+from qbe.search.cited import NamedPapers, not_found, papers_named, papers_of
 
 BIBTEX = """
 @article{s004, title = {Another title}}
@@ -51,6 +51,30 @@ JSON_LINES = """{"paper_id": "s004", "title": "Another title", "abstract": "A."}
 """
 
 
+CSV = """id,title,abstract,DOI
+s004,Another title,A.,
+x,No paper of the index,A.,10.5555/S006
+y,Taking a bug graph apart,A.,
+z,Nobody Knows This,A.,
+"""
+
+NBIB = """PMID- s004
+TI  - Another title
+AB  - A.
+
+PMID- x
+TI  - No paper of the index
+LID - 10.5555/S006 [doi]
+
+PMID- y
+TI  - Taking a bug graph
+      apart
+
+PMID- z
+TI  - Nobody Knows This
+"""
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory, papers):
     """Of papers with DOIs, one of which is without a title, and one named by its DOI."""
@@ -58,6 +82,19 @@ def reader(tmp_path_factory, papers):
     chosen[0] = replace(chosen[0], title="", metadata={})
     chosen[1] = replace(chosen[1], paper_id="10.5555/ABC", metadata={})
     reader = IndexReader(index_of(tmp_path_factory.mktemp("bibliography") / "index", chosen, None))
+    yield reader
+    reader.release()
+
+
+@pytest.fixture(scope="module")
+def identified(tmp_path_factory, papers):
+    """Of papers one of which has ids of many kinds."""
+    chosen = papers_that_cite(papers)[:16]
+    ids = {"arxiv": "1905.01234", "pmid": "4004", "acl": "P19-1004"}
+    metadata = {**chosen[3].metadata, "ids": ids, "url": "https://example.org/4"}
+    chosen[3] = replace(chosen[3], metadata=metadata)
+    chosen[4] = replace(chosen[4], paper_id="4")
+    reader = IndexReader(index_of(tmp_path_factory.mktemp("identified") / "index", chosen, None))
     yield reader
     reader.release()
 
@@ -76,9 +113,9 @@ def found(reader, tmp_path):
 
 @pytest.mark.parametrize("name", ["cited.txt", "cited.ids", "cited", "CITED.TXT"])
 def test_ids_one_a_line(found, name):
-    assert found(name, "s005\n\n s003 \r\nunknown\ns005\n10.5555/s006\n") == NamedPapers(
-        ["s005", "s003"], 5, "unknown", repeated=1
-    )
+    assert found(
+        name, "s005\n\n s003 \r\nunknown\ns005\n10.5555/s006\ntaking a bug graph apart\n"
+    ) == NamedPapers(["s005", "s003", "s006", "s013"], 6, ("unknown",), repeated=1)
 
 
 @pytest.mark.parametrize(
@@ -89,26 +126,84 @@ def test_ids_one_a_line(found, name):
         ("refs.json", CSL_JSON, "z"),
         ("refs.jsonl", JSON_LINES, "z"),
         ("refs", "s004\ns006\ns013\nz", "z"),
+        ("endnote.txt", RIS, "Nobody Knows This"),
+        ("refs.txt", BIBTEX, "Poe2022"),
+        ("refs.csv", CSV, "z"),
+        ("pubmed.nbib", NBIB, "z"),
     ],
 )
 def test_entries_are_found_by_id_doi_and_title(found, name, text, missing):
-    assert found(name, text) == NamedPapers(["s004", "s006", "s013"], 4, missing)
+    assert found(name, text) == NamedPapers(["s004", "s006", "s013"], 4, (missing,))
 
 
 def test_a_paper_is_found_by_the_doi_that_is_its_id(found):
-    assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == NamedPapers(
-        ["10.5555/ABC"], 1, None
-    )
+    assert found("refs.bib", "@misc{a, title = {B}, doi = {10.5555/abc}}") == NamedPapers(["10.5555/ABC"], 1)
 
 
 def test_each_paper_is_given_once(found):
     text = "@misc{s004, title = {A}}\n@misc{b, title = {B}, doi = {10.5555/s004}}\n"
-    assert found("refs.bib", text) == NamedPapers(["s004"], 2, None, repeated=1)
+    assert found("refs.bib", text) == NamedPapers(["s004"], 2, repeated=1)
 
 
-def test_an_id_is_no_title(found):
-    with pytest.raises(UsageError):
-        found("cited.txt", "Taking a Bug Graph Apart\n")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "S004",
+        "doi:10.5555/s004",
+        "DOI: 10.5555/S004.",
+        "https://doi.org/10.5555/s004",
+        "http://dx.doi.org/10.5555/S004",
+        "1905.01234",
+        "arXiv:1905.01234v2",
+        "https://arxiv.org/abs/1905.01234v3",
+        "https://arxiv.org/pdf/1905.01234.pdf",
+        "10.48550/arXiv.1905.01234",
+        "PMID: 4004",
+        "https://pubmed.ncbi.nlm.nih.gov/4004/",
+        "https://aclanthology.org/P19-1004.pdf",
+    ],
+)
+def test_a_line_of_a_list_is_any_name_of_a_paper(identified, line):
+    assert papers_named(identified, [line, "https://arxiv.org/abs/1905.99999"])[:3] == (
+        ["s004"],
+        2,
+        ("https://arxiv.org/abs/1905.99999",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("title", "metadata", "is_found"),
+    [
+        ("Nets and fish of lakes", {}, True),
+        ("Nets and fish of lakes", {"year": 2001, "authors": ["Ann Lee"]}, True),  # a preprint's year
+        ("Nets and fish of lakes", {"year": 2003, "authors": ["A. Le"]}, True),  # another spelling
+        ("Nets and fish of lakes", {"year": 2001, "authors": ["Bo Ek"]}, False),
+        ("Editorial", {}, False),
+        ("Editorial", {"year": 2003}, True),
+        ("Editorial", {"year": 2004, "authors": ["Ann Lee"]}, False),
+    ],
+)
+def test_titles_are_compared_with_year_and_author(tmp_path, papers, title, metadata, is_found):
+    known = replace(papers[0], title=title, metadata={"year": 2003, "authors": ["Ann Lee", "Bo Ek"]})
+    reader = IndexReader(index_of(tmp_path / "index", [known], None))
+    named = papers_named(reader, [{"title": title, "metadata": metadata}])
+    assert named == ((["s001"], 1, (), 0, ()) if is_found else ([], 1, (title,), 0, ()))
+    reader.release()
+
+
+@pytest.mark.parametrize(
+    ("paper_id", "hint"),
+    [
+        ("S004", "did you mean s004?"),
+        ("arXiv:1905.01234v2", "did you mean s004?"),
+        ("https://doi.org/10.5555/s004", "did you mean s004?"),
+        ("nosuch", "qbe list shows ids and titles"),
+    ],
+)
+def test_an_unknown_id_gets_the_paper_that_is_meant(identified, paper_id, hint):
+    assert not_found(identified, paper_id) == (
+        f"expected the id of one of the 16 papers of the index, found {paper_id!r}; {hint}"
+    )
 
 
 def test_a_title_without_words_is_no_paper_without_a_title(found):
@@ -121,13 +216,25 @@ def test_a_number_names_the_paper_of_that_id(tmp_path, papers):
     reader = IndexReader(index_of(tmp_path / "index", [chosen], None))
     path = tmp_path / "refs.jsonl"
     path.write_text('{"paper_id": 7, "title": "Another title", "abstract": "A."}\n')
-    assert papers_of(reader, path) == NamedPapers(["7"], 1, None)
+    assert papers_of(reader, path) == NamedPapers(["7"], 1)
     reader.release()
 
 
-def test_broken_entries_are_left_out(found):
-    text = "@misc{s004, title = {A}}\n@misc{s005, title = {B}, title = {C}}\n@misc{s006, title = {D}}\n"
-    assert found("refs.bib", text).paper_ids == ["s004", "s006"]
+def test_broken_entries_are_left_out_and_told(found):
+    lines = JSON_LINES.splitlines(keepends=True)
+    named = found("refs.jsonl", "".join([*lines[:2], "{broken\n", *lines[2:3]]))
+    assert named[:3] == (["s004", "s006", "s013"], 4, ())
+    said = named.missing_in_words("refs.jsonl")
+    assert said.startswith("refs.jsonl: 1 entries cannot be read and are left out (")
+    assert "line 3: expected" in said
+
+
+def test_some_of_what_is_missing_is_named():
+    missing = tuple("abcde")
+    assert NamedPapers(["s004"], 6, missing).missing_in_words("refs.bib") == (
+        "refs.bib: 5 of 6 entries are not in the index and are left out (a, b, c, ...)"
+    )
+    assert NamedPapers(["s004"], 1).missing_in_words("refs.bib") is None
 
 
 @pytest.mark.parametrize(
@@ -147,24 +254,28 @@ def test_metadata_of_another_type_names_nothing(found, metadata):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "entries"),
-    [("cited.txt", "", 0), ("refs.txt", "a\nb\n", 2), ("refs.bib", BIBTEX[-80:], 1)],
+    ("name", "text", "entries", "named"),
+    [
+        ("cited.txt", "", 0, ""),
+        ("refs.txt", "a\nb\n", 2, " (a, b)"),
+        ("refs.bib", BIBTEX[-80:], 1, " (Poe2022)"),
+    ],
 )
-def test_a_file_that_names_no_paper_of_the_index(found, tmp_path, name, text, entries):
+def test_a_file_that_names_no_paper_of_the_index(found, tmp_path, name, text, entries, named):
     with pytest.raises(UsageError) as raised:
         found(name, text)
     assert str(raised.value) == (
-        f"{tmp_path / name}: expected papers of the index, found none of its {entries} entries in it; give "
-        "their ids, or entries with DOI or title"
+        f"{tmp_path / name}: expected papers of the index, found none of its {entries} entries in it{named}; "
+        "give ids, DOIs or arXiv ids, one a line, or entries with a title"
     )
 
 
 def test_ids_that_are_no_text(reader, tmp_path):
     path = tmp_path / "cited.txt"
     path.write_bytes(b"s004\n\xff\n")
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(FileFormatError) as raised:
         papers_of(reader, path)
-    assert str(raised.value) == f"{path}: expected UTF-8 text with an id a line, found invalid start byte"
+    assert str(raised.value).startswith(f"{path}, line 2: expected UTF-8 text, found byte 0xff")
 
 
 def test_a_bibliography_that_is_no_text(reader, tmp_path):
@@ -183,11 +294,12 @@ def test_a_bibliography_that_is_no_text(reader, tmp_path):
     ],
 )
 def test_a_file_that_is_not_there(reader, tmp_path, name):
-    with pytest.raises((InputError, CorpusError), match=name):
+    with pytest.raises(CorpusError, match=name):
         papers_of(reader, tmp_path / name)
 
 
-def test_a_byte_order_mark_is_no_part_of_an_id(reader, tmp_path):
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_part_of_an_id(reader, tmp_path, encoding):
     path = tmp_path / "cited.txt"
-    path.write_text("s004\ns005\n", encoding="utf-8-sig")
-    assert papers_of(reader, path) == NamedPapers(["s004", "s005"], 2, None)
+    path.write_text("s004\ns005\n", encoding=encoding)
+    assert papers_of(reader, path) == NamedPapers(["s004", "s005"], 2)

@@ -176,7 +176,8 @@ REFUSED = [
     (["--paper", "s001", "--sentences", "0,9"], UsageError, r"from 0 to 4 .* found 9"),
     (["--paper", "s001", "--weights", "bm25"], UsageError, "expected weights such as"),
     (["--paper", "s001", "--weights", "bert=1"], UsageError, "expected weights such as"),
-    (["--paper", "s001", "--weights", "bm25=nan"], UsageError, "expected finite `weights`"),
+    (["--paper", "s001", "--weights", "bm25=nan"], UsageError, "expected `weights` from 0 to 1e\\+06"),
+    (["--paper", "s001", "--weights", "bm25=1e308"], UsageError, "expected `weights` from 0 to 1e\\+06"),
     (["--paper", "s001", "--weights", ""], UsageError, "expected weights such as"),
     (
         ["--paper", "s001", "--pool", "pools.tsv"],
@@ -246,6 +247,39 @@ def test_errors_are_one_line_with_the_right_exit_code(tmp_path, tiny_index):
         assert (done.returncode, done.stdout) == (code, "")
         (line,) = done.stderr.splitlines()
         assert line.startswith("qbe search: ")
+
+
+def test_an_index_may_have_any_name(tiny_index, sample, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("h", "help", "@h"):
+        (tmp_path / name).symlink_to(tiny_index)
+        main(["--index", name, "--paper", "s001", "--first-stage=dense", "--rerank=none", "--hits=1"])
+        assert capsys.readouterr().out.startswith("s001 Q0 ")
+
+
+def test_accents_need_no_locale(tiny_index, tmp_path):
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    output = tmp_path / "résumé.md"
+    arguments = (
+        "--index",
+        tiny_index,
+        "--text",
+        "Il était une fois: des écoles.",
+        "--rerank",
+        "none",
+        "--hits",
+        1,
+    )
+    done = command(
+        *arguments, "--format", "table", "--first-stage", "bm25", env=environment, encoding="utf-8"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        "Papers like “Il était une fois: des écoles.”, by its abstract (this does not"
+    )
+    done = command(*arguments, "--output", output, "--first-stage", "dense", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Il était" in output.read_text(encoding="utf-8")
 
 
 def test_a_reader_that_goes_away_is_no_error(tiny_index, sample):

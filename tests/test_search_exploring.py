@@ -13,6 +13,7 @@ import pytest
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
+from qbe.search.__main__ import main
 from qbe.search.config import SearchConfig
 from qbe.search.filters import PaperFilter
 from qbe.search.fingerprint import RunInputs, fingerprint
@@ -453,28 +454,36 @@ def test_tables_tell_the_grades(explore, by_vectors, query):
     assert [row[facet.value] for facet in Facet] == [""] * 3
 
 
-def test_topics_are_explored_each_paper_once(explore, by_vectors, query, tmp_path):
-    topics, papers = tmp_path / "topics.tsv", ["s118", "s036"]
-    rows = "a\ts118\tmethod\nb\ts036\tbackground\nc\ts118\tresult\n"
-    topics.write_text(f"query_id\tpaper_id\tfacet\n{rows}")
-    weights = SHAPES[SAME_METHOD_OTHER_PROBLEM]
+def test_explored_topics_keep_their_ids_and_pools(explore, by_vectors, query, tmp_path):
+    topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
+    papers = {"a": "s118", "b": "s036", "c": "s118"}
+    topics.write_text("query_id\tpaper_id\tfacet\na\ts118\tmethod\nb\ts036\t\nc\ts118\tresult\n")
     arguments = ("--topics", topics, "--explore", SAME_METHOD_OTHER_PROBLEM, "--hits", 6)
     explore(*arguments, "--output", tmp_path / "run.trec")
-    run = read_run(tmp_path / "run.trec")
-    assert list(run.rankings) == [query(weights, paper_id).query_id for paper_id in papers]
-    for paper_id in papers:
-        asked = query(weights, paper_id)
-        assert ids(run.rankings[asked.query_id]) == ids(by_vectors.search(asked, 6))
-
-
-def test_the_pool_of_an_explored_paper_is_that_of_its_topic_of_the_facet_liked_most(explore, tmp_path):
-    """Of another topic of the paper where it has none of that facet."""
-    topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
-    topics.write_text("query_id\tpaper_id\tfacet\na\ts118\tresult\nb\ts118\tmethod\nc\ts036\tresult\n")
+    expected = {
+        query_id: ids(by_vectors.search(query(SHAPES[SAME_METHOD_OTHER_PROBLEM], paper_id), 6))
+        for query_id, paper_id in papers.items()
+    }
+    run = read_run(tmp_path / "run.trec").rankings
+    assert {query_id: ids(hits) for query_id, hits in run.items()} == expected
+    records = map(json.loads, explore(*arguments, "--format", "json").splitlines())
+    assert [record["query_id"] for record in records] == list(papers)
+    rows = csv.DictReader(io.StringIO(explore(*arguments, "--format", "csv")))
+    assert {row["query_id"] for row in rows} == set(papers)
     pools.write_text("query_id\tpaper_id\na\ts001\nb\ts002\nb\ts003\nc\ts004\n")
-    run = explore("--topics", topics, "--pool", pools, "--explore", SAME_METHOD_OTHER_PROBLEM)
-    found = [(line.split()[0].partition("&")[0], line.split()[2]) for line in run.splitlines()]
-    assert sorted(found) == [("1*s036_method", "s004"), ("1*s118_method", "s002"), ("1*s118_method", "s003")]
+    lines = explore(*arguments, "--pool", pools).splitlines()
+    assert sorted((line.split()[0], line.split()[2]) for line in lines) == [
+        *(("a", "s001"), ("b", "s002"), ("b", "s003"), ("c", "s004"))
+    ]
+
+
+def test_topics_that_projections_do_not_rerank_are_told(graded_index, tmp_path, capsys):
+    topics = tmp_path / "topics.tsv"
+    topics.write_text("query_id\tpaper_id\tfacet\na\ts118\tmethod\nb\ts036\n")
+    options = ["--first-stage", "dense", "--rerank", "projections"]
+    main(["--index", str(graded_index), "--topics", str(topics), *options])
+    printed = capsys.readouterr()
+    assert printed.err == "qbe search: 1 of 2 queries have no facet: not reranked\n"
 
 
 def test_topics_of_weighted_facets_are_graded(explore, by_vectors, query, tmp_path):
@@ -494,7 +503,8 @@ def test_z_scores_are_an_option(explore, index):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--like problem", "background or method:0.5, each once and with a weight above 0, found 'problem'"),
+        ("--like problem", "and with a weight above 0 and up to 1e+06, found 'problem'"),
+        ("--like method:1e308 background:1e308", "found 'method:1e308'"),
         ("--like method method:2", "found 'method:2'; check `like` and `unlike`"),
         ("--like method --unlike method", "found method among both; check `like` and `unlike`"),
         ("--like method:0", "found 'method:0'"),

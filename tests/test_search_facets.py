@@ -351,8 +351,8 @@ HITS = [Hit("new", 1.5, (Match(1, 1, 0.5), Match(0, 0, 0.25))), Hit("old", 1.0, 
 def test_the_table_explained():
     table = to_table(Papers(PREDICTED, GIVEN).paper, Query(PREDICTED, Facet.METHOD), HITS, 100, explain=True)
     assert table.splitlines() == [
-        "Papers like “A new paper”, for its method (no sentence was labelled method; the likeliest stands",
-        "in):",
+        "Papers like “A new paper”, for its method (no method sentence recognized; using “We aim to find",
+        "it.”; choose others with --sentences):",
         "",
         "   0          background 0.88: Nobody finds code.",
         "  *1          background 0.50, best guess for method 0.31: We aim to find it.",
@@ -371,8 +371,8 @@ def test_the_table_explained():
 def test_the_table_marks_best_guesses():
     table = to_table(Papers(PREDICTED, GIVEN).paper, Query(PREDICTED, Facet.METHOD), HITS, 90)
     assert table.splitlines() == [
-        "Papers like “A new paper”, for its method (no sentence was labelled method; the likeliest",
-        "stands in):",
+        "Papers like “A new paper”, for its method (no method sentence recognized; using “We aim to",
+        "find it.”; choose others with --sentences):",
         "",
         "   1   1.5000 A new paper  [new]",
         "              method?: We aim to find it.",

@@ -36,7 +36,7 @@ def test_a_pool_is_ranked_by_the_matching_alone(search, index, sample, name, tmp
     run = read_run(tmp_path / "run")
     assert run.tag == f"qbe-bm25+{name}"
     reranker = over_index(name, index)
-    for query_id, query_paper, facet, _ in read_topics(topics):
+    for query_id, query_paper, facet, *_ in read_topics(topics):
         if facet is Facet.METHOD:
             pool = [paper_id for paper_id in read_pools(pools)[query_id] if paper_id != query_paper]
             query, papers = Query(index.paper(query_paper), facet), list(map(index.paper, pool))

@@ -287,7 +287,7 @@ def test_entries_that_the_index_lacks_are_told(tiny_index, tmp_path, capsys):
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 5
     first = printed.err.splitlines()[0]
-    assert first == f"qbe search: {path}: 1 of 2 entries are not in the index, such as nosuch; left out"
+    assert first == f"qbe search: {path}: 1 of 2 entries are not in the index and are left out (nosuch)"
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def _papers(
     """The ids in the run of the papers that the options state, and a function that loads some of them."""
     from pathlib import Path
 
-    from qbe.search.queries import from_topics, paper_from_file, pasted_paper
+    from qbe.search.paper_file import paper_from_file
+    from qbe.search.queries import from_topics, note_on_length, papers_by_id, pasted_paper
 
     if options.topics:
         source = from_topics(index, Path(options.topics))
@@ -80,11 +81,13 @@ def _papers(
     if options.bibtex:
         papers = _drafts(options.bibtex)
     elif options.paper is not None:
-        papers = [index.paper(options.paper)]
+        papers = papers_by_id(index, [options.paper])
     elif options.paper_file is not None:
         papers = [paper_from_file(options.paper_file)]
     else:
         papers = [pasted_paper(options.text, options.title or "")]
+    if options.paper is None and (note := note_on_length(papers)):
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
     return [paper.paper_id for paper in papers], lambda block: papers[block]
 
 

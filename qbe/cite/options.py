@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument(
         "--paper-file",
         metavar="FILE",
-        help="JSON with title and abstract, and the year in metadata; - is standard input",
+        help="a paper with title and abstract: JSON (with the year in metadata), an entry of a bibliography, "
+        "or text; - is standard input",
     )
     source.add_argument("--text", help="an abstract, as it is")
     source.add_argument("--bibtex", metavar="FILE", help="drafts as BibTeX entries with title and abstract")
@@ -59,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
     known.add_argument(
         "--cited",
         metavar="FILE",
-        help="papers that it cites already, which help to find the rest and are not recommended: ids, one a "
-        "line (.txt), or BibTeX, RIS, CSL-JSON",
+        help="papers that it cites already, which help to find the rest and are not recommended: a "
+        "bibliography, or a list of ids, DOIs, arXiv ids or addresses, one a line",
     )
     known.add_argument("--exclude", metavar="FILE", help="papers not to recommend, as in --cited")
     known.add_argument(

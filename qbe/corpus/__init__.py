@@ -7,7 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from qbe.corpus.jsonl import read_jsonl, read_paper_file, read_records, write_jsonl
+    from qbe.corpus.jsonl import read_jsonl, read_records, write_jsonl
     from qbe.corpus.read import read_corpus
     from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
 
@@ -18,7 +18,6 @@ __all__ = [
     "parse_paper",
     "read_corpus",
     "read_jsonl",
-    "read_paper_file",
     "read_records",
     "write_jsonl",
 ]
@@ -30,7 +29,6 @@ _HOMES = {
     "parse_paper": "record",
     "read_corpus": "read",
     "read_jsonl": "jsonl",
-    "read_paper_file": "jsonl",
     "read_records": "jsonl",
     "write_jsonl": "jsonl",
 }

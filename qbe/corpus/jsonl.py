@@ -1,4 +1,4 @@
-"""Papers in JSON: one object a line (or one object of all, see `qbe.corpus.jsonmap`), or one paper a file."""
+"""Papers in JSON: one object a line (or one object of all, see `qbe.corpus.jsonmap`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from qbe.corpus.head import Head
 from qbe.corpus.jsonmap import is_mapping, read_mapping
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter, paper_to_record, parse_paper
-from qbe.corpus.streams import MAX_LINE_BYTES, display_name, numbered_lines, open_source
-from qbe.errors import CorpusError, RecordError
+from qbe.corpus.streams import display_name, numbered_lines, open_source
+from qbe.errors import RecordError
 from qbe.types import Paper
 
 _BOM = b"\xef\xbb\xbf"
@@ -83,28 +83,6 @@ def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Pa
     """
     for where, record in read_records(source):
         yield parse_paper(record, where, split)
-
-
-def read_paper_file(source: str | Path, split: Splitter | None = None) -> Paper:
-    """The paper of a JSON file or of standard input (``-``); without ``paper_id`` its id is ``query``.
-
-    Raises CorpusError where the file is not one JSON object that `parse_paper` takes.
-
-    >>> _ = Path("query.json").write_text('{"title": "On fish", "abstract": ["Fish swim."]}')
-    >>> read_paper_file("query.json").paper_id
-    'query'
-    """
-    where = display_name(source)
-    with open_source(source) as stream:
-        data = stream.read(MAX_LINE_BYTES + 1)
-    if len(data) > MAX_LINE_BYTES:
-        raise CorpusError(
-            f"{where}: expected one paper, found more than {MAX_LINE_BYTES >> 20} MiB; shorten it"
-        )
-    text = decode_text(data.removeprefix(_BOM), where)
-    if not text.strip():
-        raise CorpusError(f"{where}: expected one JSON object, found nothing; give title and abstract")
-    return parse_paper(decode_record(text, where), where, split, default_id="query")
 
 
 def write_jsonl(papers: Iterable[Paper], stream: IO[bytes]) -> int:

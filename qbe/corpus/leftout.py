@@ -86,7 +86,7 @@ class LeftOut:
     def _write(self, where: str, reason: str, message: str) -> None:
         if self._stream is not None:
             line = {"where": where, "reason": reason, "message": message}
-            self._stream.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
     @property
     def broken(self) -> int:

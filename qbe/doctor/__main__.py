@@ -28,7 +28,8 @@ def main(arguments: list[str]) -> None:
         from qbe.doctor.index import index_checks
 
         checks = index_checks(Path(options.index), options.save and Path(options.save))
-    print(json.dumps(to_record(checks), indent=1) if options.json else to_text(checks), flush=True)
+    text = json.dumps(to_record(checks), indent=1, allow_nan=False) if options.json else to_text(checks)
+    print(text, flush=True)
     require_all(checks)
 
 

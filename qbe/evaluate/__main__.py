@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> None:
 
         from qbe.files import write_text
 
-        write_text(options.output, json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(to_json(report), indent=1, ensure_ascii=False, allow_nan=False)
+        write_text(options.output, f"{text}\n")
     print(to_text(report), end="")
     if by_query:
         print(f"\n{by_query}", end="")

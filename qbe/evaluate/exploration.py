@@ -9,6 +9,7 @@ difference is what the disliked facet adds.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from statistics import fmean
@@ -33,6 +34,9 @@ SCOPES = (
     (Facet.RESULT, Facet.METHOD),
 )
 """The facet that is liked, and the one that is disliked."""
+
+_FACETS = "|".join(facet.value for facet in Facet)
+_WISH = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
 
 LIKED_FROM, DISLIKED_TO = 2.0, 0.5
 """A wanted paper has at least the one grade for the liked facet, at most the other for the disliked one."""
@@ -74,9 +78,9 @@ def exploration_protocol(grades: FacetGrades, run: Run) -> ExplorationResult:
 
     A scope, such as ``background-not-method``, is one of SCOPES; its queries are the query papers with a
     candidate of positive gain, with the scope appended. A query's ranking is that of the run's query
-    ``1*p_background&-0.5*p_method`` (any weights), where the run has none that of ``p_background``; of it
-    count the query's judged candidates. One that is missing counts as not retrieved, and a query that is
-    missing scores 0; there are warnings of both.
+    ``1*p_background&-0.5*p_method`` (any weights) or ``p_background-not-method``, where the run has none that
+    of ``p_background``; of it count the query's judged candidates. One that is missing counts as not
+    retrieved, and a query that is missing scores 0; there are warnings of both.
 
     Raises FileFormatError where no candidate has a positive gain, where the run has none of the queries, and
     where it has two rankings for one of them.
@@ -163,13 +167,16 @@ def _dcg(gains: Sequence[float]) -> float:
 def wish_of(query_id: str) -> Wish | None:
     """What a query's id, as `qbe.query.Query.query_id` forms it, asks for; None where it is something else.
 
-    Those are one facet of a paper, and two of which the one has a positive and the other a negative weight.
+    Those are one facet of a paper, two of which the one has a positive and the other a negative weight, and
+    names such as ``p_background-not-method``.
 
     >>> wish_of("1*a%26b_background&-0.5*a%26b_method")
     Wish(paper_id='a&b', liked=<Facet.BACKGROUND: 'background'>, disliked=<Facet.METHOD: 'method'>)
     >>> wish_of("p_method").disliked, wish_of("1*p_method&1*p_result")
     (None, None)
     """
+    if match := _WISH.fullmatch(query_id):
+        return Wish(_unescaped(match[1]), Facet(match[2]), Facet(match[3]))
     parts = query_id.split("&")
     aspects = list(_weighted_aspects(parts))
     if len(parts) == len(aspects) == 2:
@@ -195,7 +202,11 @@ def _weighted_aspects(parts: Sequence[str]) -> Iterator[tuple[float, str, Facet]
 
 def _paper_and_facet(text: str) -> tuple[str, Facet | None]:
     paper_id, facet = split_query_id(text)
-    return paper_id.replace("%26", "&").replace("%25", "%"), facet
+    return _unescaped(paper_id), facet
+
+
+def _unescaped(paper_id: str) -> str:
+    return paper_id.replace("%26", "&").replace("%25", "%")
 
 
 def _rankings(

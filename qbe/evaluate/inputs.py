@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qbe import trec
 from qbe.errors import CorpusError, FileFormatError, UsageError
+from qbe.evaluate.results import split_query_id
 from qbe.files import StrPath
 from qbe.shapes import SHAPES
 from qbe.types import Facet, Hit, Paper, Run, Sentence
 
 _FACETS = "|".join(facet.value for facet in Facet)
-_FACET_NAME = re.compile(
-    rf"(?P<name>.+)\.(?:(?:{_FACETS})(?:-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})(?:\.[^.]+)?"
-)
+_WISH = rf"(?P<wish>(?:{_FACETS})(?P<other>-not-(?:{_FACETS}))?|{'|'.join(SHAPES)})"
+_FACET_NAME = re.compile(rf"(?P<name>.+)\.{_WISH}(?:\.[^.]+)?")
 """Files of one system: ``NAME.method.trec``, and of exploration ``NAME.method-not-background.trec`` or
 ``NAME.competitors.trec``.
 """
@@ -79,8 +79,12 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
     }
 
 
-def read_runs(paths: Iterable[StrPath]) -> Run:
+def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> Run:
     """Read the run files of one system as one run; its tag is that of the first file.
+
+    Where runs ``explored``, the queries of a file such as ``NAME.method-not-background.trec`` are named by
+    paper and wish (``ID_method-not-background``) in place of their topics; of several topics of a paper that
+    of the liked facet counts, else the first.
 
     Raises FileFormatError for a broken file, or a query in two files.
 
@@ -94,14 +98,30 @@ def read_runs(paths: Iterable[StrPath]) -> Run:
     for path in map(Path, paths):
         run = trec.read_run(path)
         tag = tag or run.tag
-        twice = rankings.keys() & run.rankings.keys()
+        named = _by_wish(path, run.rankings) if explored else run.rankings
+        twice = rankings.keys() & named.keys()
         if twice:
             raise FileFormatError(
                 f"{path}: expected queries that no other file of this run has, found {min(twice)}; "
                 "give the files of one run with different queries"
             )
-        rankings.update(run.rankings)
+        rankings.update(named)
     return Run(tag, rankings)
+
+
+def _by_wish(path: Path, rankings: Mapping[str, tuple[Hit, ...]]) -> Mapping[str, tuple[Hit, ...]]:
+    """The rankings of a file of exploration by paper and wish; others as they are."""
+    match = _FACET_NAME.fullmatch(path.name)
+    if match is None or match["other"] is None:
+        return rankings
+    named: dict[str, tuple[Hit, ...]] = {}
+    for query_id, hits in rankings.items():
+        paper_id, facet = split_query_id(query_id)
+        is_named = "&" in query_id or query_id.endswith(f"_{match['wish']}")
+        name = query_id if is_named else f"{paper_id}_{match['wish']}"
+        if name not in named or match["wish"].startswith(f"{facet}-"):
+            named[name] = hits
+    return named
 
 
 def read_titles(path: StrPath) -> dict[str, str]:

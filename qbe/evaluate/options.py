@@ -26,10 +26,10 @@ measures with which these collections are published. Give the qrels of one split
 the one is better for the first facet by a grade and the other for the second: the shares ranked right by
 the run of the first facet, of the second, and by both.
 
---protocol exploration takes the same files and scores rankings by a liked and a disliked facet, of queries
-such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_background): nDCG@10 where the gain
-is the liked facet's grade minus the disliked one's, at least 0; P@10 and RR of the wanted papers, with a
-liked grade of at least 2 and a disliked one of at most 0.5.
+--protocol exploration takes the same files and scores rankings by a liked and a disliked facet, of runs
+named NAME.background-not-method.trec or of queries such as 1*ID_background&-0.5*ID_method, or by the liked
+facet alone (ID_background): nDCG@10 where the gain is the liked facet's grade minus the disliked one's, at
+least 0; P@10 and RR of the wanted papers, with a liked grade of at least 2 and a disliked one of at most 0.5.
 
 --protocol as-asked takes the same files and counts, of the first 5 and 10 hits over a whole corpus, those
 that are as asked: of queries named ID_method a method grade of at least 1.5, likewise ID_background and

@@ -132,7 +132,10 @@ def build_report(
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
 
-    evaluations = {name: evaluation(name, read_runs(paths)) for name, paths in files.items()}
+    explored = scoring.protocol == EXPLORATION
+    evaluations = {
+        name: evaluation(name, read_runs(paths, explored=explored)) for name, paths in files.items()
+    }
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
     # `compare` pairs all queries of a scope: other measures have values for some only.
     compared = {EXPLORATION: [NDCG], AS_ASKED: [f"P@{k}" for k in CUTOFFS]}.get(scoring.protocol or "")

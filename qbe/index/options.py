@@ -384,8 +384,8 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
 
 
 def ids(arguments: Sequence[str]) -> list[str]:
-    """Paper ids as given, and for each ``@FILE`` those in the file, one a line; raises InputError for a file
-    that cannot be read.
+    """Paper ids as given, and for each ``@FILE`` those in the file, one a line; raises FileFormatError for a
+    file that cannot be read.
     """
     from qbe.lines import read_ids
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.search.options import OPTIONS, PROGRAM, default_hits, parser
+from qbe.search.options import FACET_ALONE, OPTIONS, PROGRAM, default_hits, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,15 @@ def main(arguments: list[str]) -> None:
         if not source.has_facet:
             check_labels(options, has_facet=False)
             configs = [config.for_whole_abstracts() for config in configs]
-        _check_pools(source.pools, pools)
+        plain = sum(all(aspect.facet is None for aspect in aspects) for aspects in source.aspects)
+        if options.rerank in FACET_ALONE and plain:
+            print(
+                f"{PROGRAM}: {plain} of {len(source.ids)} queries have no facet: not reranked",
+                file=sys.stderr,
+            )
+        for note in source.notes:
+            print(f"{PROGRAM}: {_cli.with_options(note, OPTIONS)}", file=sys.stderr)
+        _check_pools(source.ids, pools)
         with Workers(threads) as workers:
             reranker = shared_reranker(configs, index, workers)
             for config, path in zip(configs, outputs.values(), strict=True):
@@ -158,15 +166,16 @@ def _source(options: argparse.Namespace, index: Index) -> QuerySource:
 
     from qbe.search.options import facet_weights_of
     from qbe.search.parsing import parse_positions
-    from qbe.search.queries import from_query, from_topics, query_by
+    from qbe.search.queries import from_query, from_topics, papers_by_id, query_by
     from qbe.types import Facet
 
     facet = Facet(options.facet) if options.facet else None
     weights = facet_weights_of(options)
     if options.topics:
-        return from_topics(index, Path(options.topics), facet, weights)
+        predicted = options.facets == "predicted"
+        return from_topics(index, Path(options.topics), weights or facet, predicted=predicted)
     positions = parse_positions(options.sentences) if options.sentences is not None else None
-    unlike = [index.paper(paper_id) for paper_id in dict.fromkeys(options.not_paper or ())]
+    unlike = papers_by_id(index, options.not_paper or ())
     return from_query(query_by(_papers(options, index), unlike, weights or facet or positions))
 
 
@@ -175,14 +184,19 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     from pathlib import Path
 
     from qbe.search.cited import papers_of
-    from qbe.search.queries import paper_from_file, pasted_paper
+    from qbe.search.paper_file import paper_from_file
+    from qbe.search.queries import note_on_length, papers_by_id, pasted_paper
 
     if options.paper is not None:
-        return [index.paper(paper_id) for paper_id in dict.fromkeys(options.paper)]
-    if options.paper_file is not None:
-        return [paper_from_file(options.paper_file)]
-    if options.text is not None:
-        return [pasted_paper(options.text, options.title or "")]
+        return papers_by_id(index, options.paper)
+    if options.cited is None:
+        given = options.text is None
+        paper = (
+            paper_from_file(options.paper_file) if given else pasted_paper(options.text, options.title or "")
+        )
+        if on_length := note_on_length([paper]):
+            print(f"{PROGRAM}: {on_length}", file=sys.stderr)
+        return [paper]
     with index.reading() as reader:
         named = papers_of(reader, Path(options.cited))
     if note := named.missing_in_words(options.cited):
@@ -230,7 +244,7 @@ def _search(
             hits = pipeline.batch_search(
                 prepared,
                 run.k,
-                None if pools is None else [pools[pool] for pool in source.pools[block]],
+                None if pools is None else [pools[query_id] for query_id in ids],
                 matches=writer.needs_matches,
                 explain=run.explain,
                 progress=advance if pairs else None,
@@ -276,7 +290,7 @@ def _rerank_pairs(
 ) -> int:
     """How many pairs of a query's aspect and a candidate will be reranked, at the most."""
     places = [place for block in blocks for place in range(len(source.ids))[block]]
-    sizes = [len(pipeline.index if pools is None else pools[source.pools[place]]) for place in places]
+    sizes = [len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places]
     if passing:
         sizes = [min(size, each.papers) for size, each in zip(sizes, passing, strict=True)]
     return sum(

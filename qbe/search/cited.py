@@ -1,120 +1,223 @@
-"""The papers of an index that a bibliography names: by id, DOI, or title."""
+"""The papers of an index that a bibliography or a list names: by id, DOI, arXiv id, or title."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.corpus.dedupe import normalized_title
+from qbe.corpus import fields
+from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title
+from qbe.corpus.formats import FORMATS
+from qbe.corpus.head import head_of
 from qbe.corpus.read import entries
 from qbe.corpus.reading import Reading
+from qbe.corpus.streams import display_name, open_source
 from qbe.errors import RecordError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.lines import read_ids
+from qbe.types import year_given
 
-PLAIN = (".txt", ".ids", "")
-"""How names of files end that have an id a line."""
+PLAIN = (".txt", ".ids", ".lst", ".md", "")
+"""How names of files end that may be a list, if what they hold is no bibliography."""
+
+SHOWN = 3
+"""Entries that the index lacks which a message names."""
+
+MOST_SEARCHED = 200_000
+"""Papers of an index that are read to say which one is meant by an id that it lacks."""
+
+_ARXIV = re.compile(
+    r"(?:^|arxiv[.:]\s*|arxiv\.org/\w+/)(\d{4}\.\d{4,5}|[a-z-]+(?:\.[a-z]{2})?/\d{7})(?:v\d+)?(?![\w/])"
+)
+_PREFIX = re.compile(r"[a-z]+:\s*(?!/)")
+"""As of ``PMID: 7`` and ``doi:10.1234/5``."""
 
 
 class NamedPapers(NamedTuple):
     """Ids of papers of the index, each once, in the order of the bibliography; how many ``entries`` it has;
-    one of them that the index lacks, ``missing``, if any; and how many name a paper again, ``repeated``.
+    the names of those that the index lacks, ``missing``; how many name a paper again, ``repeated``; and what
+    is wrong with the entries that could not be read, ``broken``.
     """
 
     paper_ids: list[str]
     entries: int
-    missing: str | None
+    missing: tuple[str, ...] = ()
     repeated: int = 0
+    broken: tuple[str, ...] = ()
 
     def missing_in_words(self, name: str) -> str | None:
-        """What the index lacks of the bibliography of that ``name``, in one line; None where it lacks none.
+        """What the index lacks of the bibliography of that ``name``, and what could not be read, in one line;
+        None where all was found.
 
-        >>> NamedPapers(["s051"], 2, "unknown").missing_in_words("refs.bib")
-        'refs.bib: 1 of 2 entries are not in the index, such as unknown; left out'
+        >>> NamedPapers(["s051"], 2, ("unknown",)).missing_in_words("refs.bib")
+        'refs.bib: 1 of 2 entries are not in the index and are left out (unknown)'
         """
-        if self.missing is None:
-            return None
-        absent = self.entries - len(self.paper_ids) - self.repeated
-        return (
-            f"{name}: {absent} of {self.entries} entries are not in the index, such as {self.missing}; "
-            "left out"
-        )
+        said = []
+        if self.missing:
+            shown = ", ".join([*self.missing[:SHOWN], *(["..."] if len(self.missing) > SHOWN else [])])
+            count = f"{len(self.missing)} of {self.entries} entries"
+            said.append(f"{count} are not in the index and are left out ({shown})")
+        if self.broken:
+            said.append(f"{len(self.broken)} entries cannot be read and are left out ({self.broken[0]})")
+        return f"{name}: {'; '.join(said)}" if said else None
 
 
 def papers_of(reader: IndexReader, path: Path) -> NamedPapers:
-    r"""The papers of the index that a file names: ids, one a line (``.txt``), or a bibliography in any format
-    of `qbe.corpus.formats` (BibTeX, RIS, CSL-JSON, JSON lines).
+    r"""The papers of the index that a file names: a bibliography in any format of `qbe.corpus.formats`, or a
+    list of ids, DOIs, arXiv ids, addresses or titles, one a line.
 
-    Entries are looked up by their id, DOI and title. Raises UsageError where the index has none of them,
-    InputError or CorpusError for a file that cannot be read.
+    Raises UsageError where the index has none of them, FileFormatError or CorpusError for a file that cannot
+    be read.
 
     >>> _ = Path("cited.txt").write_text("s051\nunknown\n")
     >>> with index.reading() as reader:
     ...     papers_of(reader, Path("cited.txt"))
-    NamedPapers(paper_ids=['s051'], entries=2, missing='unknown', repeated=0)
+    NamedPapers(paper_ids=['s051'], entries=2, missing=('unknown',), repeated=0, broken=())
+    """
+    named = papers_named(reader, _entries(path))
+    if not named.paper_ids:
+        first = ", ".join([*named.missing[:SHOWN], *named.broken[:1]])
+        raise UsageError(
+            f"{path}: expected papers of the index, found none of its {named.entries} entries in it"
+            f"{first and f' ({first})'}; give ids, DOIs or arXiv ids, one a line, or entries with a title"
+        )
+    return named
+
+
+def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | RecordError | str]) -> NamedPapers:
+    """The papers of the index that records of a corpus name, or texts: ids, DOIs, arXiv ids, addresses, or
+    titles.
+
+    Records are looked up by id, DOI, arXiv id and their other ids, then by title, with year and first author.
+
+    >>> with index.reading() as reader:
+    ...     papers_named(reader, ["S051", {"metadata": {"ids": {"x": "s036"}}}, "s1"])[:3]
+    (['s051', 's036'], 3, ('s1',))
     """
     catalogue = None
     paper_ids: dict[str, None] = {}
-    count, repeated, missing = 0, 0, None
-    for entry in _entries(path):
+    count, repeated, missing, broken = 0, 0, [], []
+    for entry in named:
         count += 1
-        name = str(entry.get("paper_id") or entry.get("title") or f"entry {count}")
-        paper_id = entry.get("paper_id")
-        if isinstance(paper_id, int):
-            paper_id = str(paper_id)
-        if not isinstance(paper_id, str) or reader.papers.find(paper_id) is None:
-            if len(entry) > 1:
-                catalogue = catalogue or _Catalogue(reader)
-                paper_id = catalogue.find(entry)
-            else:
-                paper_id = None
-        if paper_id is None:
-            missing = missing or name
-        else:
+        if isinstance(entry, RecordError):
+            broken.append(str(entry))
+            continue
+        record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
+        name = record.get("paper_id")
+        paper_id = str(name) if isinstance(name, str | int) else ""
+        if reader.papers.find(paper_id) is None:
+            catalogue = catalogue or Catalogue(reader)
+            paper_id = catalogue.find(record) or ""
+        if paper_id:
             repeated += paper_id in paper_ids
             paper_ids[paper_id] = None
-    if not paper_ids:
-        raise UsageError(
-            f"{path}: expected papers of the index, found none of its {count} entries in it; give their ids, "
-            "or entries with DOI or title"
-        )
-    return NamedPapers(list(paper_ids), count, missing, repeated)
+        else:
+            missing.append(str(name or record.get("title") or f"entry {count}"))
+    return NamedPapers(list(paper_ids), count, tuple(missing), repeated, tuple(broken))
 
 
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a file; of a list of ids each as an entry of nothing else."""
+def not_found(reader: IndexReader, paper_id: str) -> str:
+    """What to say of an id that the index lacks, with the paper that may be meant.
+
+    >>> with index.reading() as reader:
+    ...     print(not_found(reader, "S036"))
+    expected the id of one of the 128 papers of the index, found 'S036'; did you mean s036?
+    """
+    searched = len(reader) <= MOST_SEARCHED
+    meant = Catalogue(reader).find({"paper_id": paper_id, "title": paper_id}) if searched else None
+    hint = f"did you mean {meant}?" if meant else "qbe list shows ids and titles"
+    return f"expected the id of one of the {len(reader)} papers of the index, found {paper_id!r}; {hint}"
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any] | RecordError | str]:
+    """The entries of a bibliography, or the lines of a list."""
+    name = display_name(path)
     if path.suffix.lower() in PLAIN:
-        yield from ({"paper_id": paper_id} for paper_id in read_ids(path))
-        return
+        with open_source(path) as stream:
+            head = head_of(stream, name)
+        if not any(each.recognizes(head) for each in FORMATS.values()):
+            yield from read_ids(path)
+            return
     for _, record in entries(str(path), Reading(on_error="skip", keep_without_abstract=True)):
-        if not isinstance(record, RecordError):
-            yield {"title": "", **record}
+        yield record
 
 
-class _Catalogue:
-    """The papers of an index by DOI and by title."""
+class Catalogue:
+    """The papers of an index by what else names them than their ids: these in another case or without a
+    version, DOIs, arXiv ids, other ids, addresses, titles.
+
+    >>> with index.reading() as reader:
+    ...     Catalogue(reader).find({"paper_id": "S036"})
+    's036'
+    """
 
     def __init__(self, reader: IndexReader) -> None:
-        self._by_doi: dict[str, str] = {}
-        self._by_title: dict[str, str] = {}
+        self._by_name: dict[str, str] = {}
+        self._by_title: dict[str, list[tuple[str, str, str]]] = {}
+        others: dict[str, str] = {}
         for paper in reader:
-            doi = paper.metadata.get("doi")
-            if isinstance(doi, str):
-                self._by_doi.setdefault(doi.lower(), paper.paper_id)
-            self._by_doi.setdefault(paper.paper_id.lower(), paper.paper_id)
+            for name in _names(paper.paper_id):
+                self._by_name.setdefault(name, paper.paper_id)
+            for text in _other_names(paper.metadata):
+                for name in _names(text):
+                    others.setdefault(name, paper.paper_id)
             if title := normalized_title(paper.title):
-                self._by_title.setdefault(title, paper.paper_id)
+                known = paper.paper_id, paper.year, first_author(paper.metadata.get("authors"))
+                self._by_title.setdefault(title, []).append(known)
+        self._by_name = others | self._by_name
 
-    def find(self, entry: dict[str, Any]) -> str | None:
-        """The id of the paper that an entry names; None where the index has none."""
-        metadata = entry.get("metadata")
-        if not isinstance(metadata, dict):
-            metadata = {}
-        other_ids = metadata.get("ids")
-        values = other_ids.values() if isinstance(other_ids, dict) else ()
-        for value in (metadata.get("doi"), *values):
-            if isinstance(value, str) and value.lower() in self._by_doi:
-                return self._by_doi[value.lower()]
-        title = entry.get("title")
-        return self._by_title.get(normalized_title(title)) if isinstance(title, str) and title else None
+    def find(self, record: Mapping[str, Any]) -> str | None:
+        """The id of the paper that a record names; None where the index has none."""
+        metadata = record.get("metadata")
+        metadata = metadata if isinstance(metadata, Mapping) else {}
+        own = record.get("paper_id")
+        for text in (*([own] if isinstance(own, str) else []), *_other_names(metadata)):
+            for name in (*_names(text), *_parts(text)):
+                if name in self._by_name:
+                    return self._by_name[name]
+        title = record.get("title")
+        return self._titled(normalized_title(title), metadata) if isinstance(title, str) else None
+
+    def _titled(self, title: str, metadata: Mapping[str, Any]) -> str | None:
+        """The paper of a title. Another year may be that of a preprint, and another spelling of an author of
+        the same year does not count; of short titles neither may differ, and one must agree.
+        """
+        year, author = year_given(metadata), first_author(metadata.get("authors"))
+        short = title.count(" ") + 1 < FEWEST_WORDS
+        for paper_id, its_year, its_author in self._by_title.get(title, ()) if title else ():
+            pairs = [(a, b) for a, b in ((year, its_year), (author, its_author)) if a and b]
+            agree = sum(a == b for a, b in pairs)
+            differ = len(pairs) - agree
+            if (agree and not differ) if short else (agree or not (author and its_author)):
+                return paper_id
+        return None
+
+
+def _other_names(metadata: Mapping[str, Any]) -> list[str]:
+    """DOI, other ids, and address of a paper."""
+    ids = metadata.get("ids")
+    others = ids.values() if isinstance(ids, Mapping) else ()
+    return [str(each) for each in (metadata.get("doi"), *others, metadata.get("url")) if each]
+
+
+def _names(text: str) -> list[str]:
+    """A name of a paper in lower case; the DOI and the arXiv id in it, the one without address, the other
+    without version.
+
+    >>> _names("https://doi.org/10.1234/ABC."), _names("arXiv:1706.03762v5")[1:]
+    (['https://doi.org/10.1234/abc', '10.1234/abc'], ['1706.03762'])
+    """
+    lower = text.strip().lower().rstrip("/.,;").removesuffix(".pdf")
+    doi, arxiv = fields.doi(lower), _ARXIV.search(lower)
+    return list(dict.fromkeys(filter(None, (lower, doi, arxiv[1] if arxiv else ""))))
+
+
+def _parts(text: str) -> list[str]:
+    """What else of a text may be a paper's name: what follows ``PMID:``, the last part of an address."""
+    lower = text.strip().lower()
+    if lower.startswith(("http://", "https://")):
+        return _names(re.split(r"[?#]", lower)[0].rstrip("/").rpartition("/")[2])
+    prefix = _PREFIX.match(lower)
+    return _names(lower[prefix.end() :]) if prefix else []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, NamedTuple
 
 from qbe.errors import UsageError, check_positive
+from qbe.query import MAX_WEIGHT
 from qbe.search.filters import PaperFilter
 
 FIRST_STAGES = ("bm25", "dense", "fused")
@@ -334,9 +334,9 @@ def _check_weights(weights: object) -> None:
     if not isinstance(weights, Mapping):
         raise TypeError(f"expected a mapping as `weights`, such as {{'bm25': 1}}, found {weights!r}")
     numbers = all(isinstance(weight, int | float) for weight in weights.values())
-    sound = numbers and all(isfinite(weight) and weight >= 0 for weight in weights.values())
+    sound = numbers and all(0 <= weight <= MAX_WEIGHT for weight in weights.values())
     if set(weights) - set(COMPONENTS) or not sound or not any(weights.values()):
         raise UsageError(
-            f"expected finite `weights` of 0 or more, not all 0, of {', '.join(COMPONENTS)}, found "
+            f"expected `weights` from 0 to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}, found "
             f"{dict(weights)}"
         )

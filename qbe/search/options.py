@@ -36,6 +36,9 @@ FORMATS = ("trec", "json", "table", "csv", "markdown", "bibtex", "ris")
 LONG_FORMATS = ("trec", "json")
 """Formats for programs, which get RUN_HITS where no number is given; others get TABLE_HITS."""
 
+FACET_ALONE = ("projections", "cascade")
+"""Ways to rerank that serve queries with a facet, and are chosen by name."""
+
 EXPLAINED_FORMATS = ("table", "json")
 """Formats that can hold an explanation."""
 
@@ -108,8 +111,8 @@ def _queries(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--topics",
         metavar="FILE",
-        help="tab-separated: query_id, paper_id, facet (none: the whole abstract), aspects (several, with "
-        "weights, in place of the facet)",
+        help="tab-separated with a header: query_id, paper_id (or text and title, of a paper from outside), "
+        "facet (none: the whole abstract), aspects (several, with weights, in place of the facet)",
     )
     source.add_argument(
         "--paper", nargs="+", metavar="ID", help="a paper of the index, or several: papers like these"
@@ -117,22 +120,26 @@ def _queries(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--cited",
         metavar="FILE",
-        help="papers like those of the index that a bibliography names (BibTeX, RIS, CSL-JSON, or ids, one a "
-        "line)",
+        help="papers like those of the index that a bibliography names (in any format that qbe index reads), "
+        "or a list of ids, DOIs, arXiv ids or addresses, one a line",
     )
     source.add_argument(
-        "--paper-file", metavar="FILE", help="JSON with title and abstract; - is standard input"
+        "--paper-file",
+        metavar="FILE",
+        help="a paper with title and abstract: JSON, BibTeX, RIS, CSV, or text with the title on the first "
+        "line; - is standard input",
     )
     source.add_argument("--text", help="an abstract, as it is")
     parser.add_argument("--title", help="the title that goes with --text")
     parser.add_argument(
-        "--not-paper", nargs="+", metavar="ID", help="papers of the index: what is like them comes later"
+        "--not-paper", nargs="+", metavar="ID", help="papers of the index: rank papers similar to these lower"
     )
     aspect = parser.add_mutually_exclusive_group()
     aspect.add_argument(
         "--facet",
         choices=("background", "method", "result"),
-        help="the aspect to match (default: the topic's own facet, else the whole abstract)",
+        help="facet to match; background includes the problem and the objective, result the findings; with "
+        "--topics, of all topics that state no other (default: the topic's own, else the whole abstract)",
     )
     aspect.add_argument("--sentences", metavar="0,3", help="positions of the sentences to match, from 0")
     aspect.add_argument(
@@ -152,8 +159,8 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         "--unlike",
         nargs="+",
         metavar="FACET",
-        help="with --like: facets not to have in common (where no weight is given: 1 against background "
-        "alone, else 0.75)",
+        help="with --like: facets not to have in common (default weight: 1 if only background is liked, else "
+        "0.75)",
     )
     parser.add_argument(
         "--facets",
@@ -195,9 +202,13 @@ def _results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hits",
         type=int,
-        help=f"a query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats)",
+        help=f"hits per query (default: {RUN_HITS} in a TREC run and JSON, {TABLE_HITS} in other formats)",
     )
-    parser.add_argument("--pool", metavar="FILE", help="rank these papers only: query_id, paper_id")
+    parser.add_argument(
+        "--pool",
+        metavar="FILE",
+        help="tab-separated file of query_id, paper_id: candidates for each query",
+    )
     parser.add_argument("--output", metavar="FILE", help="write there (default: standard output)")
     parser.add_argument(
         "--plot",
@@ -277,9 +288,8 @@ def _first_stages(group: argparse._ArgumentGroup) -> None:
         "--separate",
         type=float,
         metavar="SHARE",
-        help="fused: for queries by method and by result, how much a paper's likeness to the query's "
-        "background counts against it, from 0 (facets that agree) to 1 (the facet alone; default: 0.35 "
-        "where cross-encoders or projections rerank, else 0)",
+        help="fused, by method or result: rank papers on the query's own problem lower: 0 not at all, 1 most "
+        "(default: 0.35 where cross-encoders or projections rerank, else 0)",
     )
     group.add_argument(
         "--combine",
@@ -458,6 +468,7 @@ def check_results(options: argparse.Namespace, form: str) -> None:
         raise UsageError(f"expected `k` of at least 1, found {options.hits}")
     if options.title is not None and options.text is None:
         raise UsageError("--title goes with --text; a paper file holds its own title")
+    _check_text(options.text or "")
     if options.run_tag is not None and len(options.run_tag.split()) != 1:
         raise UsageError(f"expected a --run-tag of one word, found {options.run_tag!r}")
     if (options.resume or options.overwrite) and not (options.topics and options.output):
@@ -470,13 +481,34 @@ def check_results(options: argparse.Namespace, form: str) -> None:
         )
 
 
+def _check_text(text: str) -> None:
+    """Raise UsageError for a text that is the name of a file."""
+    import os
+
+    path = text.strip().removeprefix("@")
+    is_name = path.lower().endswith((*OTHER_NAMES, *FORM_OF_NAME, ".txt", ".doc", ".odt")) and " " not in path
+    if is_name or (text and len(path) < 256 and os.path.isfile(path)):  # noqa: PTH113
+        from qbe.errors import UsageError
+
+        raise UsageError(
+            f"expected an abstract as --text, found the name of a file, {text}; give --paper-file {path}"
+        )
+
+
 def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
-    """Raise UsageError for options of labels where no query has a facet and none is to be explained."""
+    """Raise UsageError for options of labels where no query has a facet and none is to be explained, and for
+    projections without a facet.
+    """
     from qbe.errors import UsageError
 
     if (options.tagger is not None or options.facets == "predicted") and not (has_facet or options.explain):
         raise UsageError(
             "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
+        )
+    if options.rerank in FACET_ALONE and not has_facet:
+        raise UsageError(
+            f"--rerank {options.rerank} reranks by a facet, and no query has one; add --facet, --like or "
+            "--explore, or give --rerank cross-encoder or none"
         )
 
 

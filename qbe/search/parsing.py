@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 
 from qbe.errors import UsageError
+from qbe.query import MAX_WEIGHT, check_weight
 from qbe.search.config import COMPONENTS
 from qbe.shapes import unlike_weight
 from qbe.types import Facet
@@ -58,12 +58,13 @@ def _parse(parts: Sequence[str], default: float) -> dict[Facet, float]:
         name, _, number = part.partition(":")
         try:
             facet, weight = Facet(name), float(number) if number else default
-            if not (isfinite(weight) and weight > 0) or facet in weights:
+            check_weight(weight)
+            if weight < 0 or facet in weights:
                 raise ValueError
-        except ValueError:
+        except (ValueError, UsageError):
             raise UsageError(
-                "expected facets such as background or method:0.5, each once and with a weight above 0, "
-                f"found {part!r}; check `like` and `unlike`"
+                "expected facets such as background or method:0.5, each once and with a weight above 0 and "
+                f"up to {MAX_WEIGHT:g}, found {part!r}; check `like` and `unlike`"
             ) from None
         weights[facet] = weight
     return weights

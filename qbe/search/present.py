@@ -12,12 +12,16 @@ from qbe.query import Aspect, Query
 from qbe.search.explain import describe, explain_query, facet_probability
 from qbe.search.highlight import common_words, in_bold
 from qbe.search.shown import shown
+from qbe.text.language import looks_english
 from qbe.types import Hit, Match, Paper, TransportEntry
 
 INDENT = 14
 
 MAX_AUTHORS = 3
 """Authors that a table names; of more it names so many, and others."""
+
+QUOTED = 60
+"""Characters of a sentence that a heading quotes."""
 
 _TIED = "\N{NO-BREAK SPACE}"
 
@@ -192,13 +196,18 @@ def grades_in_words(grades: Mapping[str, float]) -> str:
 def heading(query: Query) -> str:
     """What the papers are like, such as ``Papers like “A title”, for its method``."""
     if query.is_single:
-        return f"Papers {_like(query.aspects[0])}"
+        return f"Papers {_like(query.aspects[0])}{_foreign_note(query)}"
     parts = []
     for aspect in query.aspects:
         negation = "not " if aspect.weight < 0 else ""
         weight = "" if abs(aspect.weight) == 1 else f" (weight {abs(aspect.weight):g})"
         parts.append(f"{negation}{_like(aspect)}{weight}")
-    return "Papers " + "; ".join(parts)
+    return "Papers " + "; ".join(parts) + _foreign_note(query)
+
+
+def _foreign_note(query: Query) -> str:
+    foreign = not all(looks_english(f"{paper.title} {paper.abstract}") for paper in query.papers)
+    return " (this does not look like English, which the models read: expect little)" if foreign else ""
 
 
 def _like(aspect: Aspect) -> str:
@@ -207,23 +216,10 @@ def _like(aspect: Aspect) -> str:
     if aspect.positions is not None:
         seen = "by sentences " + ", ".join(map(str, aspect.positions))
     if aspect.is_guess:
-        seen += f" (no sentence was labelled {aspect.facet}; the likeliest stands in)"
-    if is_foreign(aspect.paper):
-        seen += " (most of its letters are not Latin, and the models read English: expect little)"
+        sentence = aspect.paper.sentences[aspect.selected_positions()[0]].text
+        begin = sentence if len(sentence) <= QUOTED else f"{sentence[:QUOTED].rpartition(' ')[0]} ..."
+        seen += f" (no {aspect.facet} sentence recognized; using “{begin}”; choose others with --sentences)"
     return f"like “{title}”, {seen}"
-
-
-def is_foreign(paper: Paper) -> bool:
-    """Whether fewer than half of the letters of a paper's title and abstract are Latin; False where it has
-    none.
-
-    >>> from qbe.text.papers import paper_from_text
-    >>> is_foreign(paper_from_text("", "鱼在游泳。")), is_foreign(paper_from_text("", "Das Schiff fährt."))
-    (True, False)
-    """
-    letters = [letter for letter in paper.title + paper.abstract if letter.isalpha()]
-    # Latin letters with their accents end at U+024F; formulas have a few Greek ones.
-    return sum(letter < "\u0250" for letter in letters) < len(letters) / 2
 
 
 def _query_lines(query: Query, hits: Sequence[Hit], width: int) -> list[str]:

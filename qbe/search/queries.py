@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.corpus import parse_paper, read_paper_file
-from qbe.errors import UsageError
+from qbe.corpus import parse_paper
+from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
+from qbe.search.cited import not_found
+from qbe.text.papers import paper_from_text
 from qbe.text.split import split_sentences
-from qbe.topics import read_topics
+from qbe.topics import numbered_topics
 from qbe.types import Facet, Paper
 
 Counted = Mapping[Facet, float] | Facet | Sequence[int] | None
@@ -21,9 +24,13 @@ UNLIKE_WEIGHT = 0.5
 """What papers that are not wanted weigh together, against the others together."""
 
 
+LONG_ABSTRACT = 20_000
+"""Characters of an abstract beyond which reading it takes seconds."""
+
+
 class QuerySource(NamedTuple):
     """Queries that are loaded a few at a time: their ids in the run, each one's aspects, a function that
-    loads those of a slice, and the ids under which their pools stand in a file of pools.
+    loads those of a slice, and what a user should know of topics that are left out.
 
     >>> from_query(Query(index.paper("s036"))).has_facet
     False
@@ -32,7 +39,7 @@ class QuerySource(NamedTuple):
     ids: Sequence[str]
     aspects: Sequence[Sequence[TopicAspect]]
     load: Callable[[slice], Sequence[Query]]
-    pools: Sequence[str]
+    notes: Sequence[str] = ()
 
     @property
     def has_facet(self) -> bool:
@@ -41,36 +48,74 @@ class QuerySource(NamedTuple):
 
 
 def from_topics(
-    index: Index, path: Path, facet: Facet | None = None, weights: Mapping[Facet, float] | None = None
+    index: Index,
+    path: Path,
+    counted: Facet | Mapping[Facet, float] | None = None,
+    *,
+    predicted: bool = True,
 ) -> QuerySource:
-    """The queries of a topics file, their papers read from the index; errors are those of `topics_of`.
+    """The queries of a topics file under the topics' own ids, their papers read from the index.
 
-    With ``weights`` of facets there is one query for each paper of the file (`Query.by_facets`), whatever the
-    topics are about; its pool is that of the paper's topic of the facet with most weight, or of the first.
+    A ``counted`` facet is searched for in all topics that state none; those that state another one, or
+    aspects, are left out. ``counted`` weights of facets (`Query.by_facets`) take the place of the topics'
+    facets; topics with aspects are left out. Unless facets are ``predicted`` where they are needed, topics
+    whose papers were given labels and lack the facet are left out, too. Notes name what is left out.
+
+    Raises what `topics_of` does, and UsageError where no topic is left.
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
-    >>> source.ids[:2], [query.query_id for query in source.load(slice(2))]
-    (['s024_method', 's063_method'], ['s024_method', 's063_method'])
+    >>> source.ids[:2], source.notes
+    (['s024_method', 's063_method'], ['sample/topics.tsv: 16 of 24 topics state another facet, or aspects, and
+    are left out (s024_background, s063_background, s049_background, ...)'])
     """
-    topics = topics_of(index, path, facet)
-    pools = [topic.query_id for topic in topics]
-    if weights is not None:
-        liked = max(weights, key=lambda each: weights[each])
-        by_paper: dict[str, str] = {}
-        for topic in topics:
-            if topic.paper_id not in by_paper or topic.facet is liked:
-                by_paper[topic.paper_id] = topic.query_id
-        pools = list(by_paper.values())
-        topics = [_topic_by_facets(paper_id, weights) for paper_id in by_paper]
-    ids = [topic.query_id for topic in topics]
-    aspects = [topic.resolved_aspects() for topic in topics]
-    return QuerySource(ids, aspects, lambda block: queries_of(index, topics[block]), pools)
+    topics = topics_of(index, path)
+    used = [topic for topic in topics if not _states_another(topic, counted)]
+    other = [topic for topic in topics if _states_another(topic, counted)]
+    used = [_counting(topic, counted) for topic in used]
+    lacking = [] if predicted else [topic for topic in used if _lacks_facet(index, topic)]
+    left_out = {topic.query_id for topic in lacking}
+    used = [topic for topic in used if topic.query_id not in left_out]
+    reasons = (
+        (other, "state another facet, or aspects, and are left out"),
+        (lacking, "are left out: their papers' labels lack the facet, which `facets` predicted would give"),
+    )
+    notes = [
+        f"{path}: {len(out)} of {len(topics)} topics {reason} ({_first(topic.query_id for topic in out)})"
+        for out, reason in reasons
+        if out
+    ]
+    if not used:
+        raise UsageError("; ".join(notes) or f"{path}: expected at least one topic, found none")
+    aspects = [topic.resolved_aspects() for topic in used]
+    ids = [topic.query_id for topic in used]
+    return QuerySource(ids, aspects, lambda block: queries_of(index, used[block]), notes)
 
 
-def _topic_by_facets(paper_id: str, weights: Mapping[Facet, float]) -> Topic:
-    query = Query.by_facets(Paper(paper_id, "", ()), weights)
-    aspects = (TopicAspect(paper_id, facet, None, weight) for facet, weight in weights.items())
-    return Topic(query.query_id, paper_id, None, tuple(aspects))
+def _states_another(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> bool:
+    if counted is None:
+        return False
+    return bool(topic.aspects) or (isinstance(counted, Facet) and topic.facet not in (None, counted))
+
+
+def _counting(topic: Topic, counted: Facet | Mapping[Facet, float] | None) -> Topic:
+    """A topic by a facet, or by weights of facets."""
+    if not isinstance(counted, Mapping):
+        return topic if counted is None else topic._replace(facet=counted)
+    aspects = (TopicAspect(topic.paper_id, facet, None, weight) for facet, weight in counted.items())
+    return topic._replace(facet=None, aspects=tuple(aspects))
+
+
+def _lacks_facet(index: Index, topic: Topic) -> bool:
+    """Whether the labels that a paper of the topic brings lack a facet that the topic is about."""
+    asked = {(paper_id, facet) for paper_id, facet, *_ in topic.resolved_aspects() if paper_id and facet}
+    papers = ((index.paper(paper_id), facet) for paper_id, facet in asked)
+    return any(paper.labelled and not paper.facet_positions(facet)[0] for paper, facet in papers)
+
+
+def _first(names: Iterable[str], most: int = 3) -> str:
+    """The first of some names, such as ``a, b, c, ...``."""
+    *named, rest = [*islice(names, most + 1), *[""] * most][: most + 1]
+    return ", ".join([*filter(None, named), *(["..."] if rest else [])])
 
 
 def from_query(query: Query) -> QuerySource:
@@ -83,7 +128,7 @@ def from_query(query: Query) -> QuerySource:
         TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions, aspect.weight)
         for aspect in query.aspects
     ]
-    return QuerySource([query.query_id], [aspects], lambda block: [query][block], [query.query_id])
+    return QuerySource([query.query_id], [aspects], lambda block: [query][block])
 
 
 def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: Counted) -> Query:
@@ -121,23 +166,43 @@ def _aspects(paper: Paper, weight: float, what: Counted) -> list[Aspect]:
     return [Aspect(paper, positions=tuple(what) if weight > 0 else None, weight=weight)]
 
 
-def topics_of(index: Index, path: Path, facet: Facet | None = None) -> list[Topic]:
-    """The topics of a file, of one facet where one is given.
+def topics_of(index: Index, path: Path) -> list[Topic]:
+    """The topics of a file.
 
-    Raises FileFormatError for a malformed file, UsageError when no topic has the facet, and
-    PaperNotFoundError for a paper that the index lacks.
+    Raises FileFormatError for a malformed file, CorpusError for a text that is no abstract, and
+    PaperNotFoundError for a paper that the index lacks, each with the line.
 
-    >>> topics_of(index, Path("sample/topics.tsv"), Facet.METHOD)[0]
-    Topic(query_id='s024_method', paper_id='s024', facet=<Facet.METHOD: 'method'>, aspects=())
+    >>> topics_of(index, Path("sample/topics.tsv"))[1][:3]
+    ('s024_method', 's024', <Facet.METHOD: 'method'>)
     """
-    topics = [topic for topic in read_topics(path) if facet in (None, topic.facet)]
-    if not topics:
-        wanted = f"topics of the facet {facet}" if facet else "at least one topic"
-        raise UsageError(f"{path}: expected {wanted}, found none; check `topics` and `facet`")
-    for topic in topics:
+    topics = []
+    for number, topic in numbered_topics(path):
+        where = f"{path}, line {number}"
+        if topic.text:
+            _paper_of(topic, where)
         for aspect in topic.resolved_aspects():
-            index.papers.row(aspect.paper_id)  # one that is absent is reported before anything is searched
+            if aspect.paper_id and aspect.paper_id not in index:
+                raise _not_found(index, aspect.paper_id, f"{where}: ")
+        topics.append(topic)
     return topics
+
+
+def papers_by_id(index: Index, paper_ids: Iterable[str]) -> list[Paper]:
+    """Papers of the index, each once; raises PaperNotFoundError, which says what may be meant.
+
+    >>> [paper.paper_id for paper in papers_by_id(index, ["s036", "s001", "s036"])]
+    ['s036', 's001']
+    """
+    wanted = dict.fromkeys(paper_ids)
+    for paper_id in wanted:
+        if paper_id not in index:
+            raise _not_found(index, paper_id)
+    return [index.paper(paper_id) for paper_id in wanted]
+
+
+def _not_found(index: Index, paper_id: str, where: str = "") -> PaperNotFoundError:
+    with index.reading() as reader:
+        return PaperNotFoundError(where + not_found(reader, paper_id))
 
 
 def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
@@ -151,24 +216,31 @@ def queries_of(index: Index, topics: Sequence[Topic]) -> list[Query]:
 
 
 def _query(index: Index, topic: Topic) -> Query:
-    papers: dict[str, Paper] = {}
+    papers: dict[str, Paper] = {"": _paper_of(topic, topic.query_id)} if topic.text else {}
     aspects = []
     for paper_id, facet, positions, weight in topic.resolved_aspects():
-        paper = papers.setdefault(paper_id, index.paper(paper_id))
-        aspects.append(Aspect(paper, facet, positions, weight))
+        if paper_id not in papers:
+            papers[paper_id] = index.paper(paper_id)
+        aspects.append(Aspect(papers[paper_id], facet, positions, weight))
     return Query.of(*aspects)
 
 
-def paper_from_file(source: str) -> Paper:
-    """A paper from a JSON file (``-``: standard input) with title and abstract; its id is ``query`` if it
-    has none. Raises CorpusError for a file that holds no such paper.
+def _paper_of(topic: Topic, where: str) -> Paper:
+    """The paper of a topic that brings its text; raises CorpusError."""
+    try:
+        return paper_from_text(topic.title, topic.text)
+    except CorpusError as error:
+        raise CorpusError(f"{where}: {error}") from None
 
-    >>> _ = Path("paper.json").write_text('{"title": "On stone", "abstract": "Stone is hard. We cut it."}')
-    >>> paper = paper_from_file("paper.json")
-    >>> paper.paper_id, len(paper.sentences)
-    ('query', 2)
-    """
-    return read_paper_file(source, split_sentences)
+
+def note_on_length(papers: Iterable[Paper]) -> str:
+    """What to say of papers from outside whose abstracts are far longer than any, '' where none is."""
+    longest = max((len(paper.abstract) for paper in papers), default=0)
+    if longest <= LONG_ABSTRACT:
+        return ""
+    return (
+        f"the query has {longest:,} characters, all of which are read: give the abstract alone to save time"
+    )
 
 
 def pasted_paper(text: str, title: str) -> Paper:

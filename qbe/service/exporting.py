@@ -32,7 +32,8 @@ def exported(papers: Sequence[Paper], form: str) -> str:
     if form == "markdown":
         return "".join(f"- {_item(paper)}\n" for paper in papers)
     return "".join(
-        f"{json.dumps(paper_record(paper, inside=True), ensure_ascii=False)}\n" for paper in papers
+        f"{json.dumps(paper_record(paper, inside=True), ensure_ascii=False, allow_nan=False)}\n"
+        for paper in papers
     )
 
 

@@ -342,4 +342,4 @@ def as_json(record: Mapping[str, Any]) -> str:
     >>> as_json({"title": "Über"})
     '{"title":"Über"}'
     """
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

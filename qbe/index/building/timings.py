@@ -72,7 +72,7 @@ class Timings:
                 name: round(peak / 1e6, 1) for name, peak in {**self.peaks, "whole": whole}.items()
             },
         }
-        return json.dumps(record, indent=1) + "\n"
+        return json.dumps(record, indent=1, allow_nan=False) + "\n"
 
     @contextlib.contextmanager
     def _clock(self, name: str) -> Iterator[None]:

@@ -1,0 +1,136 @@
+"""The paper of a file given as a query: JSON, an entry of a bibliography, text; other kinds are named."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from qbe.errors import CorpusError, QbeError, UsageError
+from qbe.search.__main__ import main
+from qbe.search.paper_file import paper_from_file, title_and_abstract
+
+TITLE, ABSTRACT = "On stone", "Stone is hard. We cut it."
+RECORD = {"title": TITLE, "abstract": ABSTRACT}
+
+BIB = "@article{Lee2019, title = {On stone}, abstract = {Stone is hard. We cut it.}}\n"
+RIS = "TY  - JOUR\nTI  - On stone\nAB  - Stone is hard. We cut it.\nER  - \n"
+TEXT = "On stone\n\nStone is hard.\nWe cut it.\n"
+
+FILES = {
+    "a.json": json.dumps(RECORD, indent=1),
+    "a.jsonl": json.dumps({"paper_id": "7", **RECORD}),
+    "csl.json": json.dumps([{"id": "7", "type": "article-journal", **RECORD}]),
+    "a.bib": BIB,
+    "a.ris": RIS,
+    "endnote.txt": RIS,
+    "a.csv": "Title,Abstract\nOn stone,Stone is hard. We cut it.\n",
+    "a.txt": TEXT,
+    "a.md": f"# {TEXT}",
+    "labelled.txt": "Title: On stone\nAuthors: Ann Lee\nAbstract: Stone is hard. We cut it.\n",
+    "heading.txt": "On stone\nAnn Lee\n\nABSTRACT\n\nStone is hard. We cut it.\n",
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_paper_of_any_kind(tmp_path, monkeypatch, name, encoding):
+    data = FILES[name].encode(encoding)
+    (tmp_path / name).write_bytes(data)
+    papers = [paper_from_file(str(tmp_path / name))]
+    if name != "a.csv":  # which is told by its name
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+        papers.append(paper_from_file("-"))
+    for paper in papers:
+        assert (paper.title, [sentence.text for sentence in paper.sentences]) == (
+            TITLE,
+            ["Stone is hard.", "We cut it."],
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error", "message"),
+    [
+        ("a.pdf", b"%PDF-1.7", UsageError, "found a PDF document; paste its abstract as `text`"),
+        ("a", b"%PDF-1.7", UsageError, "found a PDF document"),
+        ("a.docx", b"PK\3\4", UsageError, "found a Word document"),
+        ("a.txt", b"{\\rtf1", UsageError, "found an RTF document"),
+        ("a.tex", b"We cut stone.", UsageError, "found a LaTeX document"),
+        ("a.txt", b"% draft\n\\documentclass{article}", UsageError, "found a LaTeX document"),
+        ("a", b"<!DOCTYPE html><title>A</title>", UsageError, "found an HTML page"),
+        ("a.bib", BIB.encode() * 2, UsageError, "expected one paper, found several; .* with `cited`"),
+        ("a.ris", RIS.encode() * 3, UsageError, "expected one paper, found several"),
+        ("a.jsonl", f"{FILES['a.jsonl']}\n".encode() * 2, UsageError, "expected one paper, found several"),
+        ("a.bib", b"% none", UsageError, "expected one paper, found none"),
+        (
+            "a.json",
+            b'{"title": "On stone"}',
+            CorpusError,
+            "expected a list of sentences or a string as abstract",
+        ),
+        ("a.json", b'{"title": "On stone", "abstract": "A.",}', CorpusError, "malformed JSON"),
+        ("a.bib", b"@article{x, title = {On stone}}", CorpusError, "abstract"),
+        ("a.txt", b" \n", CorpusError, "expected title and abstract, found nothing"),
+        ("a.txt", b"\xac\xed\0\5\1", UsageError, "found binary data"),
+        (
+            "a.txt",
+            b"Stone is hard to cut with a knife of\nMilan and of other towns of the north\nof Italy.",
+            UsageError,
+            "expected a title with an empty line behind it, or none",
+        ),
+    ],
+)
+def test_other_files_are_refused_with_what_to_do(tmp_path, name, data, error, message):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(error, match=message) as raised:
+        paper_from_file(str(tmp_path / name))
+    assert str(raised.value).startswith(f"{tmp_path}/{name}")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Stone is hard. We cut it.", ("", "Stone is hard. We cut it.")),
+        ("Stone is hard to cut, and\nwe cut it.", ("", "Stone is hard to cut, and\nwe cut it.")),
+        ("Stone is hard. We cut\nStone.", ("", "Stone is hard. We cut\nStone.")),
+        ("Stone is hard.\n\nWe cut it.", ("", "Stone is hard.\n\nWe cut it.")),
+        (
+            "Is stone hard?\nStone is hard. We cut it with a knife.",
+            ("Is stone hard?", "Stone is hard. We cut it with a knife."),
+        ),
+        ("Abstract: Stone is hard.", ("", "Stone is hard.")),
+        ("title: On stone\nStone is hard.", ("On stone", "Stone is hard.")),
+        (
+            "Abstract painting of the north\n\nStone is hard.",
+            ("Abstract painting of the north", "Stone is hard."),
+        ),
+    ],
+)
+def test_titles_of_texts(text, expected):
+    assert title_and_abstract(text, "a.txt") == expected
+
+
+@pytest.mark.parametrize("text", ["p.pdf", "@draft.txt", "draft.txt", "sub/dir.bib", "notes", "@notes"])
+def test_the_name_of_a_file_is_no_abstract(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").touch()
+    with pytest.raises(
+        UsageError, match=f"found the name of a file, {text}; give --paper-file {text.lstrip('@')}$"
+    ):
+        main(["--index", "nosuch", "--text", text])
+
+
+@pytest.mark.parametrize("text", ["notes on stone.txt", "BERT", "We use Node.js and libpng.txt files."])
+def test_other_texts_are_abstracts(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(QbeError, match="nosuch"):
+        main(["--index", "nosuch", "--text", text])
+
+
+def test_a_text_that_is_far_too_long_is_told(tiny_index, capsys):
+    for words, told in ((1_000, ""), (3_000, "the query has 23,999 characters, all of which are read: ")):
+        main(["--index", str(tiny_index), "--text", "A fish. " * words, "--first-stage=bm25", "--hits=1"])
+        said = capsys.readouterr().err
+        assert told in said
+        assert ("characters" in said) == bool(told)
