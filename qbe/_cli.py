@@ -97,10 +97,6 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized argument: {name}{self._hint(name)}")
         return super().parse_known_args(words, namespace)
 
-    def error(self, message: str) -> NoReturn:
-        """As argparse does, but in harmless signs."""
-        super().error(_one_line(message))
-
     def _unknown(self, words: Sequence[str]) -> Iterator[str]:
         """The options among the words that are none of this parser, unless help is asked for."""
         known = self._option_string_actions
@@ -116,7 +112,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with 2 and one line; the usage of commands with many options would hide it."""
-        self.exit(2, f"{self.prog}: error: {message} ({self.prog} --help lists the options)\n")
+        self.exit(2, f"{self.prog}: error: {_one_line(message)} ({self.prog} --help lists the options)\n")
 
     def _hint(self, name: str) -> str:
         from qbe.errors import did_you_mean
@@ -272,7 +268,8 @@ def run(
     default.
     """
     if sys.getfilesystemencoding() == "ascii":  # locale C: arguments and output are UTF-8 all the same
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+        # The same program again, with its own arguments: nothing else is started.
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     _leave_working_directory_out()
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then

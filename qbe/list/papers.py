@@ -10,7 +10,7 @@ from qbe.bibliography.names import author_names
 from qbe.bibliography.reference import reference_of
 from qbe.bibliography.writing import entries
 from qbe.corpus.dedupe import normalized_title
-from qbe.shell.tables import plain
+from qbe.plain import plain
 from qbe.types import Paper
 
 AUTHOR = 20
