@@ -46,8 +46,8 @@ class Reading:
     ``skip`` leaves it out; None: ``skip`` for files of more than SKIP_BYTES together, else ``stop``. At the
     end it is an error where more than the share ``max_rejected`` of at least 100 records could not be used;
     papers that merely lack an abstract do not count. With ``keep_without_abstract`` such a paper is kept, and
-    its title stands for its abstract. ``dedupe`` merges a paper that has the normalized title, year and first
-    author (``title``), or the DOI (``doi``), of one before it into that. Reading ends after ``limit`` papers.
+    its title stands for its abstract. ``dedupe`` merges a paper into one before it that has its normalized
+    title, year and first author (``title``), or its DOI (``doi``). Reading ends after ``limit`` papers.
 
     Raises UsageError for values that are not possible.
 

@@ -74,10 +74,10 @@ def parse_paper(
         offsets = locate(abstract, texts)
     elif offsets is not None:
         offsets = parse_offsets(offsets, len(texts), where)
-    if offsets is not None:
+    if offsets is not None and not all(texts):
         offsets = tuple(pair for pair, text in zip(offsets, texts, strict=True) if text)
     if labels is None:
-        sentences = tuple(Sentence(text) for text in texts if text)
+        sentences = tuple(map(Sentence, filter(None, texts)))
     elif isinstance(abstract, str):
         raise _invalid(
             where,
@@ -201,8 +201,8 @@ def _sentences(abstract: Any, where: str, split: Splitter | None) -> list[str]:
             reason = "an abstract that is not split" if abstract.strip() else NO_ABSTRACT
             expected = "a list of sentences as abstract"
             raise _invalid(where, expected, abstract, "split it into sentences", reason)
-        abstract = split(_clean(abstract, "abstract", where))
-    elif not isinstance(abstract, (list, tuple)):
+        return [text.strip() for text in split(_clean(abstract, "abstract", where))]
+    if not isinstance(abstract, (list, tuple)):
         expected = "a list of sentences or a string as abstract"
         reason = NO_ABSTRACT if abstract is None else "an abstract that is no text"
         raise _invalid(where, expected, abstract, 'add "abstract" or drop the paper', reason)
