@@ -42,7 +42,10 @@ _PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
 
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
 _UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
-_USUAL = re.compile(r"\s*([^\W\d_]+), ((?:[A-Z][a-z]{2,}|[A-Z]\.)(?: [A-Z][a-z]{2,}| ?[A-Z]\.?){0,3})\s*")
+_USUAL = re.compile(
+    r"\s*((?:(?:van|von|de|del|della|der|den|di|da|la|le)\s)*[^\W\d_]+(?:[-'\u2019][^\W\d_]+)*), "
+    r"((?:[A-Z][a-z\u00df-\u00ff]{2,}|[A-Z]\.)(?: [A-Z][a-z\u00df-\u00ff]{2,}|[ -]?[A-Z]\.)*)\s*"
+)
 _IDENTIFIER = re.compile(r"\s*[(\[][\d\s-]+X?[)\]]\s*$")
 
 
@@ -83,6 +86,9 @@ def split_authors(text: str) -> list[str]:
     parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
     names: list[str] = []
     for part in parts:
+        if usual := _usual_name(part):
+            names.append(usual)
+            continue
         several = _between_and(_IDENTIFIER.sub("", part))
         commas = 0 if part is text else 2  # within a name
         if len(several) > 1 and all("," in each for each in several):
@@ -100,7 +106,11 @@ def has_others(text: str) -> bool:
     >>> has_others("Ann Lee and others"), has_others("Lee A., et al."), has_others("Ann Others")
     (True, True, False)
     """
-    return bool(_OTHERS.search(text[-_OTHERS_CHARS:]) or _ELLIPSIS.search(text))
+    end = text[-_OTHERS_CHARS:]
+    is_said = any(word in end for word in ("al", "AL", "thers", "more")) and _OTHERS.search(end) is not None
+    return is_said or (
+        (". ." in text or ".." in text or "\u2026" in text) and _ELLIPSIS.search(text) is not None
+    )
 
 
 def read_name(text: str) -> str:
@@ -109,8 +119,8 @@ def read_name(text: str) -> str:
     >>> read_name("Lee, Ann, Jr."), read_name("Liu R."), read_name("Department of Fish, Lake Institute")
     ('Ann Lee Jr.', 'R. Liu', 'Department of Fish, Lake Institute')
     """
-    if (usual := _USUAL.fullmatch(text)) and not is_organization(text):  # nearly all, in a fifth of the time
-        return f"{usual[2]} {usual[1]}"
+    if usual := _usual_name(text):
+        return usual
     parts = [part for each in text.split(",") if (part := each.strip())]
     if not parts or len(parts) > 3 or is_organization(text):
         return ", ".join(parts)
@@ -186,6 +196,12 @@ def is_organization(name: str) -> bool:
     (True, False)
     """
     return not _ORGANIZATIONS.isdisjoint(_WORDS.findall(name.lower()))
+
+
+def _usual_name(text: str) -> str:
+    """The name that nearly all are, "Family, Given", in a fifth of the time; '' for another."""
+    usual = _USUAL.fullmatch(text)
+    return f"{usual[2]} {usual[1]}" if usual and not is_organization(text) else ""
 
 
 def _family_words(words: list[str]) -> list[str]:

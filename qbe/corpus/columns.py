@@ -179,11 +179,11 @@ def _short(column: str) -> str:
 
 def _cell(value: Any, where: str) -> Any:
     """A value with text in place of bytes and dates, None for what is not a number, texts stripped."""
+    if isinstance(value, str):
+        return value.strip()
     match value:
         case bytes():
             return decode_text(value, where).strip()
-        case str():
-            return value.strip()
         case float() if not math.isfinite(value):
             return None
         case float() if value.is_integer():  # whole numbers beside missing ones
