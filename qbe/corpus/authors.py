@@ -42,7 +42,10 @@ _PAIRS = re.compile(r"(?:[SFRI]I|S[SRF])+|FR|FS")
 
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]?")
 _UNDOTTED = re.compile(r"[^\W\d_]{1,2}(?:-[^\W\d_])?")
-_USUAL = re.compile(r"\s*([^\W\d_]+), ((?:[A-Z][a-z]{2,}|[A-Z]\.)(?: [A-Z][a-z]{2,}| ?[A-Z]\.?){0,3})\s*")
+_USUAL = re.compile(
+    r"\s*((?:(?:van|von|de|del|della|der|den|di|da|la|le)\s)*[^\W\d_]+(?:[-'\u2019][^\W\d_]+)*), "
+    r"((?:[A-Z][a-z\u00df-\u00ff]{2,}|[A-Z]\.)(?: [A-Z][a-z\u00df-\u00ff]{2,}|[ -]?[A-Z]\.)*)\s*"
+)
 _IDENTIFIER = re.compile(r"\s*[(\[][\d\s-]+X?[)\]]\s*$")
 
 
@@ -83,6 +86,9 @@ def split_authors(text: str) -> list[str]:
     parts = [part for part in _SEPARATOR.split(text) if part.strip()] if _SEPARATOR.search(text) else [text]
     names: list[str] = []
     for part in parts:
+        if (usual := _USUAL.fullmatch(part)) and not is_organization(part):
+            names.append(f"{usual[2]} {usual[1]}")  # as below, in a fifth of the time
+            continue
         several = _between_and(_IDENTIFIER.sub("", part))
         commas = 0 if part is text else 2  # within a name
         if len(several) > 1 and all("," in each for each in several):
@@ -100,7 +106,7 @@ def has_others(text: str) -> bool:
     >>> has_others("Ann Lee and others"), has_others("Lee A., et al."), has_others("Ann Others")
     (True, True, False)
     """
-    return bool(_OTHERS.search(text[-_OTHERS_CHARS:]) or _ELLIPSIS.search(text))
+    return _OTHERS.search(text[-_OTHERS_CHARS:]) is not None or _ELLIPSIS.search(text) is not None
 
 
 def read_name(text: str) -> str:
@@ -109,8 +115,6 @@ def read_name(text: str) -> str:
     >>> read_name("Lee, Ann, Jr."), read_name("Liu R."), read_name("Department of Fish, Lake Institute")
     ('Ann Lee Jr.', 'R. Liu', 'Department of Fish, Lake Institute')
     """
-    if (usual := _USUAL.fullmatch(text)) and not is_organization(text):  # nearly all, in a fifth of the time
-        return f"{usual[2]} {usual[1]}"
     parts = [part for each in text.split(",") if (part := each.strip())]
     if not parts or len(parts) > 3 or is_organization(text):
         return ", ".join(parts)
@@ -135,12 +139,9 @@ def person_name(family: str, given: str, suffix: str = "") -> str:
     ('Jan van der Berg Jr.', 'Hernández Núñez, José')
     """
     family, given, suffix = (" ".join(part.split()) for part in (family, given, suffix))
-    if not (family and given):
-        return " ".join(filter(None, (given, family, suffix)))
-    last = family.split()
-    if _family_words([*given.split(), *last]) == last:
-        return " ".join(filter(None, (given, family, suffix)))
-    return ", ".join(filter(None, (family, given, suffix)))
+    if family and given and _family_words([*given.split(), *family.split()]) != family.split():
+        return ", ".join(filter(None, (family, given, suffix)))
+    return " ".join(filter(None, (given, family, suffix)))
 
 
 def given_first(name: str) -> str:

@@ -15,19 +15,12 @@ from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import FIELDS
 from qbe.errors import CorpusError, RecordError
 
-_KEYS = ("identifier", "citationkey", "citekey", "bibtexkey", "bibkey")
-"""Columns of the keys by which a library cites its papers."""
-
-_NOT_ALWAYS = (
-    *("ut", "utuniquewosid", "eid", "lensid", "publicationid", "openalexid", "pmid", "pubmedid"),
-    *("accessionnumber", "doi"),
-)
-"""Columns of ids that not every paper has."""
-
 _USUAL = {
-    field: names.split()
-    for field, names in {
-        "id": " ".join(("id paperid recordid key", *_KEYS, *_NOT_ALWAYS)),
+    name: columns.split()
+    for name, columns in {
+        "key": "identifier citationkey citekey bibtexkey bibkey",
+        "id": "id paperid recordid key",
+        "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
         "title": "title articletitle documenttitle papertitle primarytitle",
         "abstract": "abstract abstractnote abstracttext summary",
         "year": "year publicationyear pubyear publishedyear yearpublished",
@@ -41,24 +34,16 @@ _USUAL = {
         "doi": "doi doilink",
         "url": "url link urls articleurl externalurl pdflink",
         "cites": "cites",
+        "Web of Science": "AU authors AF authorfullnames TI title SO source AB abstract PY year DI doi UT ut "
+        "DE authorkeywords ID keywordsplus",
     }.items()
 }
-"""Usual names of columns, in small letters and digits, the better ones first."""
+"""Usual names of columns, in small letters and digits, the better ones first: libraries cite by a ``key``,
+not every paper has an ``other id``, and those of the Web of Science stand before usual ones.
+"""
 
-_WEB_OF_SCIENCE = {
-    "AU": "authors",
-    "AF": "authorfullnames",
-    "TI": "title",
-    "SO": "source",
-    "AB": "abstract",
-    "PY": "year",
-    "DI": "doi",
-    "UT": "ut",
-    "DE": "authorkeywords",
-    "ID": "keywordsplus",
-}
-"""Its names of columns, and usual ones."""
-
+_KEYS, _NOT_ALWAYS, _WEB_OF_SCIENCE = (_USUAL.pop(name) for name in ("key", "other id", "Web of Science"))
+_USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags")
 """Fields of which all columns are read: where the first is empty, or together."""
 
@@ -98,7 +83,8 @@ def find_columns(
     ...
     qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
     """
-    other_names = _WEB_OF_SCIENCE if {"PT", "AU", "TI"} <= set(header) else {}
+    is_wos = {"PT", "AU", "TI"} <= set(header)
+    other_names = dict(zip(_WEB_OF_SCIENCE[::2], _WEB_OF_SCIENCE[1::2], strict=True)) if is_wos else {}
     names = [other_names.get(column) or _normal(column) for column in header]
     usual = {column: position for position, column in reversed(list(enumerate(names)))}
     positions: dict[str, int] = {}
@@ -179,11 +165,11 @@ def _short(column: str) -> str:
 
 def _cell(value: Any, where: str) -> Any:
     """A value with text in place of bytes and dates, None for what is not a number, texts stripped."""
+    if isinstance(value, str):
+        return value.strip()
     match value:
         case bytes():
             return decode_text(value, where).strip()
-        case str():
-            return value.strip()
         case float() if not math.isfinite(value):
             return None
         case float() if value.is_integer():  # whole numbers beside missing ones

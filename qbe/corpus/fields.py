@@ -144,6 +144,8 @@ def date(text: str) -> str:
     >>> date("2019/05//Spring"), date("2019-5-7T12:00:00"), date("7 May 2019"), date("c2017")
     ('2019-05', '2019-05-07', '2019-05-07', '2017')
     """
+    if len(text) == 4 and text.isdecimal() and "1400" <= text < "2200":
+        return text
     found = _DATE.search(text[:_DATE_CHARS])
     if found is None:
         return ""

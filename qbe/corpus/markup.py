@@ -32,10 +32,8 @@ def plain(text: str) -> str:
     >>> plain("<jats:p>Fish &amp;amp; <i>chips</i>, if a<b and b>c.</jats:p>")
     'Fish & chips, if a<b and b>c.'
     """
-    for _ in range(_MOST_ESCAPES):
-        escaped, text = text, html.unescape(text) if "&" in text else text
-        if text == escaped:
-            break
+    for _ in range(_MOST_ESCAPES if "&" in text else 0):
+        text = html.unescape(text)
     if "<" in text:
         text = _TAG.sub(lambda tag: " " if _BLOCK.match(tag[0]) else "", text)
     return " ".join(text.split())
@@ -56,5 +54,6 @@ def clean_abstract(text: str) -> str:
     >>> clean_abstract("<p>Abstract: Fish swim.</p> (c) 2019 Elsevier B.V. All rights reserved.")
     'Fish swim.'
     """
-    text = without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text))
-    return without_rights(_LABEL.sub("", without_rights(text), count=1))
+    text = without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
+    unlabelled = _LABEL.sub("", text, count=1)
+    return text if unlabelled == text else without_rights(unlabelled)

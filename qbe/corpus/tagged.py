@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from qbe.corpus import fields
@@ -39,7 +40,7 @@ class Tagged:
     """A format of tagged lines.
 
     ``begin``, ``end`` and ``inner`` match the first line of a record, the last, and any with its title, its
-    abstract or an author; ``line`` a line with a tag and a value, its groups. ``tags`` says which tags hold
+    abstract or an author; ``line`` a line with a tag and a value, its groups. ``fields`` says which tags hold
     ``title``, ``book``, ``abstract``, ``authors``, ``venue``, ``dates``, ``doi``, ``url``, ``id``, ``pmid``,
     ``pmc`` and ``keywords``, the better ones first. A tag of ``same`` is read as another one. A line without
     a tag continues the value before, or is another value of a tag of ``separate``.
@@ -49,9 +50,14 @@ class Tagged:
     end: re.Pattern[bytes]
     inner: re.Pattern[bytes]
     line: re.Pattern[str]
-    tags: Mapping[str, tuple[str, ...]]
+    fields: str
     same: Mapping[str, str] = field(default_factory=dict)
     separate: tuple[str, ...] = ()
+
+    @cached_property
+    def tags(self) -> dict[str, list[str]]:
+        """The tags of each field."""
+        return {name: tags for name, *tags in map(str.split, self.fields.split(","))}
 
     def recognizes(self, head: Head) -> bool:
         """Whether a line begins a record, in a text that is none of JSON, XML or BibTeX."""
