@@ -17,7 +17,7 @@ from qbe.corpus.authors import split_name
 
 def test_nothing_is_known_of_a_paper_without_metadata():
     reference = reference_of(paper_of("On fish", "Fish swim."))
-    assert reference == ("7", "On fish", (), False, "", "", "", "", "", "", "Fish swim.", "")
+    assert reference == ("7", "On fish", (), False, "", "", "", "", "", "", "Fish swim.", "", ())
     assert (reference.kind, reference.links, reference.link) == ("misc", {}, "")
 
 
@@ -114,13 +114,13 @@ ANYTHING = st.recursive(
     ),
     max_leaves=6,
 )
-FIELDS = ["authors", "year", "date", "venue", "categories", "doi", "url", "ids"]
+FIELDS = ["authors", "year", "date", "venue", "categories", "doi", "url", "ids", "key", "tags"]
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), ANYTHING))
 def test_metadata_of_any_types_are_taken_or_left_out(metadata):
     reference = reference_of(paper_of("On fish", **metadata))
-    texts = [*reference[:2], *reference.authors, *reference[4:]]
+    texts = [*reference[:2], *reference.authors, *reference[4:-1], *reference.tags]
     assert all(isinstance(text, str) and text == " ".join(text.split()) for text in texts)
 
 

@@ -98,6 +98,12 @@ def test_types(metadata, kind):
     assert fields["type_of_reference"] == kind
 
 
+def test_tags_are_kept():
+    paper = paper_of("On fish", tags=["fish, fresh", 7, "nets"])
+    assert "KW  - fish, fresh\nKW  - nets\n" in to_ris(reference_of(paper))
+    assert "  keywords = {fish, fresh; nets},\n" in "".join(entries([paper]))
+
+
 def test_an_address_with_a_semicolon_stays_one():
     (fields,) = rispy.loads("".join(entries([paper_of("On fish", url="http://x.org/a;b")], "ris")))
     assert fields["urls"] == ["http://x.org/a%3Bb"]

@@ -63,6 +63,8 @@ def _fields(reference: Reference) -> Iterator[tuple[str, str]]:
     yield "eprint", reference.arxiv
     yield "archiveprefix", "arXiv" if reference.arxiv else ""
     yield "primaryclass", reference.category
+    separator = "; " if any("," in tag for tag in reference.tags) else ", "
+    yield "keywords", to_latex(separator.join(reference.tags))
     yield "abstract", to_latex(reference.abstract)
 
 

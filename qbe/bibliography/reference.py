@@ -56,6 +56,7 @@ class Reference(NamedTuple):
     url: str
     abstract: str
     key: str
+    tags: tuple[str, ...]
 
     @property
     def authors(self) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ def reference_of(paper: Paper) -> Reference:
     doi = fields.doi(in_one_line(metadata.get("doi")))
     arxiv_id = in_one_line(ids.get("arxiv")) if isinstance(ids, dict) else ""
     arxiv = _arxiv(arxiv_id, doi, url, paper.paper_id)
-    categories = metadata.get("categories")
+    categories, tags = metadata.get("categories"), metadata.get("tags")
     year = fields.year(paper.year)
     venue, key = clean(metadata.get("venue")), in_one_line(metadata.get("key"))
     return Reference(
@@ -133,6 +134,7 @@ def reference_of(paper: Paper) -> Reference:
         url,
         clean(paper.abstract) if paper.abstract != paper.title else "",
         key if _KEY.fullmatch(key) and key.isprintable() else "",
+        tuple(tag for each in tags if (tag := clean(each))) if isinstance(tags, list | tuple) else (),
     )
 
 

@@ -52,6 +52,8 @@ def _lines(reference: Reference, key: str) -> Iterator[tuple[str, str]]:
     yield "DO", reference.doi
     # A semicolon separates addresses.
     yield "UR", reference.page.replace(";", "%3B")
+    for tag in reference.tags:
+        yield "KW", tag
     yield "AB", reference.abstract
     yield "ER", ""
 

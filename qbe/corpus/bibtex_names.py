@@ -57,6 +57,8 @@ def _people(name: str) -> tuple[str, ...]:
         return (read_name(", ".join(parts)),)
     if len(parts) == 2:
         return (person_name(*parts),)
+    if "{" not in name:
+        return (read_name(parts[0]),) if parts else ()
     words = [word for each in _outside_braces(name.strip(" ,"), _SPACE) if (word := clean_bibtex(each))]
     begin = next((i for i, word in enumerate(words[1:-1], 1) if word[0].islower()), len(words) - 1)
     return (person_name(" ".join(words[begin:]), " ".join(words[:begin])),) if words else ()
