@@ -78,9 +78,9 @@ def take(browser: Browser, address: str, width: int, height: int, path: Path) ->
     expect(page.locator("#note")).to_contain_text("final order", timeout=SECONDS * 1000)
     first = page.locator(".hit").first
     first.get_by_role("button", name="Add to basket").click()
-    first.get_by_text("Why this paper").click()
+    first.locator("summary").click()
     page.mouse.move(0, 0)
-    page.evaluate("window.scrollTo(0, 0)")
+    page.evaluate("document.getElementById('results').scrollIntoView()")
     page.screenshot(path=path)
     page.close()
 

@@ -18,6 +18,7 @@ from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.metadata import read_metadata
 from qbe.index.sharding.build import build_shards
 from qbe.index.sharding.copied import IndexShards
 from qbe.models.encoder_files import CARD
@@ -179,3 +180,9 @@ def test_damage_is_told_or_changes_nothing(indexes):
     assert outcomes.pop("wrong") == []
     assert outcomes["told"] > 0
     assert sum(outcomes.values()) == int(count)
+
+
+def test_metadata_that_are_nested_too_deeply_are_named():
+    nested = b'{"paper_id": "1", "metadata": {"x": ' + b"[" * 50_000 + b"]" * 50_000 + b"}}\n"
+    with pytest.raises(IndexFormatError, match="nested deeply"):
+        list(read_metadata([nested]))

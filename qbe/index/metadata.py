@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from qbe.errors import IndexFormatError
+
 Metadata = Mapping[str, Any]
 
 _BLOCK = 512
@@ -39,9 +41,14 @@ def _parsed(lines: Sequence[bytes]) -> list[Metadata]:
         metadata = json.loads(b"[" + b",".join(map(_metadata, lines)) + b"]")
         if len(metadata) == len(lines) and set(map(type, metadata)) == {dict}:
             return list(metadata)
-    except ValueError:
-        pass  # a file that something else has written
-    return [json.loads(line).get("metadata") or {} for line in lines]
+    except (ValueError, RecursionError):
+        pass  # a file that something else has written, or an older qbe
+    try:
+        return [json.loads(line).get("metadata") or {} for line in lines]
+    except RecursionError:
+        raise IndexFormatError(
+            "expected papers whose metadata are not nested deeply, found deeper ones; build the index again"
+        ) from None
 
 
 def _metadata(line: bytes) -> bytes:
