@@ -42,6 +42,7 @@ _PART = re.compile(r'[^\s,#{}"()=%]*')
 _AFTER_PART = re.compile(r"(?:\s|%[^\n]*)*(#\s*)?")
 _BRACE, _BRACE_OR_QUOTE = re.compile(r"[{}]"), re.compile(r'[{}"]')
 _LOST = re.compile(r"[\s,})]*[\w-]+\s*=\s*[{\"\w]")
+_STRAY = re.compile(r'^[ \t]*([\w-]+\s*=\s*[{"])', re.MULTILINE)
 _SHOWN = {1: "\\{", 2: "\\}", 3: '\\"'}
 """What control characters stand for where signs after a backslash are to have no meaning."""
 
@@ -141,6 +142,10 @@ def _entries(text: str, number: int, name: str, strings: MutableMapping[str, str
             strings.update(entry.fields)
         else:
             found.append((where, entry))
+            if begin := _STRAY.search(text, place):  # of an entry whose beginning is damaged
+                where = f"{name}, line {line(begin.start(1))}"
+                found.append((where, _broken(where, "the beginning of an entry", "a field without one")))
+                break
     return found
 
 
