@@ -503,8 +503,8 @@ def test_z_scores_are_an_option(explore, index):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--like problem", "and with a weight above 0 and up to 1e+06, found 'problem'"),
-        ("--like method:1e308 background:1e308", "found 'method:1e308'"),
+        ("--like problem", "background or method:0.5, each once and with a weight above 0, found 'problem'"),
+        ("--like method:1e308 background:1e308", "expected a weight between 1e-06 and 1e+06, "),
         ("--like method method:2", "found 'method:2'; check `like` and `unlike`"),
         ("--like method --unlike method", "found method among both; check `like` and `unlike`"),
         ("--like method:0", "found 'method:0'"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from qbe.errors import UsageError
-from qbe.query import MAX_WEIGHT, check_weight
+from qbe.query import check_weight
 from qbe.search.config import COMPONENTS
 from qbe.shapes import unlike_weight
 from qbe.types import Facet
@@ -58,14 +59,14 @@ def _parse(parts: Sequence[str], default: float) -> dict[Facet, float]:
         name, _, number = part.partition(":")
         try:
             facet, weight = Facet(name), float(number) if number else default
-            check_weight(weight)
-            if weight < 0 or facet in weights:
+            if not 0 < weight < inf or facet in weights:
                 raise ValueError
-        except (ValueError, UsageError):
+        except ValueError:
             raise UsageError(
-                "expected facets such as background or method:0.5, each once and with a weight above 0 and "
-                f"up to {MAX_WEIGHT:g}, found {part!r}; check `like` and `unlike`"
+                "expected facets such as background or method:0.5, each once and with a weight above 0, "
+                f"found {part!r}; check `like` and `unlike`"
             ) from None
+        check_weight(weight)
         weights[facet] = weight
     return weights
 
