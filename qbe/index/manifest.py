@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from qbe.errors import IndexFormatError
+from qbe.errors import IndexFormatError, input_error
 from qbe.files import write_text
 from qbe.index.dense.ann import FLOAT16, KINDS, STORED, AnnParams
 from qbe.index.sealed import seal, unseal
@@ -129,7 +129,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read and check the manifest of an index.
 
-    Raises IndexFormatError for a folder that is no index, for another format version, and for a damaged one.
+    Raises IndexFormatError for a folder that is no index, for another format version, and for a damaged one,
+    InputError for one that may not be read.
 
     >>> read_manifest(Path("indexes/sample")).settings["encoder"]
     'facet-encoder'
@@ -148,6 +149,8 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{version}; build it again with this version of qbe"
             )
         return _checked(Manifest(**record))
+    except PermissionError as error:
+        raise input_error(path, error) from error
     except OSError as error:
         raise IndexFormatError(
             f"{folder}: expected an index with a {MANIFEST}, found {error.strerror or error}; "

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter
-from qbe.errors import IndexBuildError, UsageError
+from qbe.errors import IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
 from qbe.index.building import shards
 from qbe.index.manifest import PART
@@ -114,7 +114,11 @@ class PartsSource:
     def verify(self) -> None:
         """Compare all files of the parts with their digests; raises IndexFormatError for a damaged part."""
         for part, metadata in self._parts:
-            OpenFiles(part, metadata.files).verify(defer=False)
+            try:
+                OpenFiles(part, metadata.files).verify(defer=False)
+            except IndexFormatError as error:
+                wrong, _, _ = str(error).partition("; ")
+                raise IndexFormatError(f"{wrong}; build the part again") from error
 
     def shards(self) -> list[Path]:
         """The files of encoded papers, in the order of the corpus (`qbe.index.building.shards`)."""
