@@ -135,11 +135,13 @@ def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
 
 def _say_papers(written: Written, action: str | None) -> None:
     """Name papers that stay although the corpus has others in their place, and those that were deleted."""
+    from qbe.plain import plain
+
     deleted = [f"{title} [{paper_id}]" for paper_id, title in written.deleted_titles.items()]
     why = "whose records were skipped" if action == "sync" else "which --update or --sync replace"
     for what, papers in ((f"kept as the index has it, {why}", written.kept), ("deleted", deleted)):
         for paper in papers[:NAMED]:
-            print(f"{what}: {paper}")
+            print(f"{what}: {plain(paper)}")
         if len(papers) > NAMED:
             print(f"{what}: {len(papers) - NAMED:,} more")
 
@@ -148,9 +150,11 @@ def _confirm(question: str) -> bool:
     """Whether a person on a terminal says yes; False without a terminal."""
     import sys
 
+    from qbe.plain import plain
+
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{plain(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
