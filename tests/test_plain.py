@@ -94,6 +94,38 @@ def test_files_of_csv_have_no_formulas():
         assert not [cell for cell in row if cell[:1] in "=+-@" and cell and cell != "-0.5"]
 
 
+ADDRESSES = (
+    *(
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        " javascript:alert(1)",
+        "java\tscript:alert(1)",
+        "//evil.example/x",
+    ),
+    *(
+        "data:text/html,<script>alert(1)</script>",
+        "=1+1",
+        'https://x/" onclick="alert(1)',
+        "file:///etc/passwd",
+    ),
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_only_addresses_of_the_web_become_links(address):
+    metadata = {"url": address, "doi": '10.1234/5" onclick="alert(1)', "ids": {"arxiv": address}}
+    paper = Paper("p1", "On fish", (Sentence("Fish swim."),), metadata=metadata)
+    record = json.loads(exported([paper], "json"))
+    assert all(
+        link.startswith(("https://doi.org/", "https://arxiv.org/")) for link in record["links"].values()
+    )
+    assert not any(sign in link for link in record["links"].values() for sign in '"<> \t')
+    result = Result("q", Query(paper), [Hit("p1", 1.0)])
+    text = open_writer("markdown", "tag", lambda _: paper, 80, explain=False).text([result], first=True)
+    assert "](http" not in text.replace("](https://doi.org/", "").replace("](https://arxiv.org/", "")
+    assert "script:" not in text.lower()
+
+
 def test_errors_and_logs_are_harmless(capsys, monkeypatch):
     def main(_: list[str]) -> None:
         logging.getLogger("qbe.anything").warning("%s: left out", f"a{HARMFUL}.bib")

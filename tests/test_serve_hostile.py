@@ -1,6 +1,7 @@
 """What a server stands: clients that are slow, broken or hostile, a killed process, an index that changes."""
 
 import contextlib
+import gzip
 import json
 import logging
 import shutil
@@ -130,6 +131,15 @@ def test_chunks_without_end_are_refused(running):
     chunks = b"FFFF\r\n" + b" " * 0xFFFF + b"\r\n"
     answer = exchanged(running.port, head + chunks * 30 + b"0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_a_compressed_body_is_not_unpacked(running):
+    bomb = gzip.compress(b'{"text": "' + b"a" * 100_000_000 + b'"}')
+    assert len(bomb) < bodies.MOST_BYTES
+    begin = time.monotonic()
+    answer = exchanged(running.port, posted("/api/search", bomb, "Content-Encoding: gzip"))
+    assert answer.startswith((b"HTTP/1.1 422", b"HTTP/1.1 400"))
+    assert time.monotonic() - begin < 5
 
 
 def test_script_comes_back_as_data_never_as_a_page(running):

@@ -141,6 +141,8 @@ SEARCH = ("search", "--paper", "s036", "--rerank", "none", "--index")
         (["serve", "--index", "none"], "", 1),
         (["completion", "bash"], "", 0),
         (["doctor"], "", None),
+        (["list", "--index", "index"], "", 0),
+        (["show", "--index", "index", "s036"], "", 0),
         (["train", "--help"], "", 0),
         (["export", "--help"], "", 0),
     ],
