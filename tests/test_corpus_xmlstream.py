@@ -12,7 +12,7 @@ from support.formats import FORMATS, buffered
 from qbe.corpus import dblp
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
-from qbe.corpus.xmlstream import MAX_DEPTH, MAX_RECORD_BYTES, elements, elements_within, root_tag
+from qbe.corpus.xmlstream import MAX_DEPTH, MAX_RECORD_BYTES, elements, root_tag
 from qbe.errors import CorpusError
 
 DBLP = FORMATS / "dblp.xml"
