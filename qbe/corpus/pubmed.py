@@ -9,16 +9,16 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 from lxml.etree import XPath
 
 from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import doi, month, present
+from qbe.corpus.fields import doi, month, no_title, present
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
+from qbe.corpus.revisions import Revisions
 from qbe.corpus.xmlstream import Element, elements, root_tag, text_as_it_is, text_of
 from qbe.errors import RecordError
 
@@ -26,13 +26,15 @@ Parts = dict[str, list[Element]]
 
 _SET, _ARTICLE, _BOOK = "PubmedArticleSet", "PubmedArticle", "PubmedBookArticle"
 _NAME = frozenset(("CollectiveName", "ForeName", "Initials", "LastName", "Suffix"))
-_OWN_IDS = XPath("*/ArticleIdList/ArticleId")
+_OWN_DOI = XPath("string(*/ArticleIdList/ArticleId[@IdType='doi'])")
+_PMC = XPath("normalize-space(*/ArticleIdList/ArticleId[@IdType='pmc'])")
 _CITES = XPath(
     "*/ReferenceList//Reference/ArticleIdList/ArticleId[not(@IdType) or @IdType='pubmed']/text()",
     smart_strings=False,
 )
 """The kind that the DTD assumes is "pubmed"."""
 
+_DELETION = "DeleteCitation"
 _PAGE = "https://pubmed.ncbi.nlm.nih.gov/"
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)", re.ASCII)
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
@@ -49,7 +51,9 @@ def recognizes(head: Head) -> bool:
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """The articles of a set, and the books and chapters that have a title; deletions are left out.
+    """The articles, books and chapters of a set; of ``reading.revisions`` those that count.
+
+    Without these, as for a stream that can be read only once, a deletion is an error in its entry.
 
     >>> title = "<ArticleTitle>[On fish].</ArticleTitle>"
     >>> citation = f"<MedlineCitation><PMID>7</PMID><Article>{title}</Article></MedlineCitation>"
@@ -58,55 +62,40 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     >>> entry.record["paper_id"], entry.record["title"], entry.record["abstract"]
     ('7', 'On fish', None)
     """
-    del reading
-    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK))), _article_or_book)
+    revisions = reading.revisions
+
+    def record(source: Element, where: str) -> dict[str, Any] | None:
+        if source.tag != _DELETION:
+            return to_record(source, where, revisions)
+        if revisions is None and len(source):
+            raise RecordError(
+                f"{where}: expected deletions in a file, found some in a stream, which cannot be read twice; "
+                "save it and give the file",
+                "a deletion in a stream",
+            )
+        return None
+
+    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), record)
 
 
-def _article_or_book(source: Element, where: str) -> dict[str, Any]:
-    return _article(source, where) if source.tag == _ARTICLE else _book(source, where)
+def to_record(source: Element, where: str, revisions: Revisions | None = None) -> dict[str, Any]:
+    """The record of an article or book.
 
-
-def _article(source: Element, where: str) -> dict[str, Any]:
-    """The record of a PubmedArticle; raises RecordError without PMID or title."""
-    citation = _parts(_first(_parts(source), "MedlineCitation"))
-    article = _parts(_first(citation, "Article"))
-    title = _title(_first(article, "ArticleTitle")) or _title(_first(article, "VernacularTitle"))
-    if not title:
-        raise _without("title", where)
-    journal = _parts(_first(article, "Journal"))
-    issue = _first(_parts(_first(journal, "JournalIssue")), "PubDate")
-    metadata = {
-        "authors": _authors(article.get("AuthorList", ())),
-        **_published(issue, article.get("ArticleDate", ())),
-        "venue": plain(text_of(_first(journal, "Title")) or text_of(_first(journal, "ISOAbbreviation"))),
-        **_ids(article, source),
-    }
-    return _record(citation, title, article, metadata, where)
-
-
-def _book(source: Element, where: str) -> dict[str, Any]:
-    """The record of a PubmedBookArticle: a chapter, else the book; raises RecordError as `_article`."""
-    document = _parts(_first(_parts(source), "BookDocument"))
-    book = _parts(_first(document, "Book"))
-    chapter, whole = _title(_first(document, "ArticleTitle")), _title(_first(book, "BookTitle"))
-    if not chapter and not whole:
-        raise _without("title", where)
-    metadata = {
-        "authors": _authors(document.get("AuthorList", ())) or _authors(book.get("AuthorList", ())),
-        **_published(_first(document, "ContributionDate"), book.get("PubDate", ())),
-        "venue": whole if chapter else "",
-        **_ids(document, source),
-    }
-    return _record(document, chapter or whole, document, metadata, where)
-
-
-def _record(
-    citation: Parts, title: str, article: Parts, metadata: dict[str, Any], where: str
-) -> dict[str, Any]:
+    Raises RecordError without PMID or title, and where another record of the paper counts.
+    """
+    is_article = source.tag == _ARTICLE
+    citation = _parts(_first(_parts(source), "MedlineCitation" if is_article else "BookDocument"))
     paper_id = text_of(_first(citation, "PMID"))
     if not paper_id:
-        raise _without("PMID", where)
-    metadata |= {"tags": _tags(citation), "url": f"{_PAGE}{paper_id}/"}
+        raise RecordError(f"{where}: expected a PMID, found none; add it or remove the record", "no paper_id")
+    if revisions is not None and not revisions.counts(paper_id):
+        raise RecordError(
+            f"{where}: PMID {paper_id} has a newer version, or is deleted", "an older version", is_fault=False
+        )
+    title, article, metadata = _article(citation) if is_article else _book(citation)
+    if not title:
+        raise no_title(where)
+    metadata |= {**_ids(article, source), "tags": _tags(citation), "url": f"{_PAGE}{paper_id}/"}
     return {
         "paper_id": paper_id,
         "title": title,
@@ -115,11 +104,30 @@ def _record(
     }
 
 
-def _without(what: str, where: str) -> RecordError:
-    return RecordError(
-        f"{where}: expected a {what}, found none; add it or remove the record",
-        "no title" if what == "title" else "no paper_id",
-    )
+def _article(citation: Parts) -> tuple[str, Parts, dict[str, Any]]:
+    """The title of an article, its parts, and what is known of where and when it was published."""
+    article = _parts(_first(citation, "Article"))
+    title = _title(_first(article, "ArticleTitle")) or _title(_first(article, "VernacularTitle"))
+    journal = _parts(_first(article, "Journal"))
+    issue = _first(_parts(_first(journal, "JournalIssue")), "PubDate")
+    metadata = {
+        "authors": _authors(article.get("AuthorList", ())),
+        **_published(issue, article.get("ArticleDate", ())),
+        "venue": plain(text_of(_first(journal, "Title")) or text_of(_first(journal, "ISOAbbreviation"))),
+    }
+    return title, article, metadata
+
+
+def _book(document: Parts) -> tuple[str, Parts, dict[str, Any]]:
+    """The same of a chapter, else of the book."""
+    book = _parts(_first(document, "Book"))
+    chapter, whole = _title(_first(document, "ArticleTitle")), _title(_first(book, "BookTitle"))
+    metadata = {
+        "authors": _authors(document.get("AuthorList", ())) or _authors(book.get("AuthorList", ())),
+        **_published(_first(document, "ContributionDate"), book.get("PubDate", ())),
+        "venue": whole if chapter else "",
+    }
+    return chapter or whole, document, metadata
 
 
 # lxml takes longer to make a search for children of one tag than to go through all of them.
@@ -175,13 +183,15 @@ def _is_in_brackets(title: str) -> bool:
 def _abstract(abstract: Element | None) -> str:
     """The sections of an abstract in their order, without the labels, which are attributes."""
     sections = () if abstract is None else abstract
-    text = clean_abstract(" ".join(text_as_it_is(each) for each in sections if each.tag == "AbstractText"))
+    text = clean_abstract(
+        " ".join(text_as_it_is(each).strip() for each in sections if each.tag == "AbstractText")
+    )
     return _TRUNCATED.sub("", text) if _TRUNCATION in text else text
 
 
 def _tags(citation: Parts) -> list[str]:
     """The keywords of the authors, of NLM and others."""
-    words = (plain(text_as_it_is(each)) for each in chain.from_iterable(citation.get("KeywordList", ())))
+    words = (plain(text_as_it_is(word)) for each in citation.get("KeywordList", ()) for word in each)
     return [word for word in dict.fromkeys(words) if word]
 
 
@@ -241,10 +251,8 @@ def _ids(article: Parts, source: Element) -> dict[str, Any]:
         for each in article.get("ELocationID", ())
         if each.get("EIdType") == "doi" and each.get("ValidYN") != "N"
     )
-    ids = [(each.get("IdType"), text_of(each)) for each in _OWN_IDS(source)]
-    dois = chain(locations, (text for kind, text in ids if kind == "doi"))
     return {
-        "doi": next(filter(None, map(doi, dois)), ""),
-        "ids": present({"pmc": next((text for kind, text in ids if kind == "pmc"), "")}),
+        "doi": next(filter(None, map(doi, locations)), "") or doi(_OWN_DOI(source)),
+        "ids": present({"pmc": _PMC(source)}),
         "cites": list(dict.fromkeys(filter(None, map(str.strip, _CITES(source))))),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +14,14 @@ from typing import Any
 from qbe.corpus import semantic_scholar
 from qbe.corpus.dedupe import Seen, merged
 from qbe.corpus.entry import Entry
-from qbe.corpus.formats import SEMANTIC_SCHOLAR
+from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import head_of
 from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
-from qbe.corpus.record import NO_ABSTRACT, NOT_A_PAPER, Splitter, is_id, parse_paper
+from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
+from qbe.corpus.revisions import Revisions, note_pubmed
 from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
 from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
 from qbe.errors import CorpusError, RecordError
@@ -63,6 +66,9 @@ def read_corpus(
     if stops:
         for source in sources:
             check_folder(source, reading)
+    reading = _with_revisions(sources, reading)
+    if reading.revisions is not None:
+        left_out.deleted = frozenset(reading.revisions.deleted)
     papers = _papers(
         _streams(sources, reading, left_out, bytes_read),
         Ids(sources, known),
@@ -105,7 +111,7 @@ def _papers(
                 first = seen.first(paper) if seen is not None else None
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
-                if stops and error.reason != NOT_A_PAPER:
+                if stops and error.is_fault:
                     raise _with_remedy(error) from None
                 left_out.skip(entry.where, error, _id_of(entry.record))
                 continue
@@ -148,22 +154,38 @@ def _streams(
     yield ((ASSIGNED, entry) for entry in joined)
 
 
-def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
-    """Whether this is a file of abstracts alone, to be joined with papers of other files.
+def _with_revisions(sources: Sequence[str], reading: Reading) -> Reading:
+    """The reading with the newer versions and the deletions that a first pass over PubMed's files finds."""
+    revisions = Revisions()
+    is_of_pubmed = False
+    for part in (part for source in sources for part in parts_of(source, reading)):
+        with _again(part, reading, part not in sources) as stream:
+            if stream and (format_of(reading.format) if reading.format else recognized(stream, part)) is PUBMED:
+                is_of_pubmed = True
+                note_pubmed(stream, revisions)
+    return replace(reading, revisions=revisions) if is_of_pubmed else reading
 
-    What is far away, or could not be read again, is not looked at.
-    """
-    if reading.format not in (None, SEMANTIC_SCHOLAR.name) or is_dataset(part, reading):
+
+def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
+    """Whether this is a file of abstracts alone, to be joined with papers of other files."""
+    if reading.format not in (None, SEMANTIC_SCHOLAR.name):
         return False
-    if is_address(part) or is_read_once(part):
-        return False
+    with _again(part, reading, in_folder) as stream:
+        return stream is not None and semantic_scholar.has_only_abstracts(head_of(stream, part))
+
+
+@contextlib.contextmanager
+def _again(part: str, reading: Reading, in_folder: bool) -> Iterator[io.BufferedReader | None]:
+    """A file that will be read again; None for what is far away, or can be read only once."""
+    if is_dataset(part, reading) or is_address(part) or is_read_once(part):
+        yield None
+        return
     try:
         with open_source(part) as stream:
-            return semantic_scholar.has_only_abstracts(head_of(stream, part))
+            yield stream
     except CorpusError:
-        if in_folder:
-            return False  # it is named when it is read
-        raise
+        if not in_folder:  # else it is named when it is read
+            raise
 
 
 def _default_policy(sources: Sequence[str]) -> str:

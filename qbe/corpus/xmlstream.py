@@ -95,8 +95,8 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
                 number, size = number + 1, 0
                 yield f"{name}, record {number}", element
                 _forget_before(element)
-        if parser.feed_error_log:
-            raise _malformed(parser.feed_error_log[0], f"{name}, line {line}", name, is_end=not data)
+        if errors := parser.feed_error_log.filter_from_errors():
+            raise _malformed(errors[0], f"{name}, line {line}", name, is_end=not data)
         if not data:
             return
         if size > MAX_RECORD_BYTES:
