@@ -45,8 +45,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         parent = paper.getparent()
         if parent is not volume:  # a volume's meta stands before its first paper, and is forgotten then
             volume, about = parent, _about(parent)
-        around = [each.get("id", "") for each in paper.iterancestors()]
-        paper_id = anthology_id(*(around[-1:] or [""]), *(around[:1] or [""]), paper.get("id", ""), where)
+        around = [each.get("id", "") for each in paper.iterancestors()] or [""]
+        paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
         return to_record(paper, paper_id, about, where)
 
     return converted(elements(stream, name, _TAGS), record)

@@ -19,10 +19,10 @@ _USUAL = {
     name: columns.split()
     for name, columns in {
         "key": "identifier citationkey citekey bibtexkey bibkey",
-        "id": "id paperid recordid key",
+        "id": "id paperid recordid corpusid docid docno key",
         "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
         "title": "title articletitle documenttitle papertitle primarytitle",
-        "abstract": "abstract abstractnote abstracttext summary",
+        "abstract": "abstract abstractnote abstracttext paperabstract summary text",
         "year": "year publicationyear pubyear publishedyear yearpublished",
         "date": "date publicationdate datepublished published coverdate",
         "authors": "authorfullnames authors author authornames authornamesfull creators",
@@ -78,10 +78,10 @@ def find_columns(
 
     >>> find_columns(["Key", "Title", "Abstract Note", "Why"], {"venue": "Why"}, "papers.csv")
     Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False, has_keys=False)
-    >>> find_columns(["nr", "text"], {}, "papers.csv")
+    >>> find_columns(["nr", "words"], {}, "papers.csv")
     Traceback (most recent call last):
     ...
-    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
+    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'words'; ...
     """
     is_wos = {"PT", "AU", "TI"} <= set(header)
     other_names = dict(zip(_WEB_OF_SCIENCE[::2], _WEB_OF_SCIENCE[1::2], strict=True)) if is_wos else {}

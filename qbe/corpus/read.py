@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import tempfile
@@ -157,35 +156,43 @@ def _streams(
 def _with_revisions(sources: Sequence[str], reading: Reading) -> Reading:
     """The reading with the newer versions and the deletions that a first pass over PubMed's files finds."""
     revisions = Revisions()
-    is_of_pubmed = False
-    for part in (part for source in sources for part in parts_of(source, reading)):
-        with _again(part, reading, part not in sources) as stream:
-            if stream and (format_of(reading.format) if reading.format else recognized(stream, part)) is PUBMED:
-                is_of_pubmed = True
-                note_pubmed(stream, revisions)
-    return replace(reading, revisions=revisions) if is_of_pubmed else reading
+
+    def note(stream: io.BufferedReader, name: str) -> bool:
+        form = format_of(reading.format) if reading.format else recognized(stream, name)
+        if form is PUBMED:
+            note_pubmed(stream, revisions)
+        return form is PUBMED
+
+    parts = (part for source in sources for part in parts_of(source, reading))
+    is_of_pubmed = [_look_at(part, reading, note, part not in sources) for part in parts]
+    return replace(reading, revisions=revisions) if any(is_of_pubmed) else reading
 
 
 def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
     """Whether this is a file of abstracts alone, to be joined with papers of other files."""
     if reading.format not in (None, SEMANTIC_SCHOLAR.name):
         return False
-    with _again(part, reading, in_folder) as stream:
-        return stream is not None and semantic_scholar.has_only_abstracts(head_of(stream, part))
+    return _look_at(
+        part,
+        reading,
+        lambda stream, name: semantic_scholar.has_only_abstracts(head_of(stream, name)),
+        in_folder,
+    )
 
 
-@contextlib.contextmanager
-def _again(part: str, reading: Reading, in_folder: bool) -> Iterator[io.BufferedReader | None]:
-    """A file that will be read again; None for what is far away, or can be read only once."""
+def _look_at(
+    part: str, reading: Reading, look: Callable[[io.BufferedReader, str], bool], in_folder: bool
+) -> bool:
+    """What ``look`` tells of a file; False for what is far away, or could not be read again."""
     if is_dataset(part, reading) or is_address(part) or is_read_once(part):
-        yield None
-        return
+        return False
     try:
         with open_source(part) as stream:
-            yield stream
+            return look(stream, part)
     except CorpusError:
-        if not in_folder:  # else it is named when it is read
-            raise
+        if in_folder:
+            return False  # it is named when it is read
+        raise
 
 
 def _default_policy(sources: Sequence[str]) -> str:
