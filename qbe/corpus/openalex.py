@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
@@ -60,6 +60,9 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
     {'url': 'https://openalex.org/W7', 'cites': ['W8']}
     """
     paper_id = _paper_id(work, where)
+    title = clean_title(fields.text(work, "title", where) or fields.text(work, "display_name", where))
+    if not title:
+        raise fields.no_title(where)
     location = fields.mapping(work, "primary_location", where)
     source = fields.mapping(location, "source", where)
     metadata = {
@@ -68,16 +71,18 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
         "date": fields.text(work, "publication_date", where),
         "venue": plain(fields.text(source, "display_name", where)),
         "categories": _categories(work, where),
-        "doi": fields.doi(fields.text(work, "doi", where)),
+        "doi": fields.doi(
+            fields.text(work, "doi", where) or str(fields.mapping(work, "ids", where).get("doi"))
+        ),
         "url": fields.text(location, "landing_page_url", where) or f"https://openalex.org/{paper_id}",
         "cites": _cites(work, where),
         "ids": _ids(work, where),
+        "tags": _display_names(fields.objects(work, "keywords", where), where),
     }
-    title = fields.text(work, "title", where) or fields.text(work, "display_name", where)
     return {
         "paper_id": paper_id,
-        "title": clean_title(title),
-        "abstract": clean_abstract(_abstract(work, where)) or None,
+        "title": title,
+        "abstract": clean_abstract(_abstract(work, where) or fields.text(work, "abstract", where)) or None,
         "metadata": fields.present(metadata),
     }
 
@@ -138,7 +143,12 @@ def _categories(work: Mapping[str, Any], where: str) -> list[str]:
     areas = [fields.mapping(topic, "field", where) for topic in topics]
     if not areas:
         areas = [concept for concept in fields.objects(work, "concepts", where) if concept.get("level") == 0]
-    names = (fields.text(each, "display_name", where) for each in areas)
+    return _display_names(areas, where)
+
+
+def _display_names(objects: Iterable[Mapping[str, Any]], where: str) -> list[str]:
+    """The names of some objects, each once."""
+    names = (plain(fields.text(each, "display_name", where)) for each in objects)
     return [name for name in dict.fromkeys(names) if name]
 
 
