@@ -47,6 +47,17 @@ _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags")
 """Fields of which all columns are read: where the first is empty, or together."""
 
+_NAMES = (
+    ("name",),
+    ("display_name",),
+    ("title",),
+    ("given", "family"),
+    ("first_name", "last_name"),
+    ("firstName", "lastName"),
+    ("first", "last"),
+)
+"""Keys of an object that says what it is called."""
+
 _QUOTED = re.compile(
     r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""",
     re.DOTALL,
@@ -199,9 +210,14 @@ def _paper_id(columns: Columns, cells: Mapping[str, Any]) -> Any:
 
 
 def _name(value: Any) -> str:
-    """A text, or the name of an object; '' for anything else."""
-    name = value.get("name") if isinstance(value, Mapping) else value
-    return name.strip() if isinstance(name, str) else ""
+    """A text, or what an object is called, by a name of its own or the parts of a person's; else ''."""
+    if isinstance(value, Mapping):
+        for parts in _NAMES:
+            texts = [text for each in parts if isinstance(text := value.get(each), str)]
+            if name := " ".join(" ".join(texts).split()):
+                return name
+        return ""
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _all(cells: Mapping[str, Any], field: str) -> list[Any]:

@@ -175,7 +175,7 @@ def date(text: str) -> str:
 def date_of_parts(value: Any) -> str:
     """A date of Crossref and CSL-JSON as YYYY-MM-DD, as much of it as is there; '' without a year.
 
-    It may be an object with ``date-parts`` or a text such as CSL's ``raw``, a text, or a list, as pandoc's, of
+    It may be an object with ``date-parts`` or a text such as CSL's ``raw``, a text, or a list (pandoc's) of
     objects with ``year``, ``month`` and ``day``, of which the first counts.
 
     >>> date_of_parts({"date-parts": [[2019, "5"]]}), date_of_parts({"raw": "May 2019"}), date_of_parts(None)

@@ -26,6 +26,12 @@ from qbe.types import Paper
 
 _MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
 _TITLE = re.compile(r'"[a-z_ ]*title"\s*:', re.IGNORECASE)
+_ANSWER = re.compile(
+    r'\{(?:(?!"title")[^\[\]{}])*"(data|items|results|papers|records|documents|publications|works|articles|hits)"'
+    r"\s*:\s*\[\s*(?:null\s*,\s*)*\{"
+)
+"""An object with a list of papers, as databases answer (Lens, Dimensions)."""
+
 _OF_SENTENCES = ("abstract", "pred_labels", OFFSETS)
 
 
@@ -106,7 +112,8 @@ def _entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     head = head_of(stream, name)
     match = _MAPPING.match(head.text)
     if match is None or match[1] in FIELDS or any(key.lower().endswith("title") for key in head.record):
-        yield from json_objects(stream, name)
+        answer = _ANSWER.match(head.text)
+        yield from json_objects(stream, name, (answer[1],) if answer else None)
         return
     for key, (where, record) in object_items(stream, name):
         yield Entry(where, record if isinstance(record, RecordError) else {"paper_id": key, **record})

@@ -10,7 +10,7 @@ from qbe.corpus.rights import without_rights
 
 _TAG = re.compile(
     r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
-    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|tex-math|url|a|inline-formula|h[1-6]|ul|"
+    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|scp|tex-math|url|a|inline-formula|h[1-6]|ul|"
     r"ol|li|tt|code)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>",
     re.IGNORECASE,
 )

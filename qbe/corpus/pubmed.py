@@ -13,6 +13,7 @@ from typing import Any
 
 from lxml.etree import XPath
 
+from qbe.corpus.authors import person_name
 from qbe.corpus.entry import Entry, converted
 from qbe.corpus.fields import doi, month, no_title, present
 from qbe.corpus.head import Head
@@ -209,9 +210,12 @@ def _authors(lists: Iterable[Element]) -> list[str]:
 
 def _name(author: Element) -> str:
     parts = {part.tag: part.text or "" for part in author if part.tag in _NAME}
-    given = parts.get("ForeName") or parts.get("Initials")
-    name = " ".join(filter(None, (given, parts.get("LastName"), parts.get("Suffix"))))
-    return plain(parts.get("CollectiveName") or name)
+    if "CollectiveName" in parts:
+        return plain(text_of(author.find("CollectiveName")))
+    family, given = parts.get("LastName", ""), parts.get("ForeName") or parts.get("Initials", "")
+    if family.isalnum() and given.istitle() and "Suffix" not in parts:  # nearly all, in a tenth of the time
+        return plain(f"{given} {family}")
+    return plain(person_name(family, given, parts.get("Suffix", "")))
 
 
 def _published(first: Element | None, others: Iterable[Element]) -> dict[str, Any]:
