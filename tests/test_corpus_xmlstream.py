@@ -50,7 +50,7 @@ class Endless(io.RawIOBase):
 def test_elements_have_their_places_and_what_is_around_them_is_skipped() -> None:
     data = b"<s>x<a>1</a>y<b><a>2<a>3</a></a></b><c>4</c></s>"
     found = [(where, "".join(each.itertext())) for where, each in elements(buffered(data), "x.xml", RECORD)]
-    assert found == [("x.xml, record 1", "1"), ("x.xml, record 2", "23")]
+    assert found == [("x.xml, record 1", "1"), ("x.xml, record 2", "3"), ("x.xml, record 3", "23")]
 
 
 def test_the_elements_around_a_record_come_with_it() -> None:

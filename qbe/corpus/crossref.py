@@ -18,6 +18,7 @@ from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
+from qbe.errors import CorpusError
 
 _DOI = re.compile(r'"DOI"\s*:\s*"')
 _LIST = re.compile(r'"(?:container-)?title"\s*:\s*\[')
@@ -60,6 +61,8 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     if "message" in work and "DOI" not in work:
         work = fields.mapping(work, "message", where)
+    if "items" in work:
+        raise CorpusError(f"{where}: expected a work, found a list of works within a work; mend the file")
     title = _title(work, where)
     if not title:
         raise fields.no_title(where)

@@ -21,7 +21,7 @@ from qbe.errors import RecordError
 
 _ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
 _OF_CSL = re.compile(
-    r'"itemType"\s*:|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
+    r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
     r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
 )
 """What an item has beside what many formats have."""

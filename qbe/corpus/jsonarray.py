@@ -6,6 +6,7 @@ import codecs
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,9 @@ _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 """A bracket, or a text, in which brackets do not count; it may be cut."""
 
 _DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+_OF_PAPER = re.compile(r'"(title|abstract\w*|display_name|DOI)"\s*:')
+"""Names that an object has once, if no other stands within it."""
 
 _LONGEST_TOKEN = 16
 """Nothing but a string that is cut can make an error further from the end of the text than this."""
@@ -217,8 +221,12 @@ class _Window:
         return value, text
 
     def _pass_broken(self) -> bool:
-        """Step over a malformed value to the bracket that closes its first; False where none does."""
+        """Step over a malformed object to the bracket that closes it; False where none does, or where others
+        may be in between.
+        """
         depth = 0
+        if self._text[self._at : self._at + 1] != "{":
+            return False
         begin = 0  # from where the window stands
         while True:
             end = self._at + begin
@@ -229,8 +237,15 @@ class _Window:
                 end = match.end()
                 depth += _DEPTHS.get(match[0], 0)
                 if depth <= 0:
+                    counts = Counter(_OF_PAPER.findall(self._text, self._at, end))
                     self._at = end
-                    return match[0] in "]}" and self.character() in (",", "{", "]", "}", "")
+                    return max(counts.values(), default=0) < 2 and self.character() in (
+                        ",",
+                        "{",
+                        "]",
+                        "}",
+                        "",
+                    )
             begin = end - self._at
             if not self._grow():
                 return False
@@ -268,6 +283,8 @@ class _Window:
 
 def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
     """The record, or why it is none."""
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        raise CorpusError(f"{where}: expected an object, found an array of objects; mend the file")
     if value is None:
         return RecordError(
             f"{where}: expected a JSON object, found null; nothing is known of it", "null", is_fault=False

@@ -18,7 +18,7 @@ from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
-from qbe.errors import RecordError
+from qbe.errors import CorpusError, RecordError
 
 MAX_POSITION = 100_000
 """The highest position of a word in an abstract that is believed."""
@@ -59,6 +59,8 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
     >>> to_record(work, "works.jsonl, line 1")["metadata"]
     {'url': 'https://openalex.org/W7', 'cites': ['W8']}
     """
+    if "results" in work:
+        raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
     paper_id = _paper_id(work, where)
     title = clean_title(fields.text(work, "title", where) or fields.text(work, "display_name", where))
     if not title:

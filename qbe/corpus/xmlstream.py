@@ -65,8 +65,9 @@ def text_as_it_is(element: Element | None) -> str:
 
 
 def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iterator[tuple[str, Element]]:
-    """The outermost elements of these tags, with their places; each may be changed freely.
+    """The elements of these tags, with their places, as they end; each may be changed freely.
 
+    One within another, as where an end is lost, comes before that, which then lacks what stood before it.
     What else the document holds is forgotten, but for the elements around each and their attributes. Raises
     CorpusError for XML that is malformed or truncated, declarations within the document, records (or what
     stands between two) of more than MAX_RECORD_BYTES, and a nesting deeper than MAX_DEPTH.
@@ -76,11 +77,9 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
     [('set.xml, record 1', '7')]
     """
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
-    parser = XMLPullParser(
-        ("start", "end"), tag=tuple(tags), remove_comments=True, remove_pis=True, **options
-    )
+    parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
     prolog = _Prolog(name)
-    number = size = depth = 0  # of records; of bytes since one ended; of records within each other
+    number = size = 0  # of records; of bytes since one ended
     line = 1  # the last that was read
     while True:
         data = stream.read(_CHUNK_BYTES)
@@ -89,12 +88,10 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
         prolog.check(data)
         with contextlib.suppress(LxmlError):  # its log has all errors, also those that it does not raise
             parser.feed(data) if data else parser.close()
-        for event, element in parser.read_events():
-            depth += 1 if event == "start" else -1
-            if event == "end" and depth == 0:
-                number, size = number + 1, 0
-                yield f"{name}, record {number}", element
-                _forget_before(element)
+        for _, element in parser.read_events():
+            number, size = number + 1, 0
+            yield f"{name}, record {number}", element
+            _forget_before(element)
         if errors := parser.feed_error_log.filter_from_errors():
             raise _malformed(errors[0], f"{name}, line {line}", name, is_end=not data)
         if not data:
