@@ -65,15 +65,16 @@ class RecordError(CorpusError):
     """One record of a corpus cannot be used; those behind it can.
 
     ``reason`` says in a few words what is wrong with it, in the same words for all records of which the same
-    is wrong, so that they can be counted.
+    is wrong, so that they can be counted. Without ``is_fault`` nothing is wrong: the record is left out and
+    counted, and never ends a reading (an older version of a paper, a work of a database without a title).
 
     >>> RecordError("papers.csv, line 3: expected a title, found none; add it", "no title").reason
     'no title'
     """
 
-    def __init__(self, message: str, reason: str) -> None:
+    def __init__(self, message: str, reason: str, *, is_fault: bool = True) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.is_fault = reason, is_fault
 
 
 class FileFormatError(QbeError):

@@ -248,7 +248,7 @@ def test_one_object_of_all_papers(tmp_path: Path, indent: int | None) -> None:
 def test_one_object_of_papers_is_read_in_small_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbe.corpus.jsonmap._CHUNK_BYTES", 7)
+    monkeypatch.setattr("qbe.corpus.jsonarray._CHUNK_BYTES", 7)
     papers = {str(i): GOOD | {"paper_id": str(i), "title": "é€😀" * i} for i in range(9)}
     (tmp_path / "x.json").write_text(json.dumps(papers, ensure_ascii=False), encoding="utf-8")
     read = list(read_jsonl(tmp_path / "x.json"))
@@ -264,19 +264,19 @@ def test_a_record_that_starts_with_its_metadata_is_a_record(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"1": {"title": "x"', "entry 1: .*malformed JSON .Expecting ',' delimiter"),
+        (b'{"1": {"title": "x"', "item 1: .*malformed JSON .Expecting ',' delimiter"),
         (
             b'{"1": {"title": "x"}}',
-            "entry 1: expected a list of sentences or a string as abstract, found none",
+            "item 1: expected a list of sentences or a string as abstract, found none",
         ),
-        (b'{"1": %s, "2": 3}', "entry 2: expected a JSON object, found a number"),
-        (b'{"1": %s', "entry 2: .*malformed JSON .Expecting a paper id and its record"),
-        (b'{"1": %s} {', "entry 2: .*malformed JSON .Expecting a paper id and its record"),
-        (b'{"1": %s "2": %s}', "entry 2: .*malformed JSON .Expecting a paper id and its record"),
-        (b'{"1": %s, "2": {"title": "\xe9"}}', "entry [12]: expected UTF-8 text, found byte 0xe9"),
-        (b'{"1": %s, "2": {"title": "a\0"}}', "entry 2: expected JSON, found a NUL byte"),
-        (b'{"1": %s, "2": {"title": "\\ud800"}}', "entry 2: .*lone surrogate"),
-        (b'{"1": {"a": ' + b"[" * 100_000, "entry 1: .*nested too deeply"),
+        (b'{"1": %s, "2": 3}', "item 2: expected a JSON object, found a number"),
+        (b'{"1": %s', "after item 1: expected a comma or the end of the object"),
+        (b'{"1": %s} {', "after item 1: expected a comma or the end of the object"),
+        (b'{"1": %s "2": %s}', "after item 1: expected a comma or the end of the object"),
+        (b'{"1": %s, "2": {"title": "\xe9"}}', "item 2: expected UTF-8 text, found byte 0xe9"),
+        (b'{"1": %s, "2": {"title": "a\0"}}', "item 2: expected JSON, found a NUL byte"),
+        (b'{"1": %s, "2": {"title": "\\ud800"}}', "item 2: .*lone surrogate"),
+        (b'{"1": {"a": ' + b"[" * 100_000, "item 1: .*nested too deeply"),
     ],
 )
 def test_broken_objects_of_papers(tmp_path: Path, text: bytes, message: str) -> None:

@@ -63,7 +63,7 @@ def test_pages_may_follow_each_other() -> None:
 
 @pytest.mark.parametrize(
     ("item", "found"),
-    [(b"7", "a number or boolean"), (b'"x"', "a string"), (b"null", "null"), (b"[]", "an array")],
+    [(b"7", "a number or boolean"), (b'"x"', "a string"), (b"[]", "an array")],
 )
 def test_an_item_that_is_no_object_is_an_error_of_its_own(item: bytes, found: str) -> None:
     first, second = read(b"[%s, {}]" % item)
@@ -101,32 +101,19 @@ def test_a_lone_surrogate_is_an_error_of_its_item() -> None:
             "a.json, after item 1: expected a comma or the end of the array, found the end of ",
         ),
         (
-            b'{"items": [{"a": 1} {}]}',
-            "a.json, after item 1: expected a comma or the end of the array, found '{'; ",
-        ),
-        (
             b'{"items": [{"a": 1}]',
             "a.json, after item 1: expected a comma or the end of the object, found the end ",
-        ),
-        (
-            b'{"items": [{"a": tru}]}',
-            "a.json, item 1: expected a JSON value, found malformed JSON (Expecting value ",
         ),
         (
             b'{"items": [{"a": "',
             "a.json, item 1: expected a JSON value, found malformed JSON (Unterminated string ",
         ),
-        (b'{"items": [{"a": "\0"}]}', "a.json, item 1: expected JSON, found a NUL byte; "),
         (b'{"items": {"a": 1}}', "a.json: expected an array, found '{'; "),
         (b'{"items"; []}', "a.json: expected ':', found ';'; "),
         (b"{7: []}", "a.json: expected the name of a member, found '7'; "),
         (b'{"a": [{}]}', "a.json: expected an object with items, found one without; check the file"),
         (b"[]", "a.json: expected an object with items, found '['; mend the file or fetch it again"),
         (b"", "a.json: expected an object with items, found the end of the file; mend the file or "),
-        (
-            b'{"items": [{"a": %s}]}' % (b"9" * 5000),
-            "a.json, item 1: expected a JSON value, found malformed JSON (",
-        ),
         (b'{"a": ' + b"[" * 100_000, "a.json: expected a JSON value, found values nested too deeply; mend "),
     ],
 )
@@ -138,11 +125,37 @@ def test_a_malformed_text_ends_the_reading(data: bytes, message: str) -> None:
     assert not isinstance(caught.value, RecordError)
 
 
-def test_items_before_a_malformed_one_are_read() -> None:
-    entries = array_items(stream(b'[{"a": 1}, {"a" 2}]'), "a.json", ())
-    assert next(entries).record == {"a": 1}
-    with pytest.raises(CorpusError, match=r"^a.json, item 2: expected a JSON value, found malformed JSON"):
-        next(entries)
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        (b'{"a" 2}', "malformed JSON"),
+        (b'{"a": tru}', "malformed JSON"),
+        (b'{"a": 1,}', "malformed JSON"),
+        (b'{"a": "\\x"}', "malformed JSON"),
+        (b'{"a": "}", "b": [{]}}', "malformed JSON"),
+        (b"{'a': \"]}\"}", "malformed JSON"),
+        (b'{"a": "\n\0"}', "malformed JSON"),
+        (b'{"a": %s}' % (b"9" * 5000), "malformed JSON"),
+        (b'{"a": %s%s}' % (b"[" * 100_000, b"]" * 100_000), "malformed JSON"),
+        (b"null", "null"),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 13, 1 << 20])
+def test_a_broken_item_concerns_itself_alone(
+    monkeypatch: pytest.MonkeyPatch, item: bytes, reason: str, chunk: int
+) -> None:
+    monkeypatch.setattr(jsonarray, "_CHUNK_BYTES", chunk)
+    first, second, third = read(b'[{"a": 1}, %s, {"a": 2}]' % item)
+    assert (first.record, second.where, third.record) == ({"a": 1}, "a.json, item 2", {"a": 2})
+    assert isinstance(second.record, RecordError) and second.record.reason == reason
+    assert second.record.is_fault == (reason != "null")
+
+
+@pytest.mark.parametrize(
+    "text", [b'[{"a": 1} {"a": 2}]', b'[{"a": 1},, {"a": 2},]', b'[{"a": 1}\n{"a": 2}\n]']
+)
+def test_commas_between_items_may_lack_or_be_too_many(text: bytes) -> None:
+    assert [entry.record for entry in read(text)] == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize(

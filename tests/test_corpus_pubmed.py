@@ -1,17 +1,21 @@
 """PubMed's XML to papers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, misplaced, random_bytes
 
-from qbe.corpus import pubmed
+from qbe.corpus import pubmed, revisions
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
+from qbe.corpus.leftout import LeftOut
+from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import parse_paper
-from qbe.errors import CorpusError
+from qbe.corpus.revisions import Revisions, note_pubmed
+from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 
 SAMPLE = (FORMATS / "pubmed.xml").read_bytes()
@@ -19,7 +23,7 @@ PAGE = "https://pubmed.ncbi.nlm.nih.gov"
 
 
 def read(data: bytes) -> list[Entry]:
-    return list(pubmed.read(buffered(data), "pubmed.xml", Reading()))
+    return list(pubmed.read(buffered(data), "pubmed.xml", Reading(revisions=Revisions())))
 
 
 def article(content: str, pmid: str = "<PMID>7</PMID>", data: str = "") -> Any:
@@ -60,6 +64,7 @@ def test_an_article_with_everything() -> None:
             "doi": "10.1000/arb.2021.0001",
             "ids": {"pmc": "PMC9000001"},
             "cites": ["90000003", "90000002"],
+            "tags": ["trout"],
             "url": f"{PAGE}/90000001/",
         },
         offsets=((0, 36), (37, 73), (74, 97), (98, 113)),
@@ -109,16 +114,77 @@ def test_a_chapter_of_a_book() -> None:
     }
 
 
-def test_deletions_are_no_records() -> None:
-    assert len(read(SAMPLE)) == 4
+def version(pmid: str, number: str, title: str) -> str:
+    attribute = f' Version="{number}"' if number else ""
+    article = f"<ArticleTitle>{title}</ArticleTitle><Abstract><AbstractText>Fish.</AbstractText></Abstract>"
+    citation = f"<PMID{attribute}>{pmid}</PMID><Article>{article}</Article>"
+    return f"<PubmedArticle><MedlineCitation>{citation}</MedlineCitation></PubmedArticle>"
 
 
-def test_a_book_goes_by_its_own_title_and_one_without_is_left_out() -> None:
+def deletion(*pmids: str) -> str:
+    numbers = "".join(f'<PMID Version="1">{pmid}</PMID>' for pmid in pmids)
+    return f"<DeleteCitation>{numbers}</DeleteCitation>"
+
+
+@pytest.mark.parametrize(
+    ("files", "titles", "left_out", "deleted"),
+    [
+        ([version("7", "1", "Old") + version("7", "2", "New")], ["New"], 1, set()),
+        ([version("7", "2", "New") + version("7", "1", "Old")], ["New"], 1, set()),
+        ([version("7", "", "Old") + version("7", "", "Revised")], ["Revised"], 1, set()),
+        ([version("7", "9", "Old") + version("7", "10", "New")], ["New"], 1, set()),
+        (
+            [version("7", "1", "Old"), version("8", "1", "B"), version("7", "1", "Revised")],
+            ["B", "Revised"],
+            1,
+            set(),
+        ),
+        ([version("7", "1", "A") + version("8", "1", "B") + deletion("7", "9")], ["B"], 1, {"7", "9"}),
+        ([version("7", "1", "A") + version("8", "1", "B"), deletion("7")], ["B"], 1, {"7"}),
+        ([version("7", "2", "A"), deletion("7"), version("7", "1", "Again")], ["Again"], 1, set()),
+        ([deletion("7") + version("7", "1", "A")], ["A"], 0, set()),
+        ([deletion("7"), version("8", "1", "B"), deletion()], ["B"], 0, {"7"}),
+    ],
+)
+def test_the_newest_version_counts_and_deletions_delete(
+    tmp_path: Path, files: list[str], titles: list[str], left_out: int, deleted: set[str]
+) -> None:
+    for number, text in enumerate(files):
+        (tmp_path / f"{number}.xml").write_text(f"<PubmedArticleSet>{text}</PubmedArticleSet>")
+    counted = LeftOut()
+    papers = read_corpus([str(tmp_path)], lambda text: [text], Reading(), counted)
+    assert [paper.title for paper in papers] == titles
+    assert (counted.skipped["an older version"], counted.broken, set(counted.deleted)) == (
+        left_out,
+        0,
+        deleted,
+    )
+
+
+def test_a_deletion_in_a_stream_that_is_read_once_is_reported() -> None:
+    data = f"<PubmedArticleSet>{version('7', '1', 'A')}{deletion('7')}</PubmedArticleSet>"
+    first, second = pubmed.read(buffered(data), "standard input", Reading())
+    assert first.record["title"] == "A"
+    assert isinstance(second.record, RecordError) and second.record.reason == "a deletion in a stream"
+
+
+def test_revisions_are_found_across_the_ends_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(version(str(pmid), "1", "A") for pmid in range(30)) + deletion("3", "4") + deletion("5")
+    for size in 1, 7, 1000:
+        monkeypatch.setattr(revisions, "_CHUNK_BYTES", size)
+        noted = Revisions()
+        note_pubmed(buffered(text), noted)
+        assert noted.deleted == {"3", "4", "5"}
+        assert [noted.counts(str(pmid)) for pmid in range(2, 7)] == [True, False, False, False, True]
+
+
+def test_a_book_goes_by_its_own_title_and_one_without_is_an_error() -> None:
     book = (
         "<PubmedBookArticle><BookDocument><PMID>{}</PMID><Book>{}</Book></BookDocument></PubmedBookArticle>"
     )
     books = book.format(1, "<BookTitle>On <i>fish</i></BookTitle>") + book.format(2, "")
-    [entry] = read(f"<PubmedArticleSet>{books}</PubmedArticleSet>".encode())
+    entry, other = read(f"<PubmedArticleSet>{books}</PubmedArticleSet>".encode())
+    assert isinstance(other.record, RecordError) and other.record.reason == "no title"
     assert entry.record == {
         "paper_id": "1",
         "title": "On fish",

@@ -115,9 +115,38 @@ def test_papers_of_a_batch_are_an_array_with_null_for_unknown_ones() -> None:
     assert semantic_scholar.recognizes(Head("batch.json", data))
     first, second, third = read(data)
     assert [first.record, third.record] == [entry.record for entry in sample("semantic-scholar-answer.json")]
-    assert str(second.record) == (
-        "garbage, item 2: expected a JSON object, found null; write one paper an object"
-    )
+    assert isinstance(second.record, RecordError) and not second.record.is_fault
+
+
+A, B = {"paperId": "a", "title": "A"}, {"paperId": "b", "title": "B"}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ([None, A], ["null", ("a", "A")]),
+        ({"recommendedPapers": [A, B]}, [("a", "A"), ("b", "B")]),
+        ({"total": 2, "offset": 0, "next": 2, "data": [A, B]}, [("a", "A"), ("b", "B")]),
+        ({"total": 1, "token": "x", "data": [A]}, [("a", "A")]),
+        ({"offset": 0, "data": [{"contexts": ["x"], "citedPaper": A}]}, [("a", "A")]),
+        ({"data": [{"isInfluential": False, "intents": [], "citingPaper": B}]}, [("b", "B")]),
+        ({"offset": 0, "data": [{"citedPaper": {"paperId": None, "title": "C"}}]}, [(None, "C")]),
+        ({"authorId": "7", "papers": [A]}, [("a", "A")]),
+        ({"data": [A | {"title": None}, B]}, ["no title", ("b", "B")]),
+        ([A | {"year": 2019.0}, None, None, B], [("a", "A"), "null", "null", ("b", "B")]),
+        ([{"paperId": None, "corpusId": 7, "title": "A"}], [("7", "A")]),
+    ],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_answers_of_the_api(content: Any, expected: list[Any], indent: int | None) -> None:
+    data = json.dumps(content, indent=indent).encode()
+    assert semantic_scholar.recognizes(Head("answer.json", data))
+    records = [entry.record for entry in read(data)]
+    assert not any(isinstance(each, RecordError) and each.is_fault for each in records)
+    assert [
+        each.reason if isinstance(each, RecordError) else (each["paper_id"], each["title"])
+        for each in records
+    ] == expected
 
 
 def test_a_paper_of_s2orc() -> None:
@@ -167,7 +196,7 @@ def test_a_paper_that_is_cut_is_recognized() -> None:
         b'{"paper_id": "1", "title": "A", "abstract": "B."}',
         b'{"corpusid": 7, "model": "tldr@v2.0.0", "text": "Fish swim."}',
         b'{"paper_id": "1", "_pdf_hash": "", "abstract": [], "body_text": [], "bib_entries": {}}',
-        b'{"data": [{"citedPaper": {"paperId": "a", "title": "A"}}]}',
+        b'{"data": [{"lens_id": "a", "title": "A"}]}',
         b"",
     ],
 )
@@ -183,8 +212,6 @@ def test_only_the_data_set_of_abstracts_has_only_abstracts() -> None:
 @pytest.mark.parametrize(
     ("paper", "found", "reason"),
     [
-        ({"title": "A"}, "paperId, corpusid or paper_id, found none", "no paper_id"),
-        ({"paperId": None, "title": "A"}, "paperId, corpusid or paper_id, found none", "no paper_id"),
         (
             {"corpusid": [7], "title": "A"},
             "a string or whole number as corpusid, found list",

@@ -9,18 +9,16 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from typing import Any
-from xml.etree.ElementTree import Element
 
-from qbe.corpus.entry import Entry
+from qbe.corpus.entry import Entry, converted
 from qbe.corpus.fields import NOT_THIS_FORMAT, doi, month, present, year
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import Reading
-from qbe.corpus.xmlstream import elements_within, root_tag, text_of
+from qbe.corpus.xmlstream import Element, elements, root_tag, text_of
 from qbe.errors import RecordError
 
-_META, _PAPER, _VOLUME = "meta", "paper", "volume"
-_TAGS = frozenset((_META, _PAPER))
+_TAGS = frozenset(("paper",))
 _PAGE = "https://aclanthology.org/"
 
 
@@ -39,27 +37,19 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('2020.acl.xml, record 1', '2020.acl-main.3', 'On Fish')
     """
     del reading
-    volume: Element | None = None
+    volume: Element = None
     about: dict[str, Any] = {}
-    number = 0
-    for element, around in elements_within(stream, name, _TAGS):
-        parent = around[-1] if around else element
-        if parent is not volume:
-            volume, about = parent, {}
-        if element.tag == _META:
-            about = _about(element) if parent.tag == _VOLUME else {}
-            continue
-        number += 1
-        where = f"{name}, record {number}"
-        try:
-            paper_id = anthology_id(
-                around[0].get("id", "") if around else "", parent.get("id", ""), element.get("id", ""), where
-            )
-            record = to_record(element, paper_id, about, where)
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        yield Entry(where, record)
+
+    def record(paper: Element, where: str) -> dict[str, Any]:
+        nonlocal volume, about
+        parent = paper.getparent()
+        if parent is not volume:  # a volume's meta stands before its first paper, and is forgotten then
+            volume, about = parent, _about(parent)
+        around = [each.get("id", "") for each in paper.iterancestors()] or [""]
+        paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
+        return to_record(paper, paper_id, about, where)
+
+    return converted(elements(stream, name, _TAGS), record)
 
 
 def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
@@ -118,8 +108,11 @@ def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: st
     }
 
 
-def _about(meta: Element) -> dict[str, Any]:
+def _about(volume: Element) -> dict[str, Any]:
     """What a volume says of its papers: year, month and venue."""
+    meta = None if volume is None else volume.find("meta")
+    if meta is None or volume.tag != "volume":
+        return {}
     published, number = year(text_of(meta.find("year"))), month(text_of(meta.find("month")))
     return {
         "year": published,

@@ -12,6 +12,7 @@ from email.utils import parsedate
 from functools import cache
 from typing import Any
 
+from qbe.corpus.authors import person_name
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.entry import Entry, converted
 from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present
@@ -85,13 +86,16 @@ def to_record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _authors(source: Mapping[str, Any]) -> list[str]:
     parsed = source.get("authors_parsed")
     if not parsed:
-        authors = source.get("authors") or ""
-        return [
-            without_latex(name).strip() for name in re.split(r",\s*(?:and\s+)?|\s+and\s+", authors) if name
-        ]
-    return [
-        without_latex(" ".join(part for part in (each[1], each[0], *each[2:3]) if part)) for each in parsed
-    ]
+        names = _AND.split(source.get("authors") or "")
+        return [without_latex(name).strip() for name in names if name]
+    return [_name(*each[:3]) for each in parsed]
+
+
+def _name(family: str, given: str, suffix: str = "") -> str:
+    family, given, suffix = without_latex(family), without_latex(given), without_latex(suffix)
+    if family.isalpha() and given[:1].isupper() and " " not in given and not suffix:  # most, faster
+        return f"{given} {family}"
+    return person_name(family, given, suffix)
 
 
 def _first_date(source: Mapping[str, Any]) -> str | None:

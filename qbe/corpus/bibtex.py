@@ -20,7 +20,6 @@ from qbe.corpus.journals import JOURNALS
 from qbe.corpus.latex import clean_address, clean_bibtex
 from qbe.corpus.markup import clean_abstract, plain
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import NOT_A_PAPER
 from qbe.errors import RecordError
 
 _FIRST_ENTRY = re.compile(
@@ -114,7 +113,9 @@ def _to_entry(where: str, entry: BibtexEntry, known: Mapping[str, BibtexEntry]) 
     try:
         if _NO_PUBLICATION.fullmatch(entry.kind):
             raise RecordError(
-                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done", NOT_A_PAPER
+                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done",
+                "not a paper",
+                is_fault=False,
             )
         return Entry(where, _record(entry.key, _with_inherited(entry, known, set()), where))
     except RecordError as error:

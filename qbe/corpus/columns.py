@@ -19,10 +19,10 @@ _USUAL = {
     name: columns.split()
     for name, columns in {
         "key": "identifier citationkey citekey bibtexkey bibkey",
-        "id": "id paperid recordid key",
+        "id": "id paperid recordid corpusid docid docno key",
         "other id": "ut utuniquewosid eid lensid publicationid openalexid pmid pubmedid accessionnumber doi",
         "title": "title articletitle documenttitle papertitle primarytitle",
-        "abstract": "abstract abstractnote abstracttext summary",
+        "abstract": "abstract abstractnote abstracttext paperabstract summary text",
         "year": "year publicationyear pubyear publishedyear yearpublished",
         "date": "date publicationdate datepublished published coverdate",
         "authors": "authorfullnames authors author authornames authornamesfull creators",
@@ -46,6 +46,17 @@ _KEYS, _NOT_ALWAYS, _WEB_OF_SCIENCE = (_USUAL.pop(name) for name in ("key", "oth
 _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags")
 """Fields of which all columns are read: where the first is empty, or together."""
+
+_NAMES = (
+    ("name",),
+    ("display_name",),
+    ("title",),
+    ("given", "family"),
+    ("first_name", "last_name"),
+    ("firstName", "lastName"),
+    ("first", "last"),
+)
+"""Keys of an object that says what it is called."""
 
 _QUOTED = re.compile(
     r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""",
@@ -78,10 +89,10 @@ def find_columns(
 
     >>> find_columns(["Key", "Title", "Abstract Note", "Why"], {"venue": "Why"}, "papers.csv")
     Columns(positions={'id': 0, 'title': 1, 'abstract': 2, 'venue': 3}, may_lack_id=False, has_keys=False)
-    >>> find_columns(["nr", "text"], {}, "papers.csv")
+    >>> find_columns(["nr", "words"], {}, "papers.csv")
     Traceback (most recent call last):
     ...
-    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'text'; ...
+    qbe.errors.CorpusError: papers.csv: expected columns for title, abstract, found 'nr', 'words'; ...
     """
     is_wos = {"PT", "AU", "TI"} <= set(header)
     other_names = dict(zip(_WEB_OF_SCIENCE[::2], _WEB_OF_SCIENCE[1::2], strict=True)) if is_wos else {}
@@ -199,9 +210,14 @@ def _paper_id(columns: Columns, cells: Mapping[str, Any]) -> Any:
 
 
 def _name(value: Any) -> str:
-    """A text, or the name of an object; '' for anything else."""
-    name = value.get("name") if isinstance(value, Mapping) else value
-    return name.strip() if isinstance(name, str) else ""
+    """A text, or what an object is called, by a name of its own or the parts of a person's; else ''."""
+    if isinstance(value, Mapping):
+        for parts in _NAMES:
+            texts = [text for each in parts if isinstance(text := value.get(each), str)]
+            if name := " ".join(" ".join(texts).split()):
+                return name
+        return ""
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _all(cells: Mapping[str, Any], field: str) -> list[Any]:

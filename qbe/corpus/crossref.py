@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
+from qbe.corpus.authors import person_name
 from qbe.corpus.entry import Entry, converted
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
-from qbe.errors import RecordError
+from qbe.errors import CorpusError
 
 _DOI = re.compile(r'"DOI"\s*:\s*"')
 _LIST = re.compile(r'"(?:container-)?title"\s*:\s*\[')
@@ -60,8 +61,13 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     if "message" in work and "DOI" not in work:
         work = fields.mapping(work, "message", where)
-    paper_id = _paper_id(work, where)
-    date = _date(work, where)
+    if "items" in work:
+        raise CorpusError(f"{where}: expected a work, found a list of works within a work; mend the file")
+    title = _title(work, where)
+    if not title:
+        raise fields.no_title(where)
+    date = fields.date_of_parts(work.get("issued")) or fields.date_of_parts(work.get("published"))
+    doi = fields.text(work, "DOI", where).strip().lower()
     cites = (fields.doi(fields.text(each, "DOI", where)) for each in fields.objects(work, "reference", where))
     metadata = {
         "authors": _authors(work, where),
@@ -69,13 +75,13 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
         "date": date if len(date) > len("YYYY") else "",
         "venue": plain(_first(work, "container-title", where)),
         "categories": fields.strings(work, "subject", where),
-        "doi": paper_id,
+        "doi": doi,
         "url": fields.text(work, "URL", where),
         "cites": [doi for doi in dict.fromkeys(cites) if doi],
     }
     return {
-        "paper_id": paper_id,
-        "title": clean_title(_first(work, "title", where)),
+        "paper_id": doi or None,
+        "title": title,
         "abstract": _abstract(fields.text(work, "abstract", where)) or None,
         "metadata": fields.present(metadata),
     }
@@ -89,22 +95,17 @@ def _path_of_items(text: str) -> tuple[str, ...] | None:
     return ("message", "items") if _MESSAGE.search(text, 0, items.start()) else ("items",)
 
 
-def _paper_id(work: Mapping[str, Any], where: str) -> str:
-    paper_id = fields.text(work, "DOI", where).strip().lower()
-    if not paper_id:
-        raise RecordError(f"{where}: expected a DOI, found none; mend or remove the record", "no paper_id")
-    if paper_id.split() != [paper_id]:
-        raise RecordError(
-            f"{where}: expected a DOI without white space, found {paper_id[:60]!a}; "
-            "mend or remove the record",
-            "a paper_id with white space or control characters",
-        )
-    return paper_id
+def _title(work: Mapping[str, Any], where: str) -> str:
+    """The title with the subtitle, unless the title has it already."""
+    title, subtitle = (clean_title(_first(work, name, where)) for name in ("title", "subtitle"))
+    if not subtitle or subtitle.lower() in title.lower():
+        return title
+    return f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
 
 
 def _first(work: Mapping[str, Any], name: str, where: str) -> str:
-    """The first of several titles; the others are translations and abbreviations of it."""
-    return next(iter(fields.strings(work, name, where)), "")
+    """The first of several titles that is not empty; the others are translations and abbreviations of it."""
+    return next(filter(str.strip, fields.strings(work, name, where)), "")
 
 
 def _abstract(jats: str) -> str:
@@ -123,21 +124,6 @@ def _authors(work: Mapping[str, Any], where: str) -> list[str]:
     """Names of people and of organizations."""
     names = []
     for author in fields.objects(work, "author", where):
-        parts = [fields.text(author, part, where) for part in ("given", "family", "suffix")]
-        names.append(plain(" ".join(parts)) or plain(fields.text(author, "name", where)))
+        parts = (plain(fields.text(author, part, where)) for part in ("family", "given", "suffix"))
+        names.append(person_name(*parts) or plain(fields.text(author, "name", where)))
     return [name for name in names if name]
-
-
-def _date(work: Mapping[str, Any], where: str) -> str:
-    """The date of publication, as much of it as is known."""
-    for name in ("issued", "published"):
-        date_parts = fields.items(fields.mapping(work, name, where), "date-parts", where)
-        parts = date_parts[0] if date_parts and isinstance(date_parts[0], list) else []
-        known: list[str] = []
-        for part, last in zip(parts, (9999, 12, 31), strict=False):
-            if type(part) is not int or not 1 <= part <= last:
-                break
-            known.append(f"{part:02}" if known else f"{part:04}")
-        if known:
-            return "-".join(known)
-    return ""

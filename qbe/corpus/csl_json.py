@@ -1,6 +1,6 @@
-"""CSL-JSON, as Zotero and Better BibTeX export it: an array of items.
+"""CSL-JSON, as Zotero, Better BibTeX, pandoc and doi.org write it, and Zotero's own items in JSON.
 
-The schema is ``csl-data.json`` of the Citation Style Language.
+The schemas are ``csl-data.json`` of the Citation Style Language, and that of items in Zotero's Web API.
 """
 
 from __future__ import annotations
@@ -11,42 +11,37 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
+from qbe.corpus.authors import person_name
 from qbe.corpus.entry import Entry, converted
-from qbe.corpus.head import Head
-from qbe.corpus.jsonarray import array_items
+from qbe.corpus.head import Head, head_of
+from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.errors import RecordError
 
-_TYPES = re.compile(
-    r"article(?:-journal|-magazine|-newspaper)?|bill|book|broadcast|chapter|classic|collection|dataset|document|"
-    r"entry(?:-dictionary|-encyclopedia)?|event|figure|graphic|hearing|interview|legal_case|legislation|"
-    r"manuscript|map|motion_picture|musical_score|pamphlet|paper-conference|patent|performance|periodical|"
-    r"personal_communication|post(?:-weblog)?|regulation|report|review(?:-book)?|software|song|speech|"
-    r"standard|thesis|treaty|webpage"
+_ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
+_OF_CSL = re.compile(
+    r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
+    r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
 )
-"""What an item may be; Crossref's types have other names."""
+"""What an item has beside what many formats have."""
 
-_TYPE = re.compile(r'"type"\s*:\s*"([^"]*)"')
-_OTHERS = ('"display_name"', '"paper_id"', '"paperId"')
-_TITLES = re.compile(r'"title"\s*:\s*\[')
-_NAME = ("given", "dropping-particle", "non-dropping-particle", "family", "suffix")
+_OTHERS = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
 _URL = re.compile(r"https?://[^/]+/")
-_DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?", re.ASCII)
 _ARXIV = re.compile(r"arXiv:\s*(\S+?)(?:v\d+)?(?:\s|$)", re.IGNORECASE)
+_KEY = re.compile(r"^\s*Citation Key:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+_NO_PAPERS = ("attachment", "note", "annotation")
+"""Types of Zotero's items that belong to others."""
 
 
 def recognizes(head: Head) -> bool:
-    """Whether the text is an array whose first item has a type of CSL."""
+    """Whether the text is an item or a list of items, by what only these have."""
     text = head.text
-    if not text.startswith("[") or any(name in text for name in _OTHERS) or _TITLES.search(text):
-        return False
-    match = _TYPE.search(text)
-    return match is not None and _TYPES.fullmatch(match[1]) is not None
+    return text.startswith(("[", "{")) and bool(_OF_CSL.search(text)) and not _OTHERS.search(text)
 
 
 def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
-    """The items of an array; one without a key and an id is called by its DOI.
+    """The items of an array, of an object with ``items``, or one by one.
 
     >>> item = b'{"id": "http://zotero.org/users/1/items/AB", "title": "On fish", "DOI": "10.1234/A"}'
     >>> [entry] = read(io.BufferedReader(io.BytesIO(b"[%s]" % item)), "library.json", Reading())
@@ -54,67 +49,98 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('library.json, item 1', 'AB', {'doi': '10.1234/a'})
     """
     del reading
-    return converted(array_items(stream, name, ()), to_record)
+    text = head_of(stream, name).text
+    is_list = text.startswith("{") and _ITEMS.match(text) is not None
+    return converted(json_objects(stream, name, ("items",) if is_list else None), to_record)
 
 
 def to_record(item: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of an item; raises RecordError without title or id, and for types that the schema lacks."""
+    """The record of an item; raises RecordError without title, and for types that the schema lacks."""
+    item = fields.mapping(item, "data", where) or item
+    if "itemType" in item:
+        item = _of_zotero(item, where)
     title = clean_title(fields.text(item, "title", where))
     if not title:
         raise RecordError(f"{where}: expected a title, found none; add it or remove the item", "no title")
-    doi = fields.doi(fields.text(item, "DOI", where))
-    date = _date(fields.mapping(item, "issued", where), where)
+    key = fields.text(item, "citation-key", where).strip() or _noted_key(item)
+    date = fields.date_of_parts(item.get("issued"))
     metadata = {
         "authors": [_author(author, where) for author in fields.objects(item, "author", where)],
         "year": fields.year(date),
         "date": date if len(date) > len("YYYY") else "",
         "venue": plain(fields.text(item, "container-title", where)),
-        "doi": doi,
+        "doi": fields.doi(fields.text(item, "DOI", where)),
         "url": fields.text(item, "URL", where).strip(),
         "ids": _ids(item),
+        "key": key,
+        "tags": _tags(item.get("keyword")),
     }
     return {
-        "paper_id": _paper_id(item, doi, where),
+        "paper_id": key or _paper_id(item, where),
         "title": title,
         "abstract": clean_abstract(fields.text(item, "abstract", where)) or None,
         "metadata": fields.present(metadata),
     }
 
 
-def _paper_id(item: Mapping[str, Any], doi: str, where: str) -> str:
-    """The key, or the id: of an address its DOI or its last part, without white space."""
-    value = item.get("citation-key") or item.get("id")
-    if type(value) is int:
-        return str(value)
-    if value is not None and not isinstance(value, str):
+def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """An item of Zotero's as one of CSL; raises RecordError for what belongs to others."""
+    kind = fields.text(item, "itemType", where)
+    if kind in _NO_PAPERS:
+        raise RecordError(f"{where}: expected a paper, found an {kind}", "not a paper", is_fault=False)
+    creators = fields.objects(item, "creators", where)
+    authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
+    venues = ("publicationTitle", "bookTitle", "proceedingsTitle", "conferenceName")
+    return {
+        "id": item.get("key") or item.get("itemKey"),
+        "citation-key": item.get("citationKey") or item.get("citekey"),
+        "title": item.get("title") or item.get("caseName") or item.get("subject"),
+        "abstract": item.get("abstractNote"),
+        "author": [
+            {"family": each.get("lastName"), "given": each.get("firstName"), "literal": each.get("name")}
+            for each in authors
+        ],
+        "issued": item.get("date"),
+        "container-title": next((item[name] for name in venues if item.get(name)), None),
+        "DOI": item.get("DOI"),
+        "URL": item.get("url"),
+        "note": item.get("extra"),
+        "number": item.get("archiveID"),
+        "keyword": [each.get("tag") for each in fields.objects(item, "tags", where)],
+    }
+
+
+def _noted_key(item: Mapping[str, Any]) -> str:
+    """The citation key that a note, Zotero's field Extra, may begin a line with."""
+    match = _KEY.search(str(item.get("note") or ""))
+    return match[1] if match else ""
+
+
+def _paper_id(item: Mapping[str, Any], where: str) -> str | None:
+    """The id, of an address its DOI or its last part; None where there is none."""
+    value = item.get("id")
+    if isinstance(value, bool) or not isinstance(value, str | int | float | None):
         raise fields.wrong_type(where, "id", "a string or a number", value)
-    paper_id = "_".join((value or "").split())
+    paper_id = str(value if value is not None else "").strip().removesuffix(".0")
     if _URL.match(paper_id):
         paper_id = fields.doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
-    if not paper_id and not doi:
-        raise RecordError(f"{where}: expected an id, found none; add it or remove the item", "no paper_id")
-    return paper_id or doi
+    return paper_id or None
 
 
 def _author(author: Mapping[str, Any], where: str) -> str:
-    parts = [fields.text(author, part, where) for part in _NAME]
-    return plain(" ".join(parts)) or plain(fields.text(author, "literal", where))
+    dropping, other, family, given, suffix = (
+        plain(fields.text(author, f"{part}", where))
+        for part in ("dropping-particle", "non-dropping-particle", "family", "given", "suffix")
+    )
+    family = " ".join(filter(None, (dropping, other, family)))
+    return person_name(family, given, suffix) or plain(fields.text(author, "literal", where))
 
 
-def _date(issued: Mapping[str, Any], where: str) -> str:
-    """The date as YYYY-MM-DD, as much of it as is known; '' without a year."""
-    begin: Any = next(iter(fields.items(issued, "date-parts", where)), None)
-    known: list[str] = []
-    for part, last in zip(begin if isinstance(begin, list) else [], (9999, 12, 31), strict=False):
-        text = str(part).strip() if isinstance(part, str | int) else ""
-        if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= last):
-            break
-        known.append(text.zfill(2 if known else 4))
-    if known:
-        return "-".join(known)
-    texts = (issued.get(name) for name in ("edtf", "raw", "literal"))
-    matches = (_DATE.match(text) for text in texts if isinstance(text, str))
-    return next((match[0] for match in matches if match), "")
+def _tags(keyword: Any) -> list[str]:
+    """Keywords, which may be one text with commas or semicolons."""
+    words = re.split("[;,]", keyword) if isinstance(keyword, str) else keyword
+    texts = (plain(word) for word in words if isinstance(word, str)) if isinstance(words, list) else ()
+    return [word for word in dict.fromkeys(texts) if word]
 
 
 def _ids(item: Mapping[str, Any]) -> dict[str, str]:

@@ -106,6 +106,17 @@ def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
     )
 
 
+def no_title(where: str) -> RecordError:
+    """The error for what a database has no title of: it need not be a paper, and so it is no fault.
+
+    >>> no_title("works.json, item 1").reason
+    'no title'
+    """
+    return RecordError(
+        f"{where}: expected a title, found none; add it or remove the record", "no title", is_fault=False
+    )
+
+
 def doi(value: str) -> str:
     """A DOI without the address before it, in lower case; '' where the text holds none.
 
@@ -119,10 +130,10 @@ def doi(value: str) -> str:
 def year(value: Any) -> int | None:
     """The year that a number or a text begins with; None where there is none.
 
-    >>> year("2019-05-01"), year(2019), year("n.d.")
+    >>> year("2019-05-01"), year(2019.0), year("n.d.")
     (2019, 2019, None)
     """
-    match = _YEAR.match(str(value).strip()) if isinstance(value, str | int) else None
+    match = _YEAR.match(str(value).strip()) if isinstance(value, str | int | float) else None
     return int(match[0]) if match else None
 
 
@@ -159,6 +170,27 @@ def date(text: str) -> str:
             break
         valid.append(f"{int(part):02}")
     return "-".join(valid)
+
+
+def date_of_parts(value: Any) -> str:
+    """A date of Crossref and CSL-JSON as YYYY-MM-DD, as much of it as is there; '' without a year.
+
+    It may be an object with ``date-parts`` or a text such as CSL's ``raw``, a text, or a list (pandoc's) of
+    objects with ``year``, ``month`` and ``day``, of which the first counts.
+
+    >>> date_of_parts({"date-parts": [[2019, "5"]]}), date_of_parts({"raw": "May 2019"}), date_of_parts(None)
+    ('2019-05', '2019-05', '')
+    """
+    if isinstance(value, list):
+        value = next(iter(value), None)
+    if not isinstance(value, Mapping):
+        return date(str(value or ""))
+    dates = value.get("date-parts")
+    begin = dates[0] if isinstance(dates, list) and dates else None
+    parts = begin if isinstance(begin, list) else [value.get(name) for name in ("year", "month", "day")]
+    joined = "-".join(str(part).strip() for part in parts if isinstance(part, str | int))
+    others = (str(value.get(name) or "") for name in ("edtf", "raw", "literal"))
+    return next(filter(None, map(date, (joined, *others))), "")
 
 
 def present(values: Mapping[str, Any]) -> dict[str, Any]:

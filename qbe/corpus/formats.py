@@ -55,6 +55,7 @@ class Format(NamedTuple):
 SEMANTIC_SCHOLAR = Format(
     "semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read, ASSIGNED
 )
+PUBMED = Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read, ASSIGNED)
 JSON_LINES = Format("jsonl", "qbe's JSON lines", jsonl.recognizes, jsonl.read_entries, UNIQUE)
 
 FORMATS: dict[str, Format] = {
@@ -64,7 +65,7 @@ FORMATS: dict[str, Format] = {
         SEMANTIC_SCHOLAR,
         Format("openalex", "OpenAlex works", openalex.recognizes, openalex.read, ASSIGNED),
         Format("crossref", "Crossref works", crossref.recognizes, crossref.read, ASSIGNED),
-        Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read, ASSIGNED),
+        PUBMED,
         Format(
             "acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read, ASSIGNED
         ),

@@ -1,4 +1,4 @@
-"""JSON objects as a stream: those of an array, one a line, or one behind another over several lines each."""
+"""JSON objects as a stream: one a line, those of an array or of an object, or one behind another."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import codecs
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from qbe.corpus.decode import DECODER, checked_record, malformed
+from qbe.corpus.decode import DECODER, checked_record, decode_record, decode_text, malformed
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import head_of
-from qbe.corpus.jsonl import json_lines
-from qbe.corpus.streams import MAX_LINE_BYTES
+from qbe.corpus.streams import MAX_LINE_BYTES, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
+BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 20
 _NO_SPACE = re.compile(r"[^ \t\n\r]")
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+"""A bracket, or a text, in which brackets do not count; it may be cut."""
+
+_DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+_OF_PAPER = re.compile(r'"(title|abstract\w*|display_name|DOI)"\s*:')
+"""Names that an object has once, if no other stands within it."""
+
 _LONGEST_TOKEN = 16
 """Nothing but a string that is cut can make an error further from the end of the text than this."""
 
@@ -42,61 +51,77 @@ def json_objects(
     if text.startswith("["):
         return array_items(stream, name, ())
     if first_line.endswith(("{", "[", ",")):  # an object over several lines
-        return _values(_Window(stream, name))
+        return _Window(stream, name).items("")
     return json_lines(stream, name)
+
+
+def json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    r"""The JSON objects of a stream, one a line, unchanged; blank lines are skipped.
+
+    >>> [entry.where for entry in json_lines(io.BufferedReader(io.BytesIO(b'{}\n\n{}')), "papers.jsonl")]
+    ['papers.jsonl, line 1', 'papers.jsonl, line 3']
+    """
+    for number, line in numbered_lines(stream, name):
+        where = f"{name}, line {number}"
+        try:
+            text = decode_text(line.removeprefix(BOM) if number == 1 else line, where).rstrip()
+            record = decode_record(text, where, "one JSON object a line") if text else None
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if record is not None:
+            yield Entry(where, record)
 
 
 def array_items(stream: io.BufferedReader, name: str, keys: tuple[str, ...]) -> Iterator[Entry]:
     """The objects of the array that stands under ``keys``; without keys the whole text is the array.
 
     What stands beside the array is skipped. Several such texts may follow each other, as pages of an answer
-    do. An item that is no object, or that holds what is not UTF-8, is an error in its entry.
+    do. An item that is no object, is malformed between its brackets, or holds what is not UTF-8, is an error
+    in its entry; null, which stands for what an answer has not, is none that ends a reading.
 
-    Raises CorpusError for malformed JSON, for a text without such an array, and for an item (or another
+    Raises CorpusError for other malformed JSON, for a text without such an array, and for an item (or another
     value) over MAX_LINE_BYTES.
 
-    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}, {"DOI": "10.1/3"}]}'))
-    >>> list(array_items(stream, "works.json", ("items",)))
-    [Entry(where='works.json, item 1', record={'DOI': '10.1/2'}),
-     Entry(where='works.json, item 2', record={'DOI': '10.1/3'})]
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}, {"DOI" "10.1/3"}]}'))
+    >>> first, second = array_items(stream, "works.json", ("items",))
+    >>> first.where, first.record, second.record.reason
+    ('works.json, item 1', {'DOI': '10.1/2'}, 'malformed JSON')
     """
     window = _Window(stream, name)
-    yield from _items(window, keys)
+    yield from _under(window, keys)
     while window.character():
-        yield from _items(window, keys)
+        yield from _under(window, keys)
 
 
-def _values(window: _Window) -> Iterator[Entry]:
-    """The values that follow each other until the end."""
+def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, Entry]]:
+    """The objects that are the members of an object, with their names.
+
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"7": {"title": "On fish"}}'))
+    >>> list(object_items(stream, "papers.json"))
+    [('7', Entry(where='papers.json, item 1', record={'title': 'On fish'}))]
+    """
+    window = _Window(stream, name)
     while window.character():
-        yield window.item()
+        for key in window.members("an object"):
+            yield key, window.item()
 
 
-def _items(window: _Window, keys: tuple[str, ...]) -> Iterator[Entry]:
+def _under(window: _Window, keys: tuple[str, ...]) -> Iterator[Entry]:
     """The items of the value at which the window stands."""
     if not keys:
         window.take("[", "an array")
-        if window.character() != "]":
-            yield window.item()
-            while window.character() == ",":
-                window.take(",")
-                yield window.item()
+        yield from window.items("]")
         window.take("]", "a comma or the end of the array")
         return
-    window.take("{", f"an object with {keys[0]}")
-    is_found = False
-    if window.character() != "}":
-        while True:
-            if window.key() == keys[0]:
-                is_found = True
-                yield from _items(window, keys[1:])
-            else:
-                window.value()
-            if window.character() != ",":
-                break
-            window.take(",")
-    window.take("}", "a comma or the end of the object")
-    if not is_found:
+    is_there = False
+    for key in window.members(f"an object with {keys[0]}"):
+        if key == keys[0]:
+            is_there = True
+            yield from _under(window, keys[1:])
+        else:
+            window.value()
+    if not is_there:
         raise CorpusError(
             f"{window.where}: expected an object with {keys[0]}, found one without; check the file"
         )
@@ -135,25 +160,50 @@ class _Window:
             )
         self._at += 1
 
-    def key(self) -> Any:
-        """The name of a member, stepped over with its colon."""
-        if self.character() != '"':
-            self.take('"', "the name of a member")
-        key, _ = self.value()
-        self.take(":")
-        return key
+    def members(self, what: str) -> Iterator[str]:
+        """The names of the members of an object; the value of each is to be stepped over before the next."""
+        self.take("{", what)
+        while self.character() not in ("}", ""):
+            if self.character() != '"':
+                self.take('"', "the name of a member")
+            name = self.value()
+            self.take(":")
+            yield name
+            if self.character() != ",":
+                break
+            self.take(",")
+        self.take("}", "a comma or the end of the object")
+
+    def items(self, end: str) -> Iterator[Entry]:
+        """The items up to this character or the end, also where commas between them are too many or lack."""
+        while (character := self.character()) not in (end, ""):
+            if character == ",":
+                self.take(",")
+            else:
+                yield self.item()
 
     def item(self) -> Entry:
-        """The next item of the array, stepped over."""
+        """The next item, stepped over."""
         self._number += 1
-        self.where = f"{self._name}, item {self._number}"
-        value, text = self.value()
-        entry = Entry(self.where, _checked(value, text, self.where))
+        self.where = where = f"{self._name}, item {self._number}"
+        try:
+            record: dict[str, Any] | RecordError = _checked(*self._value(), where)
+        except RecordError as error:
+            if not self._pass_broken():
+                raise CorpusError(str(error)) from None
+            record = error
         self.where = f"{self._name}, after item {self._number}"
-        return entry
+        return Entry(where, record)
 
-    def value(self) -> tuple[Any, str]:
-        """The next value and its text, stepped over; raises CorpusError for malformed JSON."""
+    def value(self) -> Any:
+        """The next value, stepped over; raises CorpusError for malformed JSON."""
+        try:
+            return self._value()[0]
+        except RecordError as error:
+            raise CorpusError(str(error)) from None
+
+    def _value(self) -> tuple[Any, str]:
+        """The next value and its text, stepped over; raises RecordError for malformed JSON."""
         self.character()
         while True:
             try:
@@ -170,6 +220,36 @@ class _Window:
         self._at += length
         return value, text
 
+    def _pass_broken(self) -> bool:
+        """Step over a malformed object to the bracket that closes it; False where none does, or where others
+        may be in between.
+        """
+        depth = 0
+        if self._text[self._at : self._at + 1] != "{":
+            return False
+        begin = 0  # from where the window stands
+        while True:
+            end = self._at + begin
+            for match in _BRACKET.finditer(self._text, end):
+                end = match.start()
+                if match.end() == len(self._text) and match[0][0] == '"':  # perhaps cut
+                    break
+                end = match.end()
+                depth += _DEPTHS.get(match[0], 0)
+                if depth <= 0:
+                    counts = Counter(_OF_PAPER.findall(self._text, self._at, end))
+                    self._at = end
+                    return max(counts.values(), default=0) < 2 and self.character() in (
+                        ",",
+                        "{",
+                        "]",
+                        "}",
+                        "",
+                    )
+            begin = end - self._at
+            if not self._grow():
+                return False
+
     def _is_cut(self, error: Exception) -> bool:
         """Whether more text may make a value of what could not be parsed."""
         return isinstance(error, json.JSONDecodeError) and (
@@ -185,13 +265,13 @@ class _Window:
             )
         return self._more()
 
-    def _malformed(self, error: Exception) -> CorpusError:
+    def _malformed(self, error: Exception) -> RecordError:
         """The error for the text at which the window stands."""
         rest = self._text[self._at :]
         if isinstance(error, json.JSONDecodeError):
             rest = rest[: max(0, error.pos - self._at) + 1]
             error = json.JSONDecodeError(error.msg, rest, max(0, error.pos - self._at))
-        return CorpusError(str(malformed(error, rest, self.where, "a JSON value")))
+        return malformed(error, rest, self.where, "a JSON value")
 
     def _more(self) -> bool:
         """Read more text, twice as much each time, so that a long item is not parsed too often."""
@@ -202,6 +282,13 @@ class _Window:
 
 
 def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
+    """The record, or why it is none."""
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        raise CorpusError(f"{where}: expected an object, found an array of objects; mend the file")
+    if value is None:
+        return RecordError(
+            f"{where}: expected a JSON object, found null; nothing is known of it", "null", is_fault=False
+        )
     try:
         if not text.isascii():
             text.encode()

@@ -1,24 +1,38 @@
-"""Papers in JSON: one object a line (or one object of all, see `qbe.corpus.jsonmap`)."""
+"""Papers in JSON: one object a line, an array or an object of objects.
+
+Records are qbe's own (`qbe.corpus.record`), or have no ``paper_id``, and what they tell under usual names, as
+a table has (`qbe.corpus.columns`).
+"""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from qbe.corpus.decode import decode_record, decode_text
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import Head
-from qbe.corpus.jsonmap import is_mapping, read_mapping
+from qbe.corpus import columns
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.head import Head, head_of
+from qbe.corpus.jsonarray import json_objects, object_items
+from qbe.corpus.offsets import FIELD as OFFSETS
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import Splitter, paper_to_record, parse_paper
-from qbe.corpus.streams import display_name, numbered_lines, open_source
-from qbe.errors import RecordError
+from qbe.corpus.record import FIELDS, Splitter, paper_to_record, parse_paper
+from qbe.corpus.streams import display_name, open_source
+from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper
 
-_BOM = b"\xef\xbb\xbf"
+_MAPPING = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\{')
+_TITLE = re.compile(r'"[a-z_ ]*title"\s*:', re.IGNORECASE)
+_ANSWER = re.compile(
+    r'\{(?:(?!"title")[^\[\]{}])*"(data|items|results|papers|records|documents|publications|works|articles|hits)"'
+    r"\s*:\s*\[\s*(?:null\s*,\s*)*\{"
+)
+"""An object with a list of papers, as databases answer (Lens, Dimensions)."""
+
+_OF_SENTENCES = ("abstract", "pred_labels", OFFSETS)
 
 
 def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -32,43 +46,77 @@ def read_records(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     [('papers.jsonl, line 1', {'paper_id': 7, 'title': 'On fish'})]
     """
     with open_source(source) as stream:
-        for where, record in read_entries(stream, display_name(source)):
+        for where, record in _entries(stream, display_name(source)):
             if isinstance(record, RecordError):
                 raise record
             yield where, dict(record)
 
 
 def recognizes(head: Head) -> bool:
-    """Whether the first record is one of qbe's own."""
-    return head.has("paper_id", "title", "abstract")
+    """Whether this is JSON in which something has a title."""
+    return head.text.startswith(("{", "[")) and _TITLE.search(head.text) is not None
 
 
-def read_entries(stream: io.BufferedReader, name: str, reading: Reading | None = None) -> Iterator[Entry]:
-    """The records of a stream (a `qbe.corpus.formats.Reader`); blank lines are skipped."""
-    del reading
-    if is_mapping(stream):
-        for where, record in read_mapping(stream, name):
-            yield Entry(where, record)
-        return
-    yield from json_lines(stream, name)
+def read_entries(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
+    """The records of a stream (a `qbe.corpus.formats.Reader`); blank lines are skipped.
 
-
-def json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
-    r"""The JSON objects of a stream, one a line, unchanged; blank lines are skipped.
-
-    >>> [entry.where for entry in json_lines(io.BufferedReader(io.BytesIO(b'{}\n\n{}')), "papers.jsonl")]
-    ['papers.jsonl, line 1', 'papers.jsonl, line 3']
+    >>> data = b'[{"_id": 7, "title": "On fish", "text": "Fish swim.", "year": "2019"}]'
+    >>> [entry] = read_entries(io.BufferedReader(io.BytesIO(data)), "papers.json", Reading())
+    >>> entry.record
+    {'paper_id': 7, 'title': 'On fish', 'abstract': 'Fish swim.', 'metadata': {'year': 2019}}
     """
-    for number, line in numbered_lines(stream, name):
-        where = f"{name}, line {number}"
-        try:
-            text = decode_text(line.removeprefix(_BOM) if number == 1 else line, where).rstrip()
-            record = decode_record(text, where, "one JSON object a line") if text else None
-        except RecordError as error:
-            yield Entry(where, error)
-            continue
-        if record is not None:
-            yield Entry(where, record)
+    lacking = set(reading.columns.values())
+    by_names: dict[tuple[str, ...], columns.Columns] = {}
+
+    def record(original: Mapping[str, Any], where: str) -> dict[str, Any]:
+        if "paper_id" in original and not reading.columns:
+            return dict(original)
+        names = tuple(original)
+        lacking.difference_update(names)
+        if names not in by_names:
+            by_names[names] = _columns(names, reading.columns, where)
+        return _record(original, names, by_names[names], where)
+
+    yield from converted(_entries(stream, name), record)
+    if lacking:
+        raise CorpusError(
+            f"{name}: expected records with {', '.join(map(ascii, sorted(lacking)))}, found none; "
+            "check `columns`"
+        )
+
+
+def _columns(names: tuple[str, ...], named: Mapping[str, str], where: str) -> columns.Columns:
+    """The positions of the fields of papers; raises RecordError where none is the title."""
+    there = {field: column for field, column in named.items() if column in names}
+    try:
+        return columns.find_columns(names, there, where, may_lack_abstract=True)
+    except CorpusError as error:
+        raise RecordError(str(error), "no title") from None
+
+
+def _record(
+    original: Mapping[str, Any], names: tuple[str, ...], places: columns.Columns, where: str
+) -> dict[str, Any]:
+    """Qbe's record of one with other names."""
+    values = {field: original[names[position]] for field, position in places.positions.items()}
+    made = columns.to_record(places, values, where)
+    if isinstance(values.get("abstract"), list):  # of sentences, perhaps with their labels
+        made |= {each: original[each] for each in _OF_SENTENCES if each in original}
+    if isinstance(original.get("metadata"), Mapping):
+        made["metadata"] |= original["metadata"]
+    return made
+
+
+def _entries(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
+    """The objects as they are; one of an object of objects (CSFCube's form) gets its name as its id."""
+    head = head_of(stream, name)
+    match = _MAPPING.match(head.text)
+    if match is None or match[1] in FIELDS or any(key.lower().endswith("title") for key in head.record):
+        answer = _ANSWER.match(head.text)
+        yield from json_objects(stream, name, (answer[1],) if answer else None)
+        return
+    for key, (where, record) in object_items(stream, name):
+        yield Entry(where, record if isinstance(record, RecordError) else {"paper_id": key, **record})
 
 
 def read_jsonl(source: str | Path, split: Splitter | None = None) -> Iterator[Paper]:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from typing import IO
 
-from qbe.corpus.record import NO_ABSTRACT, NOT_A_PAPER
+from qbe.corpus.record import NO_ABSTRACT
 from qbe.corpus.unknown import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
@@ -44,6 +44,7 @@ class LeftOut:
         self.deleted: frozenset[str] = frozenset()
         self.ids: set[str] = set()
         self._named = 0  # broken records that tell their ids
+        self._harmless = 0  # skipped records of which nothing is broken
         self._stream = stream
 
     def __bool__(self) -> bool:
@@ -52,9 +53,11 @@ class LeftOut:
     def skip(self, where: str, error: RecordError, paper_id: str | None = None) -> None:
         """Count a record that cannot be used, of that id where it tells one."""
         self.skipped[error.reason] += 1
+        is_harmless = error.reason in (NO_ABSTRACT, NOT_RECOGNIZED) or not error.is_fault
+        self._harmless += is_harmless
         if paper_id is not None:
             self.ids.add(paper_id)
-            self._named += error.reason != NO_ABSTRACT
+            self._named += not is_harmless
         self._write(where, error.reason, str(error))
 
     def merge(self, where: str, paper_id: str, first: str, by: str | None) -> None:
@@ -90,11 +93,10 @@ class LeftOut:
 
     @property
     def broken(self) -> int:
-        """The number of records that cannot be used; papers that merely lack an abstract, what is no paper,
+        """The number of records that cannot be used; papers that merely lack an abstract, what is no fault,
         and files of other formats do not count.
         """
-        others = sum(self.skipped[reason] for reason in (NO_ABSTRACT, NOT_A_PAPER, NOT_RECOGNIZED))
-        return sum(self.skipped.values()) - others
+        return sum(self.skipped.values()) - self._harmless
 
     @property
     def nameless(self) -> int:

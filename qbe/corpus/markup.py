@@ -10,7 +10,7 @@ from qbe.corpus.rights import without_rights
 
 _TAG = re.compile(
     r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
-    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|tex-math|url|a|inline-formula|h[1-6]|ul|"
+    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|scp|tex-math|url|a|inline-formula|h[1-6]|ul|"
     r"ol|li|tt|code)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>",
     re.IGNORECASE,
 )
@@ -36,7 +36,17 @@ def plain(text: str) -> str:
         text = html.unescape(text)
     if "<" in text:
         text = _TAG.sub(lambda tag: " " if _BLOCK.match(tag[0]) else "", text)
-    return " ".join(text.split())
+    return single_spaced(text)
+
+
+def single_spaced(text: str) -> str:
+    r"""Text with one space for all white space between words, and none at its ends.
+
+    >>> single_spaced(" On\n  fish")
+    'On fish'
+    """
+    # Of white space isprintable() lets only the space pass; it is much faster than to split and join.
+    return text.strip() if text.isprintable() and "  " not in text else " ".join(text.split())
 
 
 def clean_title(text: str) -> str:
@@ -55,5 +65,5 @@ def clean_abstract(text: str) -> str:
     'Fish swim.'
     """
     text = without_rights(without_latex(plain(_RIGHTS.sub("", text) if "<" in text else text)))
-    unlabelled = _LABEL.sub("", text, count=1)
-    return text if unlabelled == text else without_rights(unlabelled)
+    label = _LABEL.match(text)
+    return without_rights(text[label.end() :]) if label else text

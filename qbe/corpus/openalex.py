@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from qbe.corpus import fields
@@ -18,7 +18,7 @@ from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
-from qbe.errors import RecordError
+from qbe.errors import CorpusError, RecordError
 
 MAX_POSITION = 100_000
 """The highest position of a word in an abstract that is believed."""
@@ -59,7 +59,12 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
     >>> to_record(work, "works.jsonl, line 1")["metadata"]
     {'url': 'https://openalex.org/W7', 'cites': ['W8']}
     """
+    if "results" in work:
+        raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
     paper_id = _paper_id(work, where)
+    title = clean_title(fields.text(work, "title", where) or fields.text(work, "display_name", where))
+    if not title:
+        raise fields.no_title(where)
     location = fields.mapping(work, "primary_location", where)
     source = fields.mapping(location, "source", where)
     metadata = {
@@ -68,16 +73,18 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
         "date": fields.text(work, "publication_date", where),
         "venue": plain(fields.text(source, "display_name", where)),
         "categories": _categories(work, where),
-        "doi": fields.doi(fields.text(work, "doi", where)),
+        "doi": fields.doi(
+            fields.text(work, "doi", where) or str(fields.mapping(work, "ids", where).get("doi"))
+        ),
         "url": fields.text(location, "landing_page_url", where) or f"https://openalex.org/{paper_id}",
         "cites": _cites(work, where),
         "ids": _ids(work, where),
+        "tags": _display_names(fields.objects(work, "keywords", where), where),
     }
-    title = fields.text(work, "title", where) or fields.text(work, "display_name", where)
     return {
         "paper_id": paper_id,
-        "title": clean_title(title),
-        "abstract": clean_abstract(_abstract(work, where)) or None,
+        "title": title,
+        "abstract": clean_abstract(_abstract(work, where) or fields.text(work, "abstract", where)) or None,
         "metadata": fields.present(metadata),
     }
 
@@ -138,7 +145,12 @@ def _categories(work: Mapping[str, Any], where: str) -> list[str]:
     areas = [fields.mapping(topic, "field", where) for topic in topics]
     if not areas:
         areas = [concept for concept in fields.objects(work, "concepts", where) if concept.get("level") == 0]
-    names = (fields.text(each, "display_name", where) for each in areas)
+    return _display_names(areas, where)
+
+
+def _display_names(objects: Iterable[Mapping[str, Any]], where: str) -> list[str]:
+    """The names of some objects, each once."""
+    names = (plain(fields.text(each, "display_name", where)) for each in objects)
     return [name for name in dict.fromkeys(names) if name]
 
 

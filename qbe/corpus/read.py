@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +13,14 @@ from typing import Any
 from qbe.corpus import semantic_scholar
 from qbe.corpus.dedupe import Seen, merged
 from qbe.corpus.entry import Entry
-from qbe.corpus.formats import SEMANTIC_SCHOLAR
+from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import head_of
 from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
-from qbe.corpus.record import NO_ABSTRACT, NOT_A_PAPER, Splitter, is_id, parse_paper
+from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
+from qbe.corpus.revisions import Revisions, note_pubmed
 from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
 from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
 from qbe.errors import CorpusError, RecordError
@@ -63,6 +65,9 @@ def read_corpus(
     if stops:
         for source in sources:
             check_folder(source, reading)
+    reading = _with_revisions(sources, reading)
+    if reading.revisions is not None:
+        left_out.deleted = frozenset(reading.revisions.deleted)
     papers = _papers(
         _streams(sources, reading, left_out, bytes_read),
         Ids(sources, known),
@@ -105,7 +110,7 @@ def _papers(
                 first = seen.first(paper) if seen is not None else None
                 paper_id, is_new = (first, False) if first else ids.place(paper, entry.where, whose)
             except RecordError as error:
-                if stops and error.reason != NOT_A_PAPER:
+                if stops and error.is_fault:
                     raise _with_remedy(error) from None
                 left_out.skip(entry.where, error, _id_of(entry.record))
                 continue
@@ -148,18 +153,42 @@ def _streams(
     yield ((ASSIGNED, entry) for entry in joined)
 
 
-def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
-    """Whether this is a file of abstracts alone, to be joined with papers of other files.
+def _with_revisions(sources: Sequence[str], reading: Reading) -> Reading:
+    """The reading with the newer versions and the deletions that a first pass over PubMed's files finds."""
+    revisions = Revisions()
 
-    What is far away, or could not be read again, is not looked at.
-    """
-    if reading.format not in (None, SEMANTIC_SCHOLAR.name) or is_dataset(part, reading):
+    def note(stream: io.BufferedReader, name: str) -> bool:
+        form = format_of(reading.format) if reading.format else recognized(stream, name)
+        if form is PUBMED:
+            note_pubmed(stream, revisions)
+        return form is PUBMED
+
+    parts = (part for source in sources for part in parts_of(source, reading))
+    is_of_pubmed = [_look_at(part, reading, note, part not in sources) for part in parts]
+    return replace(reading, revisions=revisions) if any(is_of_pubmed) else reading
+
+
+def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
+    """Whether this is a file of abstracts alone, to be joined with papers of other files."""
+    if reading.format not in (None, SEMANTIC_SCHOLAR.name):
         return False
-    if is_address(part) or is_read_once(part):
+    return _look_at(
+        part,
+        reading,
+        lambda stream, name: semantic_scholar.has_only_abstracts(head_of(stream, name)),
+        in_folder,
+    )
+
+
+def _look_at(
+    part: str, reading: Reading, look: Callable[[io.BufferedReader, str], bool], in_folder: bool
+) -> bool:
+    """What ``look`` tells of a file; False for what is far away, or could not be read again."""
+    if is_dataset(part, reading) or is_address(part) or is_read_once(part):
         return False
     try:
         with open_source(part) as stream:
-            return semantic_scholar.has_only_abstracts(head_of(stream, part))
+            return look(stream, part)
     except CorpusError:
         if in_folder:
             return False  # it is named when it is read

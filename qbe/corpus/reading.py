@@ -9,6 +9,7 @@ from fnmatch import translate
 from functools import cached_property
 from typing import Any
 
+from qbe.corpus.revisions import Revisions
 from qbe.errors import UsageError
 
 STOP, SKIP = "stop", "skip"
@@ -48,6 +49,7 @@ class Reading:
     papers that merely lack an abstract do not count. With ``keep_without_abstract`` such a paper is kept, and
     its title stands for its abstract. ``dedupe`` merges a paper into one before it that has its normalized
     title, year and first author (``title``), or its DOI (``doi``). Reading ends after ``limit`` papers.
+    ``revisions`` is not for callers: `qbe.corpus.read` notes newer versions of papers there, in a first pass.
 
     Raises UsageError for values that are not possible.
 
@@ -67,6 +69,7 @@ class Reading:
     keep_without_abstract: bool = False
     dedupe: str | None = None
     limit: int | None = None
+    revisions: Revisions | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise UsageError for values that are not possible."""

@@ -31,9 +31,6 @@ MAX_ID_CHARS = 512
 NO_ABSTRACT = "no abstract"
 """The reason of the error for a paper without an abstract."""
 
-NOT_A_PAPER = "not a paper"
-"""The reason of the error for a record that is no publication; it stops no reading."""
-
 _CONTROLS = dict.fromkeys((*range(1, 32), *range(127, 160)), " ")
 
 

@@ -24,7 +24,12 @@ from qbe.corpus.reading import Reading
 from qbe.errors import OutputError, RecordError, output_error
 
 _S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
-_DATA = re.compile(r'\{(?:[^\[\]{}]{0,1000},)?\s*"data"\s*:\s*\[\s*\{\s*"paperId"\s*:')
+_LIST = re.compile(
+    r'(?:\{(?:[^\[\]{}]{0,1000},)?\s*"(data|recommendedPapers|papers)"\s*:\s*)?\[\s*(?:null\s*,\s*)*\{'
+)
+"""A list of papers, with null for those that are not known, perhaps in an object."""
+
+_OF_CITATION = ("citedPaper", "citingPaper")
 _IDS = {
     "arxiv": "arxiv",
     "acl": "acl",
@@ -49,7 +54,7 @@ def recognizes(head: Head) -> bool:
         or has_only_abstracts(head)
         or head.has("paperId", "title")
         or (head.has("paper_id", "title", "abstract") and any(map(head.has, _S2ORC_FIELDS)))
-        or _DATA.match(head.text) is not None
+        or (_LIST.match(head.text) is not None and '"paperId"' in head.text and '"title"' in head.text)
     )
 
 
@@ -72,11 +77,13 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     >>> entry.record["paper_id"], entry.record["metadata"]
     ('ab12', {'categories': ['Biology']})
     """
-    is_answer = _DATA.match(head_of(stream, name).text) is not None
-    papers = json_objects(stream, name, ("data",) if is_answer else None)
+    answer = _LIST.match(head_of(stream, name).text)
+    papers = json_objects(stream, name, (answer[1],) if answer and answer[1] else None)
 
     def wanted(paper: Mapping[str, Any], where: str) -> dict[str, Any] | None:
         """The record, None for a paper of another field; abstracts alone have no fields."""
+        for relation in _OF_CITATION:
+            paper = fields.mapping(paper, relation, where) or paper
         record = to_record(paper, where)
         return record if "title" not in paper or reading.keeps(record["metadata"]) else None
 
@@ -89,7 +96,9 @@ def to_record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
     >>> to_record({"corpusid": 7, "abstract": "Fish swim."}, "abstracts.jsonl, line 1")
     {'paper_id': '7', 'title': '', 'abstract': 'Fish swim.', 'metadata': {}}
     """
-    abstract = fields.text(paper, "abstract", where)
+    abstract, title = fields.text(paper, "abstract", where), clean_title(fields.text(paper, "title", where))
+    if not title and ("title" in paper or "paperId" in paper):
+        raise fields.no_title(where)
     if "paper_id" in paper:
         paper_id = _identifier(paper, "paper_id", where)
         metadata = _s2orc_metadata(paper, where)
@@ -97,11 +106,11 @@ def to_record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
     else:
         # The names of the bulk data sets are those of the API in lower case.
         lower = {name.lower(): value for name, value in paper.items()}
-        paper_id = _identifier(lower, "paperid" if "paperid" in lower else "corpusid", where)
+        paper_id = _identifier(lower, "paperid", where) or _identifier(lower, "corpusid", where)
         metadata = _metadata(lower, where)
     return {
         "paper_id": paper_id,
-        "title": clean_title(fields.text(paper, "title", where)),
+        "title": title,
         "abstract": clean_abstract(abstract) or None,
         "metadata": fields.present(metadata),
     }
@@ -156,17 +165,12 @@ def _store(folder: Path) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
-def _identifier(paper: Mapping[str, Any], name: str, where: str) -> str:
-    """The paper's id, a string or a number."""
+def _identifier(paper: Mapping[str, Any], name: str, where: str) -> str | None:
+    """The paper's id, a string or a number; None where it has none."""
     value = paper.get(name)
-    if value is None or value == "":
-        raise RecordError(
-            f"{where}: expected paperId, corpusid or paper_id, found none; mend or remove the record",
-            "no paper_id",
-        )
-    if not isinstance(value, str | int) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, str | int | None):
         raise fields.wrong_type(where, name, "a string or whole number", value)
-    return str(value)
+    return str(value) if value not in (None, "") else None
 
 
 def _metadata(paper: Mapping[str, Any], where: str) -> dict[str, Any]:

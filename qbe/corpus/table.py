@@ -19,7 +19,6 @@ from qbe.corpus.decode import decode_text
 from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
-from qbe.corpus.record import NOT_A_PAPER
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import CorpusError, RecordError
 
@@ -216,7 +215,8 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
 def _before_header(name: str, number: int, line: str) -> RecordError:
     return RecordError(
         f"{name}, line {number}: expected the header, found {line.strip()[:_MOST_CHARS]!a}; left it out",
-        NOT_A_PAPER,
+        "not a paper",
+        is_fault=False,
     )
 
 

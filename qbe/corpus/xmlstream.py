@@ -1,29 +1,35 @@
-"""XML documents of many records, read one record at a time.
+"""XML documents of many records, read one record at a time by libxml2 (the package lxml).
 
 Nothing that a document declares itself is obeyed: one whose DOCTYPE holds declarations is refused, because
 entities and attributes' default values can make gigabytes of a small file. A DOCTYPE that merely names a DTD
-is let pass, and the DTD is not read.
+is let pass, and the DTD is not read; entities that it may define stay in the text as they are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Iterator
-from typing import Any, cast
-from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+from typing import Any
 from xml.parsers import expat
 
+from lxml.etree import LxmlError, XMLPullParser
+
 from qbe.corpus.head import Head
+from qbe.corpus.markup import single_spaced
 from qbe.errors import CorpusError
 
-MAX_RECORD_BYTES = 16 << 20
-"""A longer record ends in an error instead of filling the memory; a paper of 15,000 authors has 5 MiB."""
+Element = Any
+"""An element of lxml, which states no types."""
 
+MAX_RECORD_BYTES = 8 << 20
+"""A longer record ends in an error instead of filling the memory; a paper of 15,000 authors has 5 MiB. (At
+twice that length libxml2 ends the reading by itself, and where elements are nested more than MAX_DEPTH deep.)
+"""
 MAX_DEPTH = 256
-"""How deep elements may be nested outside of records."""
 
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 16
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
 _START = re.compile(r"<([^\s/>!?]+)")
 
@@ -44,88 +50,62 @@ def root_tag(head: Head) -> str:
 def text_of(element: Element | None) -> str:
     r"""The text of an element with that of its inline markup, in single spaces; '' where there is no element.
 
-    >>> from xml.etree.ElementTree import fromstring
+    >>> from lxml.etree import fromstring
     >>> text_of(fromstring("<title>CO<sub>2</sub> in\n <i>Salmo</i> rivers</title>")), text_of(None)
     ('CO2 in Salmo rivers', '')
     """
-    return "" if element is None else " ".join("".join(element.itertext()).split())
+    return single_spaced(text_as_it_is(element))
+
+
+def text_as_it_is(element: Element | None) -> str:
+    """As `text_of`, with the white space between words that the document has."""
+    if element is None:
+        return ""
+    return "".join(element.itertext()) if len(element) else element.text or ""
 
 
 def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iterator[tuple[str, Element]]:
-    """The outermost elements of these tags, with their places; each may be changed freely.
+    """The elements of these tags, with their places, as they end; each may be changed freely.
 
-    What else the document holds is forgotten. Raises CorpusError for XML that is malformed or truncated,
-    declarations within the document, records of more than MAX_RECORD_BYTES, and a nesting of others deeper
-    than MAX_DEPTH.
-
-    >>> stream = io.BufferedReader(io.BytesIO(b"<set><a><b>1</b></a><c/><a/></set>"))
-    >>> [(where, element.findtext("b")) for where, element in elements(stream, "set.xml", frozenset("a"))]
-    [('set.xml, record 1', '1'), ('set.xml, record 2', None)]
-    """
-    for number, (element, _) in enumerate(elements_within(stream, name, tags), start=1):
-        yield f"{name}, record {number}", element
-
-
-def elements_within(
-    stream: io.BufferedReader, name: str, tags: frozenset[str]
-) -> Iterator[tuple[Element, tuple[Element, ...]]]:
-    """As `elements`, with the elements around each, the outermost first; of these only attributes are kept.
+    One within another, as where an end is lost, comes before that, which then lacks what stood before it.
+    What else the document holds is forgotten, but for the elements around each and their attributes. Raises
+    CorpusError for XML that is malformed or truncated, declarations within the document, records (or what
+    stands between two) of more than MAX_RECORD_BYTES, and a nesting deeper than MAX_DEPTH.
 
     >>> stream = io.BufferedReader(io.BytesIO(b"<set><part id='7'><a/></part></set>"))
-    >>> [around[-1].get("id") for _, around in elements_within(stream, "set.xml", frozenset("a"))]
-    ['7']
+    >>> [(where, each.getparent().get("id")) for where, each in elements(stream, "set.xml", frozenset("a"))]
+    [('set.xml, record 1', '7')]
     """
-    parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
+    options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
+    parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
     prolog = _Prolog(name)
-    around: list[Element] = []
-    record: Element | None = None
+    number = size = 0  # of records; of bytes since one ended
     line = 1  # the last that was read
-    size = 0  # bytes since an element ended that is not within a record
-    ended = False
-    while not ended:
+    while True:
         data = stream.read(_CHUNK_BYTES)
-        ended = not data
         size += len(data)
         line += data.count(b"\n")
         prolog.check(data)
-        try:
-            _feed(parser, data, name)
-            for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
-                if event == "start":
-                    if record is not None:
-                        continue
-                    if element.tag in tags:
-                        record = element
-                    else:
-                        around.append(element)
-                        if len(around) > MAX_DEPTH:
-                            raise CorpusError(
-                                f"{name}, line {line}: expected elements nested at most {MAX_DEPTH} deep, "
-                                "found more; mend or remove them"
-                            )
-                elif record is None:
-                    around.pop()
-                    size = 0
-                elif element is record:
-                    yield record, tuple(around)
-                    record = None
-                    size = 0
-        except ParseError as error:
-            raise _malformed(name, error.code, *error.position, str(error)) from None
-        _forget_children(around, record)
+        with contextlib.suppress(LxmlError):  # its log has all errors, also those that it does not raise
+            parser.feed(data) if data else parser.close()
+        for _, element in parser.read_events():
+            number, size = number + 1, 0
+            yield f"{name}, record {number}", element
+            _forget_before(element)
+        if errors := parser.feed_error_log.filter_from_errors():
+            raise _malformed(errors[0], f"{name}, line {line}", name, is_end=not data)
+        if not data:
+            return
         if size > MAX_RECORD_BYTES:
-            raise CorpusError(
-                f"{name}, line {line}: expected at most {MAX_RECORD_BYTES >> 20} MiB a record, found more; "
-                "mend or remove it"
-            )
+            raise _too_large(f"{name}, line {line}")
 
 
-def _forget_children(around: list[Element], record: Element | None) -> None:
-    """Remove from open elements the children that have ended: all but the next of these, or the record."""
-    for parent in around[:-1]:
-        del parent[:-1]
-    if around:
-        del around[-1][: None if record is None else -1]
+def _forget_before(element: Element) -> None:
+    """Remove the elements that ended before this one; what ended last stays, as the parser may add to it."""
+    while (parent := element.getparent()) is not None:
+        while (before := element.getprevious()) is not None:
+            parent.remove(before)
+        element = parent
 
 
 class _Prolog:
@@ -149,9 +129,14 @@ class _Prolog:
             self._parser.Parse(data, not data)
         except expat.ExpatError as error:
             if not self._passed:  # else the document's parser says it, after the records before that place
-                raise _malformed(self._name, error.code, error.lineno, error.offset, str(error)) from None
+                where = f"{self._name}, line {error.lineno}"
+                raise _not_xml(where, expat.ErrorString(error.code)) if data else _cut(where) from None
         except (ValueError, LookupError) as error:
-            raise _unreadable(self._name, error) from None
+            problem = " ".join(str(error).split())[:100]
+            raise CorpusError(
+                f"{self._name}: expected XML in UTF-8, found an encoding that cannot be read ({problem}); "
+                "convert it to UTF-8"
+            ) from None
 
     def _doctype(self, _name: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
         if has_declarations:
@@ -165,43 +150,38 @@ class _Prolog:
         self._parser.StartElementHandler = None
 
 
-def _feed(parser: XMLPullParser[Any], data: bytes, name: str) -> None:
-    """Parse bytes; the end where there are none."""
-    try:
-        if data:
-            parser.feed(data)
-        else:
-            parser.close()
-    except (ValueError, LookupError) as error:
-        raise _unreadable(name, error) from None
-
-
-def _malformed(name: str, code: int, line: int, column: int, message: str) -> CorpusError:
-    """The error for a document from which the parser reads no further."""
-    where = f"{name}, line {line}"
-    problem = message.rpartition(": line")[0].removeprefix("not well-formed ").strip("()")[:100]
-    match expat.errors.messages.get(code):
-        case (
-            expat.errors.XML_ERROR_NO_ELEMENTS
-            | expat.errors.XML_ERROR_UNCLOSED_TOKEN
-            | expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION
-            | expat.errors.XML_ERROR_PARTIAL_CHAR
-        ):
-            return CorpusError(f"{where}: expected the rest of the XML, found its end; fetch the file again")
-        case expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT:
+def _malformed(problem: Any, where: str, name: str, *, is_end: bool) -> CorpusError:
+    """The error for a document of which no more can be read; of a size or end the line ``where`` is known."""
+    match problem.type_name:
+        case "ERR_DOCUMENT_END":
             return CorpusError(
-                f"{where}: expected one XML document, found more behind its end; give each a file of its own"
+                f"{name}, line {problem.line}: expected one XML document, found more behind its end; "
+                "give each a file of its own"
             )
+        case "ERR_RESOURCE_LIMIT" if "depth" not in problem.message:
+            return _too_large(where)
+        case "ERR_RESOURCE_LIMIT":
+            return CorpusError(
+                f"{where}: expected elements nested at most {MAX_DEPTH} deep, found more; mend or remove them"
+            )
+    if is_end:
+        return _cut(where)
+    return _not_xml(f"{name}, line {problem.line}", problem.message)
+
+
+def _too_large(where: str) -> CorpusError:
     return CorpusError(
-        f"{where}: expected well-formed XML, found {problem} at column {column + 1}; "
-        "mend it or fetch the file again"
+        f"{where}: expected at most {MAX_RECORD_BYTES >> 20} MiB a record, found more; mend or remove it"
     )
 
 
-def _unreadable(name: str, error: Exception) -> CorpusError:
-    """The error for an encoding that is declared and cannot be read."""
-    problem = " ".join(str(error).split())[:100]
+def _cut(where: str) -> CorpusError:
+    return CorpusError(f"{where}: expected the rest of the XML, found its end; fetch the file again")
+
+
+def _not_xml(where: str, problem: str) -> CorpusError:
+    problem = " ".join(problem.split())[:100].rstrip(".")
     return CorpusError(
-        f"{name}: expected XML in UTF-8, found an encoding that cannot be read ({problem}); "
-        "convert it to UTF-8"
+        f"{where}: expected well-formed XML, found an error ({ascii(problem)[1:-1]}); "
+        "mend it or fetch the file again"
     )

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import fields, parse_paper
 from qbe.corpus.entry import converted
-from qbe.corpus.jsonl import json_lines
+from qbe.corpus.jsonarray import json_lines
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.markup import plain
 from qbe.corpus.streams import display_name, open_source
