@@ -179,7 +179,7 @@ def test_other_files_are_not_recognized(data: bytes) -> None:
         ("family=Lee, given=Ann and prefix=van, family={Berg}, given={J.}", ["Ann Lee", "J. van Berg"]),
         (r"Jos\'e {Hern{\'a}ndez N{\'u}{\~n}ez} and {Lee}, A.", ["Hernández Núñez, José", "A. Lee"]),
         ("{{Fish and Sons}} and Ann Lee", ["Fish and Sons", "Ann Lee"]),
-        ("Liu R. and Ann B.", ["R. Liu", "B. Ann"]),
+        ("Liu R. and Ann B. and Bo Ray 0001", ["R. Liu", "B. Ann", "Bo Ray"]),
         ("Lee, Ann; Ray, Bo and Doe, C.", ["Ann Lee", "Bo Ray", "C. Doe"]),
         ("Lee, Ann, Jr. and and de la Cruz, Ana", ["Ann Lee Jr.", "Ana de la Cruz"]),
     ],

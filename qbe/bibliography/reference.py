@@ -141,7 +141,8 @@ def reference_of(paper: Paper) -> Reference:
 def _address(value: object) -> str:
     """A link to the web; '' for other addresses, which a reader should not follow, and for other texts."""
     text = in_one_line(value)
-    return text if _ADDRESS.fullmatch(text) and text.isprintable() else ""
+    is_whole = isinstance(value, str) and text == value.strip()  # a control character may hide an address
+    return text if is_whole and _ADDRESS.fullmatch(text) and text.isprintable() else ""
 
 
 def _arxiv(arxiv_id: str, doi: str, url: str, paper_id: str) -> str:

@@ -13,6 +13,7 @@ from qbe.corpus.markup import plain
 _AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
 _COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
 _EITHER = re.compile(r"[\s,]+")
+_DBLP_NUMBER = re.compile(r"\s0\d{3}$")
 _MARKED = re.compile(r"[{}\\~&=;]")
 _PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -40,6 +41,7 @@ def _people(name: str) -> tuple[str, ...]:
     """The person or, as a whole in braces, the organization of that name, as `person_name` has it; several
     where people are not separated by "and".
     """
+    name = _DBLP_NUMBER.sub("", name)
     parts = name.split(",")
     if _MARKED.search(name):
         name = plain(name)

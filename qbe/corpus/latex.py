@@ -9,8 +9,8 @@ from functools import lru_cache
 _FORMULA = re.compile(r"(?<!\\)(\$\$[^$]++\$\$|\$(?:[^$\\]++|\\.)++\$)", re.DOTALL)
 _RELATION = re.compile(r"\$\s*(?:([<>|])|\\sim)\s*\$")
 _ENSURED = re.compile(r"\\ensuremath\s*\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
-_HIDE = {ord(sign): ord(hidden) for sign, hidden in zip("\\{}$~", "\1\2\3\4\5", strict=True)}
-_SHOW = {hidden: sign for sign, hidden in _HIDE.items()}
+_HIDE = str.maketrans("\\{}$~", "\1\2\3\4\5")
+_SHOWN = tuple(zip("\1\2\3\4\5", "\\{}$~", strict=True))
 _HIDDEN_FORMULA = "\6"
 """Control characters stand for what is to stay as it is, while the text around it is changed."""
 
@@ -44,7 +44,7 @@ _STYLE = re.compile(
 _QUOTE = re.compile("enquote|mkbibquote|textquote")
 _DROPPED = re.compile("(?i:noopsort|sortnoop)|[vh]?phantom|label|index|thanks|[vh]space|color")
 _TWO = re.compile(r"\\(?:href|textcolor|foreignlanguage|texorpdfstring)\s*\{[^{}]*\}(?=\s*\{)")
-_GROUP = re.compile(r"(?:\\([A-Za-z]++|[^A-Za-z\s{}])\s*)?\{([^{}]*)\}")
+_GROUP = re.compile(r"\\([A-Za-z]++|[^A-Za-z\s{}])\s*\{([^{}]*)\}|\{([^{}]*)\}")
 _COMMAND = re.compile(
     r"""\\(?:(['`^~=.]|"(?!\s))\s*|([uvHckrdb])(?:\s+|(?=\\)))([^\W\d_]|\\[ij](?![A-Za-z])(?:\s+|\{\})?)"""
     r"|\\([A-Za-z]++)(\s*)|\\(.)",
@@ -110,6 +110,8 @@ class _Decoder:
     def plain(self, text: str) -> str:
         """The text that LaTeX would show, formulas as they are."""
         formulas: list[str] = []
+        for hidden in filter(text.__contains__, "\1\2\3\4\5\6"):
+            text = text.replace(hidden, " ")
         if self._is_bibtex:
             text = _ENSURED.sub(_ensured, text) if "\\ensuremath" in text else text
             text = _RELATION.sub(lambda sign: sign[1] or "\5", text) if "$" in text else text
@@ -128,7 +130,9 @@ class _Decoder:
         text = self._decoded(text)
         if self._is_bibtex:
             text = text.replace("{", "").replace("}", "")
-        text = text.translate(_SHOW)
+        for hidden, sign in _SHOWN:
+            if hidden in text:
+                text = text.replace(hidden, sign)
         rest = iter(formulas)
         return re.sub(_HIDDEN_FORMULA, lambda _: next(rest, ""), text) if formulas else text
 
@@ -139,12 +143,13 @@ class _Decoder:
 
     def _group(self, group: re.Match[str]) -> str:
         """The text of braces that hold no others, as the command before them has it."""
-        name, content = group[1], self._decoded(group[2])
+        name, written = group[1], group[group.lastindex or 0]
+        content = self._decoded(written)
         if name is None:
             if self._is_bibtex:
                 # Mendeley writes braces of titles, which protect capitals, as characters in groups.
-                return "" if group[2] in ("\2", "\3") else content
-            is_command = group[2].startswith("\\") and not content.startswith("\1")
+                return "" if written in ("\2", "\3") else content
+            is_command = written.startswith("\\") and not content.startswith("\1")
             is_sign = len(content) == 1 and (content in _SIGNS or not content.isascii())
             return content if is_command or is_sign else f"\2{content}\3"
         if name in _ACCENTS:
