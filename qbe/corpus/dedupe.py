@@ -7,7 +7,7 @@ import tempfile
 import unicodedata
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from qbe.corpus.fields import doi, present
@@ -106,6 +106,19 @@ def _merge(paper: Paper, other: Paper) -> Paper:
         metadata["ids"] = {**others, **present(ids)}
     title = paper.title or other.title
     return Paper(paper.paper_id, title, longer.sentences, longer.labelled, metadata, longer.offsets)
+
+
+def other_ids(metadata: Mapping[str, Any]) -> list[str]:
+    """What a paper is called besides its id and title: DOI, further ids, those of papers that were merged
+    into it, and address.
+
+    >>> other_ids({"doi": "10.1000/abc", "ids": {"pmid": 7}, "merged_ids": ["lee2019"]})
+    ['10.1000/abc', '7', 'lee2019']
+    """
+    ids, merged_ids = metadata.get("ids"), metadata.get(MERGED_IDS)
+    further = [*ids.values()] if isinstance(ids, Mapping) else []
+    further += merged_ids if isinstance(merged_ids, list) else []
+    return [str(each) for each in (metadata.get("doi"), *further, metadata.get("url")) if each]
 
 
 def normalized_title(title: str) -> str:

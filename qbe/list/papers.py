@@ -9,7 +9,7 @@ from typing import Any
 from qbe.bibliography.names import author_names
 from qbe.bibliography.reference import reference_of
 from qbe.bibliography.writing import entries
-from qbe.corpus.dedupe import normalized_title
+from qbe.corpus.dedupe import MERGED_IDS, normalized_title
 from qbe.plain import plain
 from qbe.types import Paper
 
@@ -31,6 +31,7 @@ def having(papers: Iterable[Paper], words: Sequence[str]) -> Iterator[Paper]:
         metadata = paper.metadata
         ids = metadata.get("ids")
         names = [*map(metadata.get, IDS), *(ids.values() if isinstance(ids, dict) else ())]
+        names.extend(metadata.get(MERGED_IDS) or ())
         texts = [paper.paper_id, paper.title, *author_names(metadata.get("authors")), *map(str, names)]
         text = " ".join(f" {normalized_title(each)}" for each in texts)
         if all(pattern in text for pattern in patterns):

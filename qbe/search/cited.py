@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields
-from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title
+from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.head import head_of
 from qbe.corpus.read import entries
@@ -160,7 +160,7 @@ class Catalogue:
         for paper in reader:
             for name in _names(paper.paper_id):
                 self._by_name.setdefault(name, paper.paper_id)
-            for text in _other_names(paper.metadata):
+            for text in other_ids(paper.metadata):
                 for name in _names(text):
                     others.setdefault(name, paper.paper_id)
             if title := normalized_title(paper.title):
@@ -173,7 +173,7 @@ class Catalogue:
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         own = record.get("paper_id")
-        for text in (*([own] if isinstance(own, str) else []), *_other_names(metadata)):
+        for text in (*([own] if isinstance(own, str) else []), *other_ids(metadata)):
             for name in (*_names(text), *_parts(text)):
                 if name in self._by_name:
                     return self._by_name[name]
@@ -193,13 +193,6 @@ class Catalogue:
             if (agree and not differ) if short else (agree or not (author and its_author)):
                 return paper_id
         return None
-
-
-def _other_names(metadata: Mapping[str, Any]) -> list[str]:
-    """DOI, other ids, and address of a paper."""
-    ids = metadata.get("ids")
-    others = ids.values() if isinstance(ids, Mapping) else ()
-    return [str(each) for each in (metadata.get("doi"), *others, metadata.get("url")) if each]
 
 
 def _names(text: str) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from qbe.corpus.dedupe import normalized_title
+from qbe.corpus.dedupe import normalized_title, other_ids
 from qbe.corpus.fields import doi
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -63,11 +63,7 @@ class _Titles:
 
 def _names(paper: Paper) -> Iterator[str]:
     """What a paper is called other than by its title."""
-    ids = paper.metadata.get("ids")
-    others = ids.values() if isinstance(ids, Mapping) else ()
-    for value in (paper.paper_id, paper.metadata.get("doi"), paper.metadata.get("url"), *others):
-        if isinstance(value, str) and value:
-            yield _name(value)
+    return map(_name, (paper.paper_id, *other_ids(paper.metadata)))
 
 
 def _name(text: str) -> str:
