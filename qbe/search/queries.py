@@ -65,7 +65,7 @@ def from_topics(
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
     >>> source.ids[:2], source.notes
-    (['s024_method', 's063_method'], ['sample/topics.tsv: 16 of 24 topics state another facet, or aspects, ...'])
+    (['s024_method', 's063_method'], ['sample/topics.tsv: 16 of 24 topics state another facet, ...'])
     """
     topics = topics_of(index, path)
     used = [topic for topic in topics if not _states_another(topic, counted)]
