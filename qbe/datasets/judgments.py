@@ -92,7 +92,7 @@ def read_object(path: Path) -> dict[str, Any]:
     qbe.errors.DatasetError: list.json: expected an object, found something else; take the file of the release
     """
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
         content = json.loads(text, object_pairs_hook=_compact)
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror}; check the path") from error

@@ -65,8 +65,7 @@ def from_topics(
 
     >>> source = from_topics(index, Path("sample/topics.tsv"), Facet.METHOD)
     >>> source.ids[:2], source.notes
-    (['s024_method', 's063_method'], ['sample/topics.tsv: 16 of 24 topics state another facet, or aspects, and
-    are left out (s024_background, s063_background, s049_background, ...)'])
+    (['s024_method', 's063_method'], ['sample/topics.tsv: 16 of 24 topics state another facet, ...'])
     """
     topics = topics_of(index, path)
     used = [topic for topic in topics if not _states_another(topic, counted)]
@@ -173,7 +172,7 @@ def topics_of(index: Index, path: Path) -> list[Topic]:
     PaperNotFoundError for a paper that the index lacks, each with the line.
 
     >>> topics_of(index, Path("sample/topics.tsv"))[1][:3]
-    ('s024_method', 's024', <Facet.METHOD: 'method'>)
+    ('s118_background', 's118', <Facet.BACKGROUND: 'background'>)
     """
     topics = []
     for number, topic in numbered_topics(path):

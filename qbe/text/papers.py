@@ -21,7 +21,7 @@ def paper_from_text(title: str, abstract: str, *, paper_id: str | None = None) -
     >>> [sentence.text for sentence in paper.sentences]
     ['Fish swim.', 'We count them, e.g. cod.']
     >>> paper.paper_id
-    'sha-c2fd43be8b3a5a8b'
+    'sha-18d06b14ce4412fd'
     """
     given = {"title": title, "abstract": abstract} | ({} if paper_id is None else {"paper_id": paper_id})
     for name, value in given.items():
