@@ -371,8 +371,8 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such facet liked": (
         "search_papers",
         {"paper_id": "s036", "like": ["problem"]},
-        "expected facets such as background or method:0.5, each once and with a weight above 0, found "
-        "'problem'; check `like` and `unlike`",
+        "expected facets such as background or method:0.5, each once and with a weight above 0 and up to "
+        "1e+06, found 'problem'; check `like` and `unlike`",
     ),
     "only what is not liked": (
         "search_papers",
@@ -522,6 +522,7 @@ def test_a_signal_ends_it_in_order(graded_index, serve, transport, number):
 
 def test_a_server_with_a_key_wants_it(serve, connect, graded_index, tmp_path):
     (tmp_path / "key").write_text("0123456789abcdef\n")
+    (tmp_path / "key").chmod(0o600)
     url = serve(graded_index, "--api-key-file", str(tmp_path / "key")).url
     for headers, found in (({}, "none"), ({"Authorization": "Bearer 0123456789abcdeg"}, "another one")):
         status, body = refused(url, b"{}", headers)
