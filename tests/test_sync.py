@@ -271,3 +271,30 @@ def test_one_paper_under_two_keys_and_two_under_one(tmp_path):
     assert sync(("k1", second), ("k1", first), ("k3", third)) == (0, 2, 0, 1)
     assert sync(("a", first), ("b", second), ("c", third), ("d", third)) == (1, 3, 0, 0)
     assert sync(("a", first), ("b", second), ("e", third)) == (0, 1, 1, 2)
+
+
+@pytest.mark.parametrize("change", ["append", "update", "sync"])
+def test_what_pubmed_says_is_deleted_is(tmp_path, change):
+    def article(pmid: int, title: str) -> str:
+        return (
+            f"<PubmedArticle><MedlineCitation><PMID>{pmid}</PMID><Article><ArticleTitle>{title}</ArticleTitle>"
+            "<Abstract><AbstractText>Fish swim.</AbstractText></Abstract></Article></MedlineCitation>"
+            "</PubmedArticle>"
+        )
+
+    def release(*records: str) -> str:
+        file = tmp_path / "release.xml"
+        file.write_text(f"<?xml version='1.0'?><PubmedArticleSet>{''.join(records)}</PubmedArticleSet>")
+        return str(file)
+
+    folder = tmp_path / "index"
+    build(folder, release(*(article(number, f"Fish {number}") for number in range(1, 5))), WORDS_ONLY)
+    deletions = "<DeleteCitation><PMID>2</PMID><PMID>3</PMID><PMID>9</PMID></DeleteCitation>"
+    file = release(article(1, "Whales"), article(4, "Fish 4"), article(5, "Fish 5"), deletions)
+    with Index(folder) as index:
+        written = index.sync(file) if change == "sync" else index.append(file, update=change == "update")
+        changed = (1, 0, 0, 1) if change == "append" else (1, 1, 2, 1)
+        assert counts(written) == changed
+        assert sorted(paper.paper_id for paper in index) == (
+            ["1", "2", "3", "4", "5"] if change == "append" else ["1", "4", "5"]
+        )
