@@ -187,6 +187,7 @@ NEXT = "TY  - JOUR\nTI  - On stone\nER  - \n"
         FISH + NEXT.replace("ER  - \n", ""),
         FISH + NEXT.replace("TY  - JOUR\n", ""),
         "\n".join((*LINES[1:3], LINES[0], *LINES[3:])) + "\n" + NEXT,
+        FISH.replace("TY", "XX").replace("ER  - \n", "") + NEXT,
         f"1. \n{FISH}\nC1  - Database: Fish\nSearch Strategy:\n---\n2. \n{NEXT}",  # of Ovid
         FISH.replace("ER  - ", "ER  - 1") + NEXT,
         FISH.replace("On fish", "On\n fish").replace("Fish swim.", "Fish\n\nswim.") + NEXT,
@@ -225,83 +226,12 @@ def test_metadata_of_ris(lines: str, metadata: dict[str, Any]) -> None:
     assert only(lines)["metadata"] == metadata
 
 
-NBIB_TEXT = """
-PMID- 7
-OWN - NLM
-TI  - [On fish
-      in lakes].
-LID - S1 [pii]
-LID - 10.1000/A [doi]
-AB  - Fish
-      swim.
-FAU - Lee, Ann B
-AU  - Lee AB
-CN  - Fish Group
-DP  - 2019 May-Jun
-JT  - Fish letters
-PMC - PMC9
-OT  - nets
-MH  - *Fishes/physiology
-CRDT- 2019/01/01 06:00
-
-PMID- 8
-TI  - On stone
-AU  - van der Berg J 3rd
-"""
-WOS_TEXT = """\ufeffFN Clarivate Analytics Web of Science
-VR 1.0
-PT J
-AU Lee, A
-   Ray, B
-AF Lee, Ann
-   Ray, Bob
-TI On fish
-   in lakes
-SO FISH LETTERS
-DE nets; rods
-ID LAKE
-AB Fish
-   swim. (C) 2019 Elsevier Ltd. All rights reserved.
-PY 2019
-DI 10.1000/A
-UT WOS:7
-PM 77
-ER
-
-PT J
-AU Lee, A
-TI On stone
-UT WOS:8
-ER
-
-EF
-"""
-ENW_TEXT = """%0 Journal Article
-%A Lee, Ann
-%T On fish
-%X Fish
-swim.
-%J Fish letters
-%D 2019
-%8 May 7, 2019
-%R 10.1000/A
-%U https://a.org/1
-%K nets
-lakes
-
-%0 Book
-%A Ray, B.
-%T On stone
-%F Ray2019
-"""
-
-
 @pytest.mark.parametrize(
-    ("name", "text", "first", "second"),
+    ("name", "sample", "first", "second"),
     [
         (
             "nbib",
-            NBIB_TEXT,
+            "pubmed.nbib",
             {
                 "paper_id": "7",
                 "title": "On fish in lakes",
@@ -320,7 +250,7 @@ lakes
         ),
         (
             "wos",
-            WOS_TEXT,
+            "web-of-science.ciw",
             {
                 "paper_id": "WOS:7",
                 "title": "On fish in lakes",
@@ -338,7 +268,7 @@ lakes
         ),
         (
             "endnote",
-            ENW_TEXT,
+            "references.enw",
             {
                 "paper_id": None,
                 "title": "On fish",
@@ -358,10 +288,11 @@ lakes
     ],
 )
 def test_records_of_databases(
-    name: str, text: str, first: dict[str, Any], second: tuple[str, str, list[str]]
+    name: str, sample: str, first: dict[str, Any], second: tuple[str, str, list[str]]
 ) -> None:
-    assert recognized(buffered(text), "export.txt").name == name
-    fish, stone = (entry.record for entry in read(text, name))
+    data = (FORMATS / sample).read_bytes()
+    assert recognized(buffered(data), "export.txt").name == name
+    fish, stone = (entry.record for entry in read(data, name))
     assert fish == first
     assert isinstance(stone, dict)
     assert (stone["paper_id"], stone["title"], stone["metadata"]["authors"]) == second
@@ -441,4 +372,4 @@ def test_a_damaged_file_is_records_and_errors(data: bytes) -> None:
 def check(data: bytes) -> None:
     entries = read(data)
     check_entries(entries, "refs.ris, line ")
-    assert len(entries) >= len(re.findall(rb"^\s*TY\s*-\s", data, re.MULTILINE))
+    assert len(entries) >= len(re.findall(rb"^[ \t\f\v\r]*TY[ \t]*-\s", data, re.MULTILINE))

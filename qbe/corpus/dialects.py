@@ -20,7 +20,7 @@ _OF_RIS = (
 RIS = Tagged(
     begin=re.compile(rf"{_BEGIN}(?i:TY)\s*-\s".encode()),
     end=re.compile(rb"\s*(?i:ER)\s*-\s*$|ER  -"),
-    inner=re.compile(rb"\s*(?:TI|T1|AU|A1|AB|N2)\s*-\s"),
+    inner=re.compile(rb"\s*(?:(TI|T1|AB|N2)|AU|A1)\s*-\s"),
     line=re.compile(
         rf"\s*((?:{_OF_RIS})(?=\s*-(?:\s|$))|ER(?=\s*-\s*$)|(?<!\s)[A-Z][A-Z0-9](?=  -))\s*-(.*)"
     ),
@@ -32,7 +32,7 @@ RIS = Tagged(
 NBIB = Tagged(
     begin=re.compile(rf"{_BEGIN}PMID\s*-\s".encode()),
     end=re.compile(rb"\s*$"),
-    inner=re.compile(rb"(?:TI|BTI|F?AU|AB)\s*-\s"),
+    inner=re.compile(rb"(?:(TI|BTI|AB)|F?AU)\s*-\s"),
     line=re.compile(r"([A-Z]{2,4})\s*-(.*)"),
     fields="title TI CTI TT, book BTI, abstract AB OAB, authors FAU AU, venue JT TA, dates DP DEP, id PMID, "
     "doi LID AID, pmc PMC, keywords OT MH",
@@ -41,7 +41,7 @@ NBIB = Tagged(
 WOS = Tagged(
     begin=re.compile(rf"{_BEGIN}PT [A-Z]\s*$".encode()),
     end=re.compile(rb"E[RF]\s*$"),
-    inner=re.compile(rb"(?:TI|AU|AF|AB) \S"),
+    inner=re.compile(rb"(?:(TI|AB)|AU|AF) \S"),
     line=re.compile(r"([A-Z][A-Z0-9])( .*|\s*$)"),
     fields="title TI, abstract AB, authors AF AU, venue SO, dates PY EY, doi DI D2, id UT, pmid PM, "
     "keywords DE ID",
@@ -51,7 +51,7 @@ WOS = Tagged(
 ENDNOTE = Tagged(
     begin=re.compile(rf"{_BEGIN}%0\s".encode()),
     end=re.compile(rb"(?!)"),  # the next one begins
-    inner=re.compile(rb"%[TAX] "),
+    inner=re.compile(rb"%(?:([TX])|A) "),
     line=re.compile(r"%(\S)(?=\s|$)(.*)"),
     fields="title T, abstract X, authors A, venue J B, dates D 8, doi R, url U, id F, keywords K",
     separate=("K",),

@@ -39,11 +39,12 @@ _ADDRESS = re.compile(r"(?:https?|ftp)://[^\s<>\"]+", re.IGNORECASE)
 class Tagged:
     """A format of tagged lines.
 
-    ``begin``, ``end`` and ``inner`` match the first line of a record, the last, and any with its title, its
-    abstract or an author; ``line`` a line with a tag and a value, its groups. ``fields`` says which tags hold
-    ``title``, ``book``, ``abstract``, ``authors``, ``venue``, ``dates``, ``doi``, ``url``, ``id``, ``pmid``,
-    ``pmc`` and ``keywords``, the better ones first. A tag of ``same`` is read as another one. A line without
-    a tag continues the value before, or is another value of a tag of ``separate``.
+    ``begin`` and ``end`` match the first line of a record and the last, ``inner`` any with its title or its
+    abstract (whose tag is the group) or an author, and ``line`` one with a tag and a value (the groups).
+    ``fields`` says which tags hold ``title``, ``book``, ``abstract``, ``authors``, ``venue``, ``dates``,
+    ``doi``, ``url``, ``id``, ``pmid``, ``pmc`` and ``keywords``, the better ones first. A tag of ``same`` is
+    read as another one. A line without a tag continues the value before, or is another value of a tag of
+    ``separate``.
     """
 
     begin: re.Pattern[bytes]
@@ -70,25 +71,47 @@ class Tagged:
         return converted(self._records(stream, name), self._record)
 
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
-        where, size, lines, has_first = "", 0, list[bytes](), False
+        """Each record with its place; what stands between them is left out."""
+        size, lines, places, first = 0, list[bytes](), [0, 0], -1
         for number, line in _lines(stream, name):
             is_first = self.begin.match(line) is not None
-            if is_first and has_first and lines:
-                yield where, _joined(lines, size, where)
+            if lines and is_first and first >= 0:
+                yield from self._ended(lines, size, first, name, places)
                 lines = []
             if not lines:
                 if not (is_first or self.inner.match(line)):
                     continue
-                where, size, has_first = f"{name}, line {number}", 0, False
-            has_first = has_first or is_first  # some write it among the others
+                size, first, places[0] = 0, -1, number
+            if is_first:
+                first, places[1] = len(lines), number
             size += len(line)
             if size <= MAX_RECORD_BYTES:
                 lines.append(line)
             if self.end.match(line):
-                yield where, _joined(lines, size, where)
+                yield from self._ended(lines, size, first, name, places)
                 lines = []
         if lines:
-            yield where, _joined(lines, size, where)
+            yield from self._ended(lines, size, first, name, places)
+
+    def _ended(
+        self, lines: list[bytes], size: int, first: int, name: str, numbers: list[int]
+    ) -> Iterator[tuple[str, bytes | RecordError]]:
+        """The record of some lines, whose first line some write among the others; or two, where title or
+        abstract stand before it and again after it.
+        """
+        places = [f"{name}, line {number}" for number in numbers]
+        if size > MAX_RECORD_BYTES:
+            yield places[0], _too_long(places[0])
+            return
+        before, after = (
+            {found[1] for line in part if (found := self.inner.match(line)) and found[1]}
+            for part in ((lines[:first], lines[first:]) if first > 0 else ((), ()))
+        )
+        if before & after:
+            yield places[0], b"".join(lines[:first])
+            yield places[1], b"".join(lines[first:])
+        else:
+            yield places[0], b"".join(lines)
 
     def _record(self, data: bytes, where: str) -> dict[str, Any]:
         """The record of tagged lines; raises RecordError where it has no title, or is not UTF-8."""
@@ -166,9 +189,7 @@ def _lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
             yield from ((number, part) for part in _LINE_END.split(line) if part)
 
 
-def _joined(lines: list[bytes], size: int, where: str) -> bytes | RecordError:
-    if size <= MAX_RECORD_BYTES:
-        return b"".join(lines)
+def _too_long(where: str) -> RecordError:
     return RecordError(
         f"{where}: expected a record of at most {MAX_RECORD_BYTES >> 20} MiB, found a longer one; mend or "
         "remove it",
