@@ -471,7 +471,7 @@ def test_a_bibliography_of_which_nothing_is_known(refused, tmp_path):
     [
         (("--paper", "absent"), "found 'absent'; qbe list shows ids and titles"),
         (("--text", ""), "--text: expected an abstract, found an empty one"),
-        (("--paper-file", "no-abstract.json"), "no-abstract.json: expected"),
+        (("--paper-file", "no-abstract.json"), "no-abstract.json, line 1: expected"),
         (("--paper-file", "absent.json"), "absent.json: No such file or directory"),
         (("--bibtex", "empty.bib"), "expected at least one paper, found none in empty.bib"),
         (("--bibtex", "absent.bib"), "absent.bib: No such file or directory"),

@@ -121,7 +121,7 @@ def test_unknown_columns_are_an_error_that_names_the_option() -> None:
     with pytest.raises(CorpusError) as caught:
         read(file({"name": ["A"], "text": ["B"]}))
     assert str(caught.value) == (
-        "papers.parquet: expected columns for title, abstract, found 'name', 'text'; name yours: "
+        "papers.parquet: expected columns for title, found 'name', 'text'; name yours: "
         "`columns` id=...,title=...,abstract=..."
     )
 

@@ -392,7 +392,7 @@ def test_a_table_may_lack_abstracts_where_papers_may() -> None:
         (
             "nr,Titel,Text\n1,A,B\n",
             {},
-            "papers.csv: expected columns for title, abstract, found 'nr', 'Titel', 'Text'; name yours: "
+            "papers.csv: expected columns for title, found 'nr', 'Titel', 'Text'; name yours: "
             "`columns` id=...,title=...,abstract=...",
         ),
         (

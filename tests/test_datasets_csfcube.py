@@ -151,7 +151,7 @@ def method(**entry: Any) -> dict[str, Any]:
     ("changes", "error", "message"),
     [
         (
-            {"papers": [*PAPERS, PAPERS[0]]},
+            {"papers": [*PAPERS, {**PAPERS[0], "title": "Another"}]},
             CorpusError,
             "line 5: expected each paper_id once, found '1' again",
         ),

@@ -198,7 +198,7 @@ GOOD = '{"paper_id": "1", "title": "T", "abstract": ["One sentence."]}\n'
     ("line", "message"),
     [
         ('{"paper_id": "2", "title": "T", "abstract": ["One', r"line 2: .* malformed JSON"),
-        (GOOD, r"line 2: expected each paper_id once, found '1' again"),
+        (GOOD.replace('"T"', '"U"'), r"line 2: expected each paper_id once, found '1' again"),
         ('{"paper_id": "2", "abstract": ["One."]}', "line 2: expected a string as title, found none"),
         ('{"paper_id": "2", "title": "T"}', r"line 2: expected .* abstract, found none"),
         ('{"paper_id": "2", "title": "T", "abstract": [" "]}', "line 2: .* found an empty one"),

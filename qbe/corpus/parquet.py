@@ -25,6 +25,9 @@ _BUFFER_BYTES = 1 << 20
 read whole: its reader believes no sizes that a damaged file states.
 """
 
+_OWN = frozenset(("pred_labels", "metadata"))
+"""Fields of `qbe.corpus.record` that tables of others lack."""
+
 _UNREADABLE = object()
 
 
@@ -61,7 +64,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         raise _not_seekable(name) from None
     except Exception as error:  # of many types, and not only pyarrow's
         raise _damaged(name, error) from error
-    is_own = not reading.columns and {"paper_id", "title", "abstract"} <= set(names)
+    is_own = not reading.columns and {"paper_id", "title", "abstract"} <= set(names) and _OWN & set(names)
     columns = find_columns(names, reading.columns, name)
     needed = {field: names[position] for field, position in columns.positions.items()}
     if is_own:

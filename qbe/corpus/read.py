@@ -17,9 +17,10 @@ from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import head_of
 from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
 from qbe.corpus.leftout import LeftOut
+from qbe.corpus.placeholders import is_placeholder
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
-from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
+from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, lacking_abstract, parse_paper
 from qbe.corpus.revisions import Revisions, note_pubmed
 from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
 from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
@@ -219,7 +220,10 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     if reading.categories and not (isinstance(metadata, Mapping) and reading.keeps(metadata)):
         return None
     try:
-        return parse_paper(record, where, split, default_id="")
+        paper = parse_paper(record, where, split, default_id="")
+        if is_placeholder([sentence.text for sentence in paper.sentences]):
+            raise lacking_abstract(where, ascii(paper.abstract))
+        return paper
     except RecordError as error:
         if error.reason != NO_ABSTRACT or not reading.keep_without_abstract or not title:
             raise

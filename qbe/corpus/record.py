@@ -13,7 +13,6 @@ from typing import Any
 
 from qbe.corpus.decode import MAX_DEPTH, has_lone_surrogate, is_deep, lone_surrogate
 from qbe.corpus.offsets import FIELD, locate, parse_offsets
-from qbe.corpus.placeholders import is_placeholder
 from qbe.errors import RecordError
 from qbe.types import Facet, Paper, Sentence
 
@@ -61,11 +60,8 @@ def parse_paper(
     _check_length(len(title), "title", where)
     abstract, labels = record.get("abstract"), record.get("pred_labels")
     texts = _sentences(abstract, where, split)
-    if is_placeholder(texts):
-        actual = _short(" ".join(texts)) if any(texts) else "an empty one"
-        raise RecordError(
-            f"{where}: expected an abstract, found {actual}; add its text or drop the paper", NO_ABSTRACT
-        )
+    if not any(texts):
+        raise lacking_abstract(where, "an empty one")
     offsets = record.get(FIELD)
     if isinstance(abstract, str):
         offsets = locate(abstract, texts)
@@ -258,6 +254,13 @@ def _check_length(length: int, field: str, where: str) -> None:
             "shorten it or drop the paper",
             f"{field} that is too long",
         )
+
+
+def lacking_abstract(where: str, actual: str) -> RecordError:
+    """The error for a paper whose abstract is ``actual``, which is none."""
+    return RecordError(
+        f"{where}: expected an abstract, found {actual}; add its text or drop the paper", NO_ABSTRACT
+    )
 
 
 def _invalid(where: str, expected: str, value: Any, advice: str, reason: str) -> RecordError:
