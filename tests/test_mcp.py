@@ -371,8 +371,8 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such facet liked": (
         "search_papers",
         {"paper_id": "s036", "like": ["problem"]},
-        "expected facets such as background or method:0.5, each once and with a weight above 0 and up to "
-        "1e+06, found 'problem'; check `like` and `unlike`",
+        "expected facets such as background or method:0.5, each once and with a weight above 0, "
+        "found 'problem'; check `like` and `unlike`",
     ),
     "only what is not liked": (
         "search_papers",

@@ -48,7 +48,7 @@ def test_whole_abstracts_are_not_reranked_by_facet():
         ({"rerank": "transport", "temperature": 0.0}, "expected `temperature` above 0, found 0"),
         (
             {"weights": {"bm25": -1.0}},
-            "expected `weights` from 0 to 1e+06, not all 0, of bm25, sentences",
+            r"expected `weights` from 0 to 1e\+06, not all 0, of bm25, sentences",
         ),
         ({"weights": {}}, "not all 0"),
         ({"weights": {"colbert": 1.0}}, "of bm25, sentences, facet, whole, found {'colbert': 1.0}"),

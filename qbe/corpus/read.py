@@ -166,7 +166,10 @@ def _with_revisions(sources: Sequence[str], reading: Reading) -> Reading:
 
     parts = (part for source in sources for part in parts_of(source, reading))
     is_of_pubmed = [_look_at(part, reading, note, part not in sources) for part in parts]
-    return replace(reading, revisions=revisions) if any(is_of_pubmed) else reading
+    if any(is_of_pubmed):
+        reading = replace(reading)
+        object.__setattr__(reading, "revisions", revisions)  # no parameter: nobody but this pass sets it
+    return reading
 
 
 def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:

@@ -69,7 +69,7 @@ class Reading:
     keep_without_abstract: bool = False
     dedupe: str | None = None
     limit: int | None = None
-    revisions: Revisions | None = field(default=None, compare=False, repr=False)
+    revisions: Revisions | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise UsageError for values that are not possible."""
