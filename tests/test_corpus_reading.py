@@ -153,10 +153,6 @@ def test_a_sample_is_recognized_as_its_format_and_as_no_other(name):
     assert set(claimed) - {"jsonl"} == {SAMPLES[name]}  # S2ORC's records have the fields of qbe's own
 
 
-def test_every_format_has_a_sample():
-    assert set(SAMPLES.values()) | {"jsonl"} == set(FORMATS)
-
-
 def test_abstracts_in_other_files_are_joined_with_their_papers():
     together = list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip")))
     assert together
