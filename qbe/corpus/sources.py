@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbe.corpus.encodings import from_western
+from qbe.corpus.encodings import WESTERN, from_western
 from qbe.corpus.entry import Entry
 from qbe.corpus.formats import Format, format_of, recognized
 from qbe.corpus.ids import CHOSEN, UNIQUE
@@ -103,9 +103,9 @@ def _of_file(
     with open_source(file, bytes_read) as stream:
         form: Format = format_of(reading.format) if reading.format else recognized(stream, name)
         if form.ids == CHOSEN:
-            stream, encoding = from_western(stream)
-            if encoding and left_out is not None:
-                left_out.recode(name, encoding)
+            stream, is_western = from_western(stream)
+            if is_western and left_out is not None:
+                left_out.recode(name, WESTERN)
         for entry in form.read(stream, name, reading):
             yield form.ids, entry
 
