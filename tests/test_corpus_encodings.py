@@ -50,7 +50,7 @@ OTHERS = {
     "koi8-r": ["Мы считаем рыб"],
     "gb18030": ["我们统计湖中的鱼"],
     "cp932": ["湖の魚の数を数えます"],
-    "mac_roman": ["Müller, José García", "Étude des poissons à l\u2019été"],
+    "mac_roman": ["Müller", "García", "Étude des poissons à l\u2019été"],
     "iso8859-9": ["I\u015f\u0131k değişim"],
 }
 

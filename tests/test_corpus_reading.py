@@ -127,7 +127,6 @@ SAMPLES = {
     "crossref-answer.json": "crossref",
     "crossref-items.json": "crossref",
     "crossref.jsonl": "crossref",
-    "dblp.xml": "dblp",
     "openalex-answer.json": "openalex",
     "openalex.jsonl": "openalex",
     "papers.csv": "table",
@@ -365,5 +364,5 @@ def test_a_small_archive_does_not_become_a_large_buffer(tmp_path):
     (tmp_path / "a.zst").write_bytes(b"".join(pieces) + compressor.flush())
     with open_source(tmp_path / "a.zst") as stream:
         stream.read(1)
-        buffered = stream.raw._output.nbytes
+        buffered = stream.raw._rest.nbytes
     assert 0 < buffered <= 33 << 20

@@ -13,7 +13,6 @@ from qbe.corpus import (
     bibtex,
     crossref,
     csl_json,
-    dblp,
     dialects,
     jsonl,
     openalex,
@@ -69,7 +68,6 @@ FORMATS: dict[str, Format] = {
         Format(
             "acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read, ASSIGNED
         ),
-        Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read, ASSIGNED),
         Format("csl-json", "CSL-JSON, as of Zotero", csl_json.recognizes, csl_json.read, CHOSEN),
         Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read, CHOSEN),
         Format("ris", "RIS", dialects.RIS.recognizes, dialects.RIS.read, CHOSEN),

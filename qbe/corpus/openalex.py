@@ -91,20 +91,13 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _paper_id(work: Mapping[str, Any], where: str) -> str:
     identifier = fields.text(work, "id", where)
-    if not identifier:
-        raise RecordError(
-            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found none; "
-            "mend or remove the record",
-            "no paper_id",
-        )
-    match = _WORK.search(identifier)
-    if match is None:
-        raise RecordError(
-            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
-            f"{identifier[:60]!a}; give files of works only",
-            fields.NOT_THIS_FORMAT,
-        )
-    return match[1]
+    if match := _WORK.search(identifier):
+        return match[1]
+    raise RecordError(
+        f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
+        f"{ascii(identifier[:60]) if identifier else 'none'}; give files of works only",
+        fields.NOT_THIS_FORMAT if identifier else "no paper_id",
+    )
 
 
 def _abstract(work: Mapping[str, Any], where: str) -> str:

@@ -17,20 +17,8 @@ ON_ERROR = (STOP, SKIP)
 SKIP_BYTES = 256 << 20
 DEDUPE = ("title", "doi")
 FIELDS = (
-    *(
-        "id",
-        "title",
-        "abstract",
-        "year",
-        "date",
-        "authors",
-        "venue",
-        "categories",
-        "tags",
-        "doi",
-        "url",
-        "cites",
-    ),
+    *("id", "title", "abstract", "year", "date", "authors"),
+    *("venue", "categories", "tags", "doi", "url", "cites"),
 )
 """The fields of a table that ``columns`` may name."""
 

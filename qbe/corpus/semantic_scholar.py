@@ -30,14 +30,7 @@ _LIST = re.compile(
 """A list of papers, with null for those that are not known, perhaps in an object."""
 
 _OF_CITATION = ("citedPaper", "citingPaper")
-_IDS = {
-    "arxiv": "arxiv",
-    "acl": "acl",
-    "pubmed": "pmid",
-    "pubmedcentral": "pmc",
-    "dblp": "dblp",
-    "mag": "mag",
-}
+_IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
 _S2ORC_IDS = {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 _PUBMED_CENTRAL = "PMC"
 
