@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, MutableSet
+from collections.abc import Iterable, Iterator, Mapping, MutableSet
 from functools import lru_cache
 from typing import Any
 
 from qbe.corpus.bibtex_names import bibtex_credits
-from qbe.corpus.bibtex_syntax import BibtexEntry, read_entries
-from qbe.corpus.entry import Entry
+from qbe.corpus.bibtex_syntax import BibtexEntry, Original, read_entries
+from qbe.corpus.entry import Entry, converted
 from qbe.corpus.fields import date, doi, present
 from qbe.corpus.head import Head
 from qbe.corpus.journals import JOURNALS
@@ -59,11 +59,26 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     """
     del reading
     known: dict[str, BibtexEntry] = {}
+
+    def record(entry: BibtexEntry, where: str) -> dict[str, Any]:
+        if _NO_PUBLICATION.fullmatch(entry.kind):
+            raise RecordError(
+                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done",
+                "not a paper",
+                is_fault=False,
+            )
+        return _record(entry.key, _with_inherited(entry, known, set()), where)
+
+    return converted(_in_order(read_entries(stream, name), known), record)
+
+
+def _in_order(entries: Iterable[Original], known: dict[str, BibtexEntry]) -> Iterator[Original]:
+    """The entries, those whose parents are not ``known`` at the end; the parents are added to these."""
     awaited: set[str] = set()
-    waiting: list[tuple[str, BibtexEntry]] = []
-    for where, entry in read_entries(stream, name):
+    waiting: list[Original] = []
+    for where, entry in entries:
         if isinstance(entry, RecordError):
-            yield Entry(where, entry)
+            yield where, entry
             continue
         if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in awaited:
             known.setdefault(entry.key.lower(), entry)
@@ -72,9 +87,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             awaited.update(missing)
             waiting.append((where, entry))
         else:
-            yield _to_entry(where, entry, known)
-    for where, entry in waiting:
-        yield _to_entry(where, entry, known)
+            yield where, entry
+    yield from waiting
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
@@ -83,19 +97,6 @@ def _parents(entry: BibtexEntry) -> list[str]:
         return []
     names = f"{entry.fields.get('xdata', '')},{entry.fields.get('crossref', '')}"
     return [key for each in names.lower().split(",") if (key := each.strip())]
-
-
-def _to_entry(where: str, entry: BibtexEntry, known: Mapping[str, BibtexEntry]) -> Entry:
-    try:
-        if _NO_PUBLICATION.fullmatch(entry.kind):
-            raise RecordError(
-                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done",
-                "not a paper",
-                is_fault=False,
-            )
-        return Entry(where, _record(entry.key, _with_inherited(entry, known, set()), where))
-    except RecordError as error:
-        return Entry(where, error)
 
 
 def _with_inherited(

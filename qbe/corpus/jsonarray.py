@@ -16,7 +16,6 @@ from qbe.corpus.head import head_of
 from qbe.corpus.streams import MAX_LINE_BYTES, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
-BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 20
 _NO_SPACE = re.compile(r"[^ \t\n\r]")
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
@@ -64,7 +63,7 @@ def json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     for number, line in numbered_lines(stream, name):
         where = f"{name}, line {number}"
         try:
-            text = decode_text(line.removeprefix(BOM) if number == 1 else line, where).rstrip()
+            text = decode_text(line, where).rstrip()
             record = decode_record(text, where, "one JSON object a line") if text else None
         except RecordError as error:
             yield Entry(where, error)
