@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import NOT_THIS_FORMAT, date, doi, present, year
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, doi, no_title, present, year
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import Reading
@@ -89,7 +89,7 @@ def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: st
         end.tail = f" {end.tail or ''}"
     title = clean_title(text_of(paper.find("title")))
     if not title:
-        raise RecordError(f"{where}: expected a title, found none; add it or remove the record", "no title")
+        raise no_title(where, is_fault=True)
     authors = (
         f"{text_of(author.find('first'))} {text_of(author.find('last'))}".strip()
         for author in paper.findall("author")

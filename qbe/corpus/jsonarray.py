@@ -238,13 +238,7 @@ class _Window:
                 if depth <= 0:
                     counts = Counter(_OF_PAPER.findall(self._text, self._at, end))
                     self._at = end
-                    return max(counts.values(), default=0) < 2 and self.character() in (
-                        ",",
-                        "{",
-                        "]",
-                        "}",
-                        "",
-                    )
+                    return max(counts.values(), default=0) < 2 and self.character() in ("", *",{]}")
             begin = end - self._at
             if not self._grow():
                 return False
@@ -290,15 +284,7 @@ def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
         )
     try:
         if not text.isascii():
-            text.encode()
+            decode_text(text.encode(errors="surrogateescape"), where)
         return checked_record(value, text, where)
-    except RecursionError as error:
-        return malformed(error, "", where)
-    except UnicodeEncodeError as error:
-        byte = f"byte 0x{ord(text[error.start]) - 0xDC00:02x}"
-        return RecordError(
-            f"{where}: expected UTF-8 text, found {byte}; convert the file to UTF-8",
-            "text that is not UTF-8",
-        )
     except RecordError as error:
         return error

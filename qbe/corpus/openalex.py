@@ -49,16 +49,11 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     """
     is_answer = _RESULTS.match(head_of(stream, name).text) is not None
     works = json_objects(stream, name, ("results",) if is_answer else None)
-    return converted(works, to_record, reading)
+    return converted(works, _record, reading)
 
 
-def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a work; raises RecordError for other types than the schema's.
-
-    >>> work = {"id": "https://openalex.org/W7", "title": "On fish", "referenced_works": ["W8"]}
-    >>> to_record(work, "works.jsonl, line 1")["metadata"]
-    {'url': 'https://openalex.org/W7', 'cites': ['W8']}
-    """
+def _record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a work; raises RecordError for other types than the schema's."""
     if "results" in work:
         raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
     paper_id = _paper_id(work, where)

@@ -40,6 +40,7 @@ _PAGE = "https://pubmed.ncbi.nlm.nih.gov/"
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 """The end of an ellipsis, or of an abbreviation such as U.S., whose last period belongs to the title."""
 
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
 _TRUNCATION = "(ABSTRACT TRUNCATED"
 _TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
 """What NLM put at the end of the abstracts that it cut, until 2000."""
@@ -153,7 +154,7 @@ def _title(element: Element | None) -> str:
     if element is None:
         return ""
     title = _without_period(clean_title(text_as_it_is(element)))
-    if _is_in_brackets(title):
+    if _IN_BRACKETS.fullmatch(title):
         title = _without_period(title[1:-1].strip())
     return "" if title.lower() == "not available" else title
 
@@ -161,18 +162,6 @@ def _title(element: Element | None) -> str:
 def _without_period(title: str) -> str:
     is_kept = title[-3:].count(".") > 1 and _KEPT_PERIOD.search(title[-20:])
     return title if is_kept else title.removesuffix(".").rstrip()
-
-
-def _is_in_brackets(title: str) -> bool:
-    """Whether the bracket that a title begins with is closed by its last character."""
-    if not (title.startswith("[") and title.endswith("]")):
-        return False
-    depth = 0
-    for place, character in enumerate(title):
-        depth += (character == "[") - (character == "]")
-        if depth == 0:
-            return place == len(title) - 1
-    return False
 
 
 def _abstract(abstract: Element | None) -> str:

@@ -16,7 +16,7 @@ from qbe.corpus.entry import Entry
 from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import head_of
 from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.leftout import RENAMED, LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
 from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, parse_paper
@@ -119,7 +119,10 @@ def _papers(
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:
-                left_out.rename(entry.where, paper.paper_id, paper_id)
+                message = (
+                    f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
+                )
+                left_out.note(RENAMED, entry.where, message)
                 paper = replace(paper, paper_id=paper_id)
             if seen is not None:
                 seen.add(paper)

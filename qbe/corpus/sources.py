@@ -10,7 +10,7 @@ from qbe.corpus.encodings import WESTERN, from_western
 from qbe.corpus.entry import Entry
 from qbe.corpus.formats import Format, format_of, recognized
 from qbe.corpus.ids import CHOSEN, UNIQUE
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.leftout import RECODED, LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import display_name, is_folder, open_source
@@ -105,7 +105,8 @@ def _of_file(
         if form.ids == CHOSEN:
             stream, is_western = from_western(stream)
             if is_western and left_out is not None:
-                left_out.recode(name, WESTERN)
+                message = f"expected UTF-8 text, read as {WESTERN}; where letters are wrong, convert the file"
+                left_out.note(RECODED, name, message)
         for entry in form.read(stream, name, reading):
             yield form.ids, entry
 

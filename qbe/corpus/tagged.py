@@ -100,10 +100,7 @@ class Tagged:
 
         title, book = first("title"), first("book")
         if not (title or book):
-            tag = self.tags["title"][0]
-            raise RecordError(
-                f"{where}: expected a title ({tag}), found none; add it or remove the record", "no title"
-            )
+            raise fields.no_title(where, is_fault=True)
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])
