@@ -195,11 +195,6 @@ def test_broken_lines_are_named_by_file_and_line(tmp_path: Path, line: str | byt
     assert len(str(caught.value)) < 400 + len(source)
 
 
-def test_a_byte_order_mark_and_blank_lines_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n \n\n")
-    assert [paper.paper_id for paper in read_jsonl(tmp_path / "x")] == ["7"]
-
-
 def test_nan_is_a_missing_value(tmp_path: Path) -> None:
     source = lines(tmp_path / "x", json.dumps(GOOD | {"metadata": {"year": float("nan")}}))
     assert next(read_jsonl(source)).metadata == {"year": None}

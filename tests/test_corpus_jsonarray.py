@@ -81,7 +81,7 @@ def test_bytes_that_are_not_utf8_concern_their_item() -> None:
     assert isinstance(second.record, RecordError)
     assert (
         str(second.record)
-        == "a.json, item 2: expected UTF-8 text, found byte 0xfc; convert the file to UTF-8"
+        == "a.json, item 2: expected UTF-8 text, found byte 0xfc at position 9; convert the file to UTF-8"
     )
     assert second.record.reason == "text that is not UTF-8"
 

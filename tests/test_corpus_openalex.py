@@ -154,7 +154,7 @@ def test_other_files_are_not_recognized(data: bytes) -> None:
     [
         (
             {"id": None},
-            "a work's id such as https://openalex.org/W2741809807, found none; mend or remove the record",
+            "a work's id such as https://openalex.org/W2741809807, found none; give files of works only",
         ),
         (
             {"id": "https://openalex.org/A5"},

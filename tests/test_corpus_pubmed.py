@@ -23,7 +23,7 @@ PAGE = "https://pubmed.ncbi.nlm.nih.gov"
 
 
 def read(data: bytes) -> list[Entry]:
-    return list(pubmed.read(buffered(data), "pubmed.xml", Reading(revisions=Revisions())))
+    return list(pubmed.read(buffered(data), "pubmed.xml", Reading().with_revisions(Revisions())))
 
 
 def article(content: str, pmid: str = "<PMID>7</PMID>", data: str = "") -> Any:

@@ -326,7 +326,7 @@ def test_flaws_of_databases(name: str, text: str, titles: list[str | None]) -> N
 @pytest.mark.parametrize(
     ("record", "found", "reason"),
     [
-        ("TY  - JOUR\nER  - ", "a title (TI), found none; add it or remove the record", "no title"),
+        ("TY  - JOUR\nER  - ", "a title, found none; add it or remove the record", "no title"),
         (
             f"TY  - JOUR\nTI  - A\n{'AB  - ' + 'x' * 1000}{'x' * 5_000_000}\nER  -",
             "a record of at most 4 MiB, found a longer one; mend or remove it",

@@ -7,15 +7,13 @@ from itertools import chain, repeat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.formats import FORMATS, buffered
+from support.formats import buffered
 
-from qbe.corpus import dblp
+from qbe.corpus.formats import recognized
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
 from qbe.corpus.xmlstream import MAX_DEPTH, MAX_RECORD_BYTES, elements, root_tag, text_of
 from qbe.errors import CorpusError
 
-DBLP = FORMATS / "dblp.xml"
 RECORD = frozenset({"a"})
 
 
@@ -229,15 +227,6 @@ def test_the_outermost_element_is_found_behind_the_prolog(data: bytes, tag: str)
     assert root_tag(Head("x.xml", data)) == tag
 
 
-def test_dblp_is_recognized() -> None:
-    assert dblp.recognizes(Head("dblp.xml.gz", DBLP.read_bytes()))
-    assert not dblp.recognizes(Head("x.jsonl", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
-
-
 def test_dblp_is_refused_at_once() -> None:
-    with pytest.raises(CorpusError) as caught:
-        dblp.read(buffered(DBLP.read_bytes()), "dblp.xml", Reading())
-    assert str(caught.value) == (
-        "dblp.xml: expected papers with abstracts, found DBLP's records, which have none; use OpenAlex, "
-        "Semantic Scholar or Crossref by DOI instead"
-    )
+    with pytest.raises(CorpusError, match="found DBLP's XML, which has no abstracts; export"):
+        recognized(buffered(b'<?xml version="1.0"?><!DOCTYPE dblp SYSTEM "dblp.dtd"><dblp/>'), "dblp.xml")

@@ -6,8 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote
 
-from qbe.bibliography.clean import clean, in_one_line
-from qbe.bibliography.names import author_names
+from qbe.bibliography.clean import author_names, clean, in_one_line
 from qbe.corpus import fields
 from qbe.corpus.authors import given_first
 from qbe.types import Paper

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import NOT_THIS_FORMAT, doi, month, present, year
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, doi, no_title, present, year
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import Reading
@@ -89,7 +89,7 @@ def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: st
         end.tail = f" {end.tail or ''}"
     title = clean_title(text_of(paper.find("title")))
     if not title:
-        raise RecordError(f"{where}: expected a title, found none; add it or remove the record", "no title")
+        raise no_title(where, is_fault=True)
     authors = (
         f"{text_of(author.find('first'))} {text_of(author.find('last'))}".strip()
         for author in paper.findall("author")
@@ -113,9 +113,9 @@ def _about(volume: Element) -> dict[str, Any]:
     meta = None if volume is None else volume.find("meta")
     if meta is None or volume.tag != "volume":
         return {}
-    published, number = year(text_of(meta.find("year"))), month(text_of(meta.find("month")))
+    published = date(f"{text_of(meta.find('year'))} {text_of(meta.find('month'))}")
     return {
-        "year": published,
-        "date": f"{published:04}-{number:02}" if published and number else "",
+        "year": year(published),
+        "date": published[: len("YYYY-MM")] if len(published) > len("YYYY") else "",
         "venue": clean_title(text_of(meta.find("booktitle"))),
     }

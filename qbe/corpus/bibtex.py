@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, MutableSet
+from collections.abc import Iterable, Iterator, Mapping, MutableSet
 from functools import lru_cache
 from typing import Any
 
 from qbe.corpus.bibtex_names import bibtex_credits
-from qbe.corpus.bibtex_syntax import BibtexEntry, read_entries
-from qbe.corpus.entry import Entry
-from qbe.corpus.fields import MONTHS, doi, present
+from qbe.corpus.bibtex_syntax import BibtexEntry, Original, read_entries
+from qbe.corpus.entry import Entry, converted
+from qbe.corpus.fields import date, doi, present
 from qbe.corpus.head import Head
 from qbe.corpus.journals import JOURNALS
 from qbe.corpus.latex import clean_address, clean_bibtex
@@ -35,31 +35,7 @@ _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
 _DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
 _MOST_ANCESTORS = 8
 
-_YEAR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)", re.ASCII)
-_DATE = re.compile(r"([12]\d{3})-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?(?!\d)", re.ASCII)
 _MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
-_DAY = re.compile(r"0?[1-9]|[12]\d|3[01]", re.ASCII)
-_MONTHS = (
-    {name: number for number, name in enumerate(MONTHS, start=1)}
-    | {"gen": 1, "ene": 1, "fev": 2, "f\u00e9v": 2, "m\u00e4r": 3, "mrz": 3, "maa": 3, "avr": 4, "abr": 4}
-    | {
-        "mai": 5,
-        "mag": 5,
-        "mei": 5,
-        "maj": 5,
-        "giu": 6,
-        "jui": 6,
-        "lug": 7,
-        "juil": 7,
-        "aou": 8,
-        "ao\u00fb": 8,
-    }
-    | {"ago": 8, "set": 9, "okt": 10, "out": 10, "ott": 10, "dez": 12, "dic": 12, "d\u00e9c": 12}
-)
-"""The numbers of months by how their names begin, also in other languages of Europe."""
-
-_MONTH = re.compile(rf"(?<![^\W\d_])(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})")
-
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
 _ARXIV = re.compile(_ARXIV_ID)
 _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
@@ -83,11 +59,26 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     """
     del reading
     known: dict[str, BibtexEntry] = {}
+
+    def record(entry: BibtexEntry, where: str) -> dict[str, Any]:
+        if _NO_PUBLICATION.fullmatch(entry.kind):
+            raise RecordError(
+                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done",
+                "not a paper",
+                is_fault=False,
+            )
+        return _record(entry.key, _with_inherited(entry, known, set()), where)
+
+    return converted(_in_order(read_entries(stream, name), known), record)
+
+
+def _in_order(entries: Iterable[Original], known: dict[str, BibtexEntry]) -> Iterator[Original]:
+    """The entries, those whose parents are not ``known`` at the end; the parents are added to these."""
     awaited: set[str] = set()
-    waiting: list[tuple[str, BibtexEntry]] = []
-    for where, entry in read_entries(stream, name):
+    waiting: list[Original] = []
+    for where, entry in entries:
         if isinstance(entry, RecordError):
-            yield Entry(where, entry)
+            yield where, entry
             continue
         if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in awaited:
             known.setdefault(entry.key.lower(), entry)
@@ -96,9 +87,8 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             awaited.update(missing)
             waiting.append((where, entry))
         else:
-            yield _to_entry(where, entry, known)
-    for where, entry in waiting:
-        yield _to_entry(where, entry, known)
+            yield where, entry
+    yield from waiting
 
 
 def _parents(entry: BibtexEntry) -> list[str]:
@@ -107,19 +97,6 @@ def _parents(entry: BibtexEntry) -> list[str]:
         return []
     names = f"{entry.fields.get('xdata', '')},{entry.fields.get('crossref', '')}"
     return [key for each in names.lower().split(",") if (key := each.strip())]
-
-
-def _to_entry(where: str, entry: BibtexEntry, known: Mapping[str, BibtexEntry]) -> Entry:
-    try:
-        if _NO_PUBLICATION.fullmatch(entry.kind):
-            raise RecordError(
-                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done",
-                "not a paper",
-                is_fault=False,
-            )
-        return Entry(where, _record(entry.key, _with_inherited(entry, known, set()), where))
-    except RecordError as error:
-        return Entry(where, error)
 
 
 def _with_inherited(
@@ -148,13 +125,13 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
     if not title:
         raise RecordError(f"{where}: expected a title, found none; add it or remove the entry", "no title")
     url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
-    date, arxiv = _date(fields), _arxiv(fields, url)
+    published, arxiv = _date(fields), _arxiv(fields, url)
     acl = _ANTHOLOGY.search(url) if "acl" in url else None
     metadata = {
         "key": key,
         **bibtex_credits(fields.get("author", "")),
-        "year": int(date[:4]) if date else None,
-        "date": date if len(date) > len("YYYY") else "",
+        "year": int(published[:4]) if published else None,
+        "date": published if len(published) > len("YYYY") else "",
         "venue": _venue(fields),
         "categories": _address(fields, "primaryclass", "eprintclass").split() if arxiv else [],
         "doi": doi(_address(fields, "doi")) or (doi(url) if "doi.org/" in url else ""),
@@ -204,29 +181,17 @@ def _listed(fields: Mapping[str, str], *names: str) -> list[str]:
 
 def _date(fields: Mapping[str, str]) -> str:
     """The date as YYYY-MM-DD, as much of it as is known; '' without a year."""
-    date, published, month = (fields.get(name, "") for name in ("date", "year", "month"))
-    for text in (date, published):
-        if "-" in text and (match := _DATE.match(text.strip(" {}"))):
-            return "-".join(filter(None, match.groups()))
-    year = _YEAR.search(published) or _YEAR.search(date)
-    if year is None:
-        return ""
-    number, day = _month((month or re.sub(r"\d+[^\w\s]+", "", date)).lower().replace(year[0], ""))
-    day = fields.get("day", "").strip(" {}") or day
-    if not number:
-        return year[0]
-    return f"{year[0]}-{number:02}" + (f"-{int(day):02}" if _DAY.fullmatch(day) else "")
+    return _joined_date(*(fields.get(name, "") for name in ("date", "year", "month", "day")))
 
 
 @lru_cache(maxsize=1 << 10)
-def _month(text: str) -> tuple[int, str]:
-    """The number of the first month that a text names, 0 for none, and the day beside it, if any."""
-    text = clean_bibtex(text)
-    if name := _MONTH.search(text):
-        days = re.findall(r"\d+", text, re.ASCII)
-        return _MONTHS[name[0]], days[0] if len(days) == 1 else ""
-    number = _MONTH_NUMBER.fullmatch(text)
-    return (int(number[1]) if number and int(number[1]) <= 12 else 0), ""
+def _joined_date(whole: str, year: str, month: str, day: str) -> str:
+    dates = [found for text in (whole, year) if (found := date(text))]
+    if not dates or not month or len(dates[0]) > len("YYYY"):
+        return max(dates, key=len, default="")
+    month = clean_bibtex(month)
+    number = _MONTH_NUMBER.fullmatch(month)
+    return date(f"{dates[-1][:4]}{f'-{number[1]}-' if number else f' {month} '}{clean_bibtex(day)}")
 
 
 def _arxiv(fields: Mapping[str, str], url: str) -> str:

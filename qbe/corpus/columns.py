@@ -47,21 +47,16 @@ _USUAL["id"] += [*_KEYS, *_NOT_ALWAYS]
 _SEVERAL = ("authors", "tags")
 """Fields of which all columns are read: where the first is empty, or together."""
 
-_NAMES = (
-    ("name",),
-    ("display_name",),
-    ("title",),
-    ("given", "family"),
-    ("first_name", "last_name"),
-    ("firstName", "lastName"),
-    ("first", "last"),
-)
+_NAMES = [
+    keys.split()
+    for keys in (
+        *("name", "display_name", "title", "given family"),
+        *("first_name last_name", "firstName lastName", "first last"),
+    )
+]
 """Keys of an object that says what it is called."""
 
-_QUOTED = re.compile(
-    r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""",
-    re.DOTALL,
-)
+_QUOTED = re.compile(r"""'((?:[^'\\]|\\.?)*+)(?:'|\Z)|"((?:[^"\\]|\\.?)*+)(?:"|\Z)""", re.DOTALL)
 _ARXIV = re.compile(r"[a-z-]+\.[A-Za-z-]+|[a-z]+-[a-z]+")
 _MOST_COLUMNS, _MOST_CHARS = 20, 40
 """What a message names."""

@@ -6,6 +6,7 @@ import contextlib
 import io
 import lzma
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,8 @@ BUFFER_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
 _COMPRESSIONS = frozenset(_MAGIC.values())
 _PIECE_BYTES = 1 << 13
+_ZSTANDARD_BYTES = 1 << 10
+"""A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
 
 
 class DamagedError(Exception):
@@ -53,7 +56,7 @@ def decompressed(
         case ".xz":
             stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
         case ".zst":
-            stream = _Zstandard(raw, name)
+            return stack.enter_context(stream_of(_of_zstandard(raw, name)))
         case ".zip":
             stream = _zip_member(raw, name)
         case _:
@@ -79,56 +82,51 @@ def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
         raise DamagedError(error) from error
 
 
-class _Zstandard(io.RawIOBase):
-    """Frames of Zstandard data as a raw stream.
-
-    The stream reader of ``zstandard`` does not detect that a file is truncated.
-    """
-
-    # A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB.
-    _CHUNK_BYTES = 1 << 10
-
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+def _of_zstandard(stream: io.BufferedReader, name: str) -> Iterator[bytes]:
+    """What the frames of Zstandard data hold; the reader of ``zstandard`` does not see that a file is cut."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{name}: reading .zst needs the package zstandard; pip install zstandard"
+        ) from error
+    context = zstandard.ZstdDecompressor()
+    frame, data, is_cut = context.decompressobj(write_size=_PIECE_BYTES), b"", False
+    while data := data or stream.read(_ZSTANDARD_BYTES):
         try:
-            import zstandard
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"{name}: reading .zst needs the package zstandard; pip install zstandard"
-            ) from error
-        self._stream = stream
-        self._context = zstandard.ZstdDecompressor()
-        self._error = zstandard.ZstdError
-        self._frame = self._context.decompressobj(write_size=_PIECE_BYTES)
-        self._inside = False  # within a frame
-        self._input = b""
-        self._output = memoryview(b"")
+            yield frame.decompress(data)
+        except zstandard.ZstdError as error:
+            raise DamagedError(error) from error
+        is_cut, data = not frame.eof, frame.unused_data
+        if not is_cut:
+            frame = context.decompressobj(write_size=_PIECE_BYTES)
+    if is_cut:
+        raise EOFError("the data end within a frame")
+
+
+def stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
+    """A stream of bytes that are given piece by piece.
+
+    >>> stream_of(iter([b"fi", b"", b"sh"])).read()
+    b'fish'
+    """
+    return io.BufferedReader(_Pieces(pieces), BUFFER_BYTES)
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._output:
-            if not self._refill():
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
                 return 0
-        count = min(len(buffer), len(self._output))
-        buffer[:count] = self._output[:count]
-        self._output = self._output[count:]
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
         return count
-
-    def _refill(self) -> bool:
-        """Decompress one more block; False at the end of the data."""
-        data = self._input or self._stream.read(self._CHUNK_BYTES)
-        if not data:
-            if self._inside:
-                raise EOFError("the data end within a frame")
-            return False
-        try:
-            self._output = memoryview(self._frame.decompress(data))
-        except self._error as error:
-            raise DamagedError(error) from error
-        self._inside = not self._frame.eof
-        self._input = b""
-        if self._frame.eof:
-            self._input = self._frame.unused_data
-            self._frame = self._context.decompressobj(write_size=_PIECE_BYTES)
-        return True

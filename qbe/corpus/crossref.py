@@ -49,16 +49,11 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('0.json, item 1', '10.1234/abc', '2019-05')
     """
     works = json_objects(stream, name, _path_of_items(head_of(stream, name).text))
-    return converted(works, to_record, reading)
+    return converted(works, _record, reading)
 
 
-def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a work, or of an answer with one; raises RecordError for other types than the schema's.
-
-    >>> work = {"DOI": "10.1234/ABC", "title": ["On fish"], "reference": [{"DOI": "10.1234/d"}, {"key": "2"}]}
-    >>> to_record(work, "works.jsonl, line 1")["metadata"]
-    {'doi': '10.1234/abc', 'cites': ['10.1234/d']}
-    """
+def _record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a work, or of an answer with one; raises RecordError for types that the schema lacks."""
     if "message" in work and "DOI" not in work:
         work = fields.mapping(work, "message", where)
     if "items" in work:

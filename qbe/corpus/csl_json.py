@@ -62,7 +62,8 @@ def to_record(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     title = clean_title(fields.text(item, "title", where))
     if not title:
         raise RecordError(f"{where}: expected a title, found none; add it or remove the item", "no title")
-    key = fields.text(item, "citation-key", where).strip() or _noted_key(item)
+    noted = _KEY.search(str(item.get("note") or ""))  # in Zotero's field Extra
+    key = fields.text(item, "citation-key", where).strip() or (noted[1] if noted else "")
     date = fields.date_of_parts(item.get("issued"))
     metadata = {
         "authors": [_author(author, where) for author in fields.objects(item, "author", where)],
@@ -110,12 +111,6 @@ def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     }
 
 
-def _noted_key(item: Mapping[str, Any]) -> str:
-    """The citation key that a note, Zotero's field Extra, may begin a line with."""
-    match = _KEY.search(str(item.get("note") or ""))
-    return match[1] if match else ""
-
-
 def _paper_id(item: Mapping[str, Any], where: str) -> str | None:
     """The id, of an address its DOI or its last part; None where there is none."""
     value = item.get("id")
@@ -146,14 +141,5 @@ def _tags(keyword: Any) -> list[str]:
 def _ids(item: Mapping[str, Any]) -> dict[str, str]:
     """The paper's numbers in other collections."""
     number = _ARXIV.match(str(item.get("number") or ""))
-    return fields.present(
-        {
-            "arxiv": number[1] if number else "",
-            "pmid": _number(item.get("PMID")),
-            "pmcid": _number(item.get("PMCID")),
-        }
-    )
-
-
-def _number(value: Any) -> str:
-    return str(value).strip() if isinstance(value, str | int) else ""
+    ids = {"arxiv": number[1] if number else "", "pmid": item.get("PMID"), "pmcid": item.get("PMCID")}
+    return {name: str(value).strip() for name, value in ids.items() if value and isinstance(value, str | int)}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 
+from qbe.corpus.compressed import BUFFER_BYTES, stream_of
 from qbe.errors import CorpusError
 
-_SAMPLE_BYTES = 1 << 20
+WESTERN = "cp1252"
+"""The encoding of Windows, with Latin-1 the only one of 8 bits that is read."""
+
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -18,20 +21,15 @@ _MARKS = {
 }
 _XML_ENCODING = re.compile(rb"(<\?xml[^>]{0,100}?)\s+encoding\s*=\s*[\"'][^\"']*[\"']")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
-
-WESTERN = ("cp1252", "mac_roman")
-"""The encodings that are told from each other: of Windows (with Latin-1) first, which is the commoner one."""
-
-_LETTER, _FOREIGN_LETTER = r"[^\W\d_]", r"[^\W\d_a-zA-Z]"
-_IMPLAUSIBLE = re.compile(
-    rf"(?<={_LETTER})(?!(?:[A-Za-zß-öø-ÿœšž])){_LETTER}(?=[a-z])"  # a capital within a word
-    r"|(?<=[a-z])ì(?=[a-z])|[þðýÞÐÝ]|[øì]\w{0,8}[áíìòù]"
-    rf"|(?<={_LETTER})[^\w\s\x00-\x7f\u00ad\u00b7\u2013\u2014\u2019](?={_LETTER})"  # a sign within a word
-    rf"|(?<={_LETTER})\u2019(?={_LETTER})(?!(?:s|t|re|ve|ll|d|m)\b)(?<!\b[A-Za-z]\u2019)(?<!\b[Qq]u\u2019)"
-    rf"|{_FOREIGN_LETTER}{{3}}|\b(?![àèéóôåæø]){_FOREIGN_LETTER}\b"
-    r"|[^\w\s\x00-\x7f\u00a0-\u00bf\u00d7\u00f7\u2013-\u201e\u2022\u2026\u2030\u2039\u203a\u20ac\u2122]"
+_FOREIGN = re.compile(
+    r"(?<=[^\W\d_])[À-ÖØ-ÞŒŠŽŸ](?=[a-z])|\b(?![àèéóôåæøµ¹²³ªºÅ])[^\W\d_a-zA-Z]\b"
+    r"|(?<=[a-zß-öø-ÿ])(?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-Þ])|[¹²³](?=[a-z]))|[^\W\d_a-zA-Z]{3}|[þðýÞÐÝ]|[øì]\w{0,8}[áíìòù]"
+    r"|(?<=[^\W\d_])[^\w\s\x00-\x7f\u00ad\u00b7\u2013\u2014\u2019](?=[^\W\d_])|[\u0192\u02c6\u02dc\u2020\u2021]"
+    r"|(?<=[a-z])(?<!\b[a-z])(?<!\b[Qq]u)\u2019(?=[a-z])(?!(?:s|t|re|ve|ll|d|m)\b)"
 )
-"""What Western texts do not have, and another encoding's texts have when they are read as these."""
+"""What texts in WESTERN hardly have, and texts in other encodings often when they are read so: capitals or
+signs within words, three letters with accents in a row, rare letters and signs.
+"""
 
 
 def as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
@@ -53,42 +51,42 @@ def as_utf8(stream: io.BufferedReader, name: str) -> io.BufferedReader:
         return stream
     decoder = codecs.getincrementaldecoder(encoding)()
 
-    def utf8(data: bytes) -> bytes:
-        try:
-            return decoder.decode(data, final=not data).removeprefix("\ufeff").encode()
-        except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert the "
-                "file to UTF-8"
-            ) from None
+    def utf8() -> Iterator[bytes]:
+        data = sample
+        while data:
+            data = stream.read1(1 << 16)
+            try:
+                text = decoder.decode(data, final=not data).removeprefix("\ufeff").encode()
+            except UnicodeDecodeError as error:
+                raise CorpusError(
+                    f"{name}: expected {encoding.upper()} text, found other bytes ({error.reason}); convert "
+                    "the file to UTF-8"
+                ) from None
+            yield _XML_ENCODING.sub(rb"\1", text)
 
-    read: Callable[[], bytes] = lambda: stream.read1(1 << 16)  # noqa: E731
-    return _converted(read, lambda data: _XML_ENCODING.sub(rb"\1", utf8(data)))
+    return stream_of(utf8())
 
 
-def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, str]:
-    r"""A stream of text as UTF-8, and the encoding of WESTERN that those of its lines have that are not; ''
-    where there are none, or it cannot be told: such lines stay as they are.
+def from_western(stream: io.BufferedReader) -> tuple[io.BufferedReader, bool]:
+    r"""A stream of text as UTF-8, and whether lines of it are in WESTERN; others stay as they are.
 
-    >>> stream, encoding = from_western(io.BufferedReader(io.BytesIO(b"Kurt G\xf6del\n")))
-    >>> stream.read().decode(), encoding
-    ('Kurt Gödel\n', 'cp1252')
+    >>> stream, is_western = from_western(io.BufferedReader(io.BytesIO(b"Kurt G\xf6del\n")))
+    >>> stream.read().decode(), is_western
+    ('Kurt Gödel\n', True)
     """
-    sample = stream.peek(_SAMPLE_BYTES)[:_SAMPLE_BYTES]
+    sample = stream.peek(BUFFER_BYTES)[:BUFFER_BYTES]
     lines = sample.splitlines()
-    if len(sample) == _SAMPLE_BYTES:
+    if len(sample) == BUFFER_BYTES:
         lines.pop()  # it may be cut
-    other = b"\n".join(line for line in lines if not (line.isascii() or _is_utf8(line)))
-    encoding = next((each for each in WESTERN if other and _is_plausible(other, each)), "")
-    if not encoding:
-        return stream, ""
-
-    def utf8(line: bytes) -> bytes:
-        if line.isascii() or _is_utf8(line):
-            return line
-        return line.decode(encoding, errors="replace").encode()
-
-    return _converted(lambda: stream.readline(1 << 20), utf8), encoding
+    try:
+        text = b"\n".join(line for line in lines if not _is_utf8(line)).decode(WESTERN)
+    except UnicodeDecodeError:
+        return stream, False
+    if not text or _FOREIGN.search(text):
+        return stream, False
+    others = iter(lambda: stream.readline(1 << 20), b"")
+    utf8 = (line if _is_utf8(line) else line.decode(WESTERN, "replace").encode() for line in others)
+    return stream_of(utf8), True
 
 
 def _utf16_without_mark(sample: bytes) -> str:
@@ -110,37 +108,3 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _is_plausible(data: bytes, encoding: str) -> bool:
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    return _IMPLAUSIBLE.search(text) is None
-
-
-def _converted(read: Callable[[], bytes], convert: Callable[[bytes], bytes]) -> io.BufferedReader:
-    return io.BufferedReader(_Converted(read, convert), _SAMPLE_BYTES)
-
-
-class _Converted(io.RawIOBase):
-    """Pieces of a stream, converted one by one."""
-
-    def __init__(self, read: Callable[[], bytes], convert: Callable[[bytes], bytes]) -> None:
-        self._read, self._convert = read, convert
-        self._output = memoryview(b"")
-        self._is_open = True
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._output and self._is_open:
-            data = self._read()
-            self._is_open = bool(data)
-            self._output = memoryview(self._convert(data))
-        count = min(len(buffer), len(self._output))
-        buffer[:count] = self._output[:count]
-        self._output = self._output[count:]
-        return count

@@ -33,51 +33,36 @@ def text(record: Mapping[str, Any], name: str, where: str) -> str:
     ('On fish', '')
     """
     value = record.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise wrong_type(where, name, "a string", value)
-    return value
+    return "" if value is None else _checked(value, str, "a string", name, where)
 
 
 def items(record: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    """A field that is a list, empty where it is absent or null; raises RecordError for other types.
+    """A field that is a list, without null; empty where it is absent. Raises RecordError for other types.
 
-    >>> items({"authors": ["A"]}, "authors", "works.json, line 1"), items({}, "authors", "works.json, line 1")
-    (['A'], [])
+    >>> items({"authors": ["A", None]}, "authors", "works.json, line 1")
+    ['A']
     """
     value = record.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise wrong_type(where, name, "a list", value)
-    return value
+    values = [] if value is None else _checked(value, list, "a list", name, where)
+    return [value for value in values if value is not None]
 
 
 def objects(record: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
-    """The objects of a field that is a list of them, null left out; raises RecordError for other types.
+    """The same for a list of objects.
 
     >>> objects({"authors": [{"name": "A"}, None]}, "authors", "works.json, line 1")
     [{'name': 'A'}]
     """
-    values = [value for value in items(record, name, where) if value is not None]
-    for value in values:
-        if not isinstance(value, Mapping):
-            raise wrong_type(where, name, "objects", value)
-    return values
+    return [_checked(value, Mapping, "objects", name, where) for value in items(record, name, where)]
 
 
 def strings(record: Mapping[str, Any], name: str, where: str) -> list[str]:
-    """The strings of a field that is a list of them, null left out; raises RecordError for other types.
+    """The same for a list of strings.
 
     >>> strings({"title": ["On fish", None]}, "title", "works.json, line 1")
     ['On fish']
     """
-    values = [value for value in items(record, name, where) if value is not None]
-    for value in values:
-        if not isinstance(value, str):
-            raise wrong_type(where, name, "strings", value)
-    return values
+    return [_checked(value, str, "strings", name, where) for value in items(record, name, where)]
 
 
 def mapping(record: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
@@ -87,10 +72,12 @@ def mapping(record: Mapping[str, Any], name: str, where: str) -> Mapping[str, An
     {'doi': '10.1/2'}
     """
     value = record.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise wrong_type(where, name, "an object", value)
+    return {} if value is None else _checked(value, Mapping, "an object", name, where)
+
+
+def _checked(value: Any, kind: type, expected: str, name: str, where: str) -> Any:
+    if not isinstance(value, kind):
+        raise wrong_type(where, name, expected, value)
     return value
 
 
@@ -106,14 +93,14 @@ def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
     )
 
 
-def no_title(where: str) -> RecordError:
-    """The error for what a database has no title of: it need not be a paper, and so it is no fault.
+def no_title(where: str, *, is_fault: bool = False) -> RecordError:
+    """The error for what has no title: in a database it need not be a paper, and so it is no fault.
 
     >>> no_title("works.json, item 1").reason
     'no title'
     """
     return RecordError(
-        f"{where}: expected a title, found none; add it or remove the record", "no title", is_fault=False
+        f"{where}: expected a title, found none; add it or remove the record", "no title", is_fault=is_fault
     )
 
 
@@ -137,18 +124,6 @@ def year(value: Any) -> int | None:
     return int(match[0]) if match else None
 
 
-def month(value: str) -> int | None:
-    """The number of the month whose English name a text begins with, if only with its first three letters.
-
-    None where it begins with none.
-
-    >>> month("Sept."), month("may"), month("Summer")
-    (9, 5, None)
-    """
-    begin = value[:3].lower()
-    return MONTHS.index(begin) + 1 if begin in MONTHS else None
-
-
 def date(text: str) -> str:
     """The date in a text as YYYY-MM-DD, as much of it as is there; '' without a year from 1400 to 2199.
 
@@ -163,7 +138,7 @@ def date(text: str) -> str:
     year, first, second, third, fourth = found.groups()
     parts = [first or third, second or fourth]
     if not parts[0] and (named := _NAMED_MONTH.search(f"{text[: found.start()]} {text[found.end() :]}")):
-        parts = [str(month(named[2])), named[1] or named[3]]
+        parts = [str(MONTHS.index(named[2][:3].lower()) + 1), named[1] or named[3]]
     valid = [year]
     for part, last in zip(parts, (12, 31), strict=True):
         if not part or not 1 <= int(part) <= last:

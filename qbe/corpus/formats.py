@@ -13,7 +13,6 @@ from qbe.corpus import (
     bibtex,
     crossref,
     csl_json,
-    dblp,
     dialects,
     jsonl,
     openalex,
@@ -39,48 +38,40 @@ more can be read.
 
 
 class Format(NamedTuple):
-    """A format: its name for ``--format``, what it is, how it is recognized and read, and whose ids its
+    """A format: its name for ``--format``, how it is recognized and read, and whose ids its
     papers have (`qbe.corpus.ids`).
 
     ``recognizes`` is asked in the order of FORMATS.
     """
 
     name: str
-    title: str
     recognizes: Callable[[Head], bool]
     read: Reader
     ids: str
 
 
-SEMANTIC_SCHOLAR = Format(
-    "semantic-scholar", "Semantic Scholar", semantic_scholar.recognizes, semantic_scholar.read, ASSIGNED
-)
-PUBMED = Format("pubmed", "PubMed's XML", pubmed.recognizes, pubmed.read, ASSIGNED)
-JSON_LINES = Format("jsonl", "qbe's JSON lines", jsonl.recognizes, jsonl.read_entries, UNIQUE)
+SEMANTIC_SCHOLAR = Format("semantic-scholar", semantic_scholar.recognizes, semantic_scholar.read, ASSIGNED)
+PUBMED = Format("pubmed", pubmed.recognizes, pubmed.read, ASSIGNED)
+JSON_LINES = Format("jsonl", jsonl.recognizes, jsonl.read_entries, UNIQUE)
 
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
-        Format("arxiv", "arXiv's metadata snapshot", arxiv.recognizes, arxiv.read, ASSIGNED),
+        Format("arxiv", arxiv.recognizes, arxiv.read, ASSIGNED),
         SEMANTIC_SCHOLAR,
-        Format("openalex", "OpenAlex works", openalex.recognizes, openalex.read, ASSIGNED),
-        Format("crossref", "Crossref works", crossref.recognizes, crossref.read, ASSIGNED),
+        Format("openalex", openalex.recognizes, openalex.read, ASSIGNED),
+        Format("crossref", crossref.recognizes, crossref.read, ASSIGNED),
         PUBMED,
-        Format(
-            "acl-anthology", "the ACL Anthology's XML", acl_anthology.recognizes, acl_anthology.read, ASSIGNED
-        ),
-        Format("dblp", "DBLP's XML, which has no abstracts", dblp.recognizes, dblp.read, ASSIGNED),
-        Format("csl-json", "CSL-JSON, as of Zotero", csl_json.recognizes, csl_json.read, CHOSEN),
-        Format("bibtex", "BibTeX", bibtex.recognizes, bibtex.read, CHOSEN),
-        Format("ris", "RIS", dialects.RIS.recognizes, dialects.RIS.read, CHOSEN),
-        Format("nbib", "PubMed's tagged text", dialects.NBIB.recognizes, dialects.NBIB.read, ASSIGNED),
-        Format("wos", "Web of Science's tagged text", dialects.WOS.recognizes, dialects.WOS.read, ASSIGNED),
-        Format(
-            "endnote", "EndNote's tagged text", dialects.ENDNOTE.recognizes, dialects.ENDNOTE.read, CHOSEN
-        ),
-        Format("parquet", "Parquet", parquet.recognizes, parquet.read, UNIQUE),
+        Format("acl-anthology", acl_anthology.recognizes, acl_anthology.read, ASSIGNED),
+        Format("csl-json", csl_json.recognizes, csl_json.read, CHOSEN),
+        Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
+        Format("ris", dialects.RIS.recognizes, dialects.RIS.read, CHOSEN),
+        Format("nbib", dialects.NBIB.recognizes, dialects.NBIB.read, ASSIGNED),
+        Format("wos", dialects.WOS.recognizes, dialects.WOS.read, ASSIGNED),
+        Format("endnote", dialects.ENDNOTE.recognizes, dialects.ENDNOTE.read, CHOSEN),
+        Format("parquet", parquet.recognizes, parquet.read, UNIQUE),
         JSON_LINES,
-        Format("table", "CSV and TSV", table.recognizes, table.read, CHOSEN),
+        Format("table", table.recognizes, table.read, CHOSEN),
     )
 }
 

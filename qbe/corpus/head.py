@@ -35,7 +35,7 @@ class Head:
     @cached_property
     def text(self) -> str:
         """The bytes as text, without white space at its beginning; what is not UTF-8 is replaced."""
-        return self.data.decode(errors="replace").removeprefix("\ufeff").lstrip()
+        return self.data.decode(errors="replace").lstrip()
 
     @cached_property
     def record(self) -> dict[str, Any]:

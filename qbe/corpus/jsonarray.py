@@ -16,7 +16,6 @@ from qbe.corpus.head import head_of
 from qbe.corpus.streams import MAX_LINE_BYTES, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
-BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 20
 _NO_SPACE = re.compile(r"[^ \t\n\r]")
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
@@ -64,7 +63,7 @@ def json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     for number, line in numbered_lines(stream, name):
         where = f"{name}, line {number}"
         try:
-            text = decode_text(line.removeprefix(BOM) if number == 1 else line, where).rstrip()
+            text = decode_text(line, where).rstrip()
             record = decode_record(text, where, "one JSON object a line") if text else None
         except RecordError as error:
             yield Entry(where, error)
@@ -239,13 +238,7 @@ class _Window:
                 if depth <= 0:
                     counts = Counter(_OF_PAPER.findall(self._text, self._at, end))
                     self._at = end
-                    return max(counts.values(), default=0) < 2 and self.character() in (
-                        ",",
-                        "{",
-                        "]",
-                        "}",
-                        "",
-                    )
+                    return max(counts.values(), default=0) < 2 and self.character() in ("", *",{]}")
             begin = end - self._at
             if not self._grow():
                 return False
@@ -291,15 +284,7 @@ def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
         )
     try:
         if not text.isascii():
-            text.encode()
+            decode_text(text.encode(errors="surrogateescape"), where)
         return checked_record(value, text, where)
-    except RecursionError as error:
-        return malformed(error, "", where)
-    except UnicodeEncodeError as error:
-        byte = f"byte 0x{ord(text[error.start]) - 0xDC00:02x}"
-        return RecordError(
-            f"{where}: expected UTF-8 text, found {byte}; convert the file to UTF-8",
-            "text that is not UTF-8",
-        )
     except RecordError as error:
         return error

@@ -66,25 +66,10 @@ class LeftOut:
         same = f"{paper_id!r} has the {by} of {first!r}" if by else f"{first!r} was there before"
         self._write(where, "duplicate", f"{where}: {same}, which is kept")
 
-    def rename(self, where: str, key: str, paper_id: str) -> None:
-        """Count a paper that has the id ``paper_id``, since its key is that of another paper."""
-        self.noted[RENAMED] += 1
-        message = f"{where}: the id {key!r} is that of another paper before; this one is called {paper_id!r}"
-        self._write(where, RENAMED, message)
-
-    def recode(self, name: str, encoding: str) -> None:
-        """Count a file that is not in UTF-8, and was read as another encoding."""
-        self.noted[RECODED] += 1
-        message = (
-            f"{name}: expected UTF-8 text, read as {encoding}; where letters are wrong, convert the file"
-        )
-        self._write(name, RECODED, message)
-
-    def keep(self, paper_id: str) -> None:
-        """Count a paper that an index has with other content, and keeps so."""
-        self.noted[KEPT] += 1
-        message = f"{paper_id}: the index has this paper with other content, which it keeps"
-        self._write(paper_id, KEPT, message)
+    def note(self, kind: str, where: str, message: str) -> None:
+        """Count what is to be known of a paper or a file that is not left out; ``kind`` is one of NOTED."""
+        self.noted[kind] += 1
+        self._write(where, kind, f"{where}: {message}")
 
     def _write(self, where: str, reason: str, message: str) -> None:
         if self._stream is not None:

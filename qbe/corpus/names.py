@@ -7,7 +7,6 @@ FORMATS = (
     "crossref",
     "pubmed",
     "acl-anthology",
-    "dblp",
     "csl-json",
     "bibtex",
     "ris",

@@ -49,16 +49,11 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     """
     is_answer = _RESULTS.match(head_of(stream, name).text) is not None
     works = json_objects(stream, name, ("results",) if is_answer else None)
-    return converted(works, to_record, reading)
+    return converted(works, _record, reading)
 
 
-def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a work; raises RecordError for other types than the schema's.
-
-    >>> work = {"id": "https://openalex.org/W7", "title": "On fish", "referenced_works": ["W8"]}
-    >>> to_record(work, "works.jsonl, line 1")["metadata"]
-    {'url': 'https://openalex.org/W7', 'cites': ['W8']}
-    """
+def _record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a work; raises RecordError for other types than the schema's."""
     if "results" in work:
         raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
     paper_id = _paper_id(work, where)
@@ -91,20 +86,13 @@ def to_record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _paper_id(work: Mapping[str, Any], where: str) -> str:
     identifier = fields.text(work, "id", where)
-    if not identifier:
-        raise RecordError(
-            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found none; "
-            "mend or remove the record",
-            "no paper_id",
-        )
-    match = _WORK.search(identifier)
-    if match is None:
-        raise RecordError(
-            f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
-            f"{identifier[:60]!a}; give files of works only",
-            fields.NOT_THIS_FORMAT,
-        )
-    return match[1]
+    if match := _WORK.search(identifier):
+        return match[1]
+    raise RecordError(
+        f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
+        f"{ascii(identifier[:60]) if identifier else 'none'}; give files of works only",
+        fields.NOT_THIS_FORMAT if identifier else "no paper_id",
+    )
 
 
 def _abstract(work: Mapping[str, Any], where: str) -> str:

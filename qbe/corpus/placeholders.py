@@ -13,24 +13,19 @@ def _words(text: str) -> frozenset[str]:
 
 
 _ALONE = _words(
-    "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary 无 無 "
-    "无摘要 無摘要 暂无摘要 暂无 摘要なし 抄録なし 초록없음 none null missing unavailable absent omitted"
+    "na nan nil nat n/a n.a n/d n.d #n/a unknown undefined empty tba tbd pending abstract summary none null "
+    "missing unavailable absent omitted"
 )
 _NEGATIONS = _words(
-    "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't "
-    "cannot kein keine nicht ohne pas sans aucun aucune sin sem não nao non nessun нет"
+    "no not none null without lacks lacking missing unavailable absent omitted isn't doesn't hasn't cannot"
 )
-_SUBJECTS = _words(
-    "abstract abstracts summary available unavailable provided supplied submitted displayed specified "
-    "recorded zusammenfassung kurzfassung verfügbar vorhanden disponible résumé resumé resume resumen "
-    "resumo disponível disponivel riassunto disponibile аннотация аннотации"
-)
+_SUBJECTS = _words("abstract abstracts summary available unavailable provided supplied submitted displayed")
 _OTHERS = _words(
     "a an any are article at author authors be been book but by chapter content contain contains "
     "currently data database description do document does editorial english entry exist exists for "
     "found from full given has have here in included information is issue it item journal language of "
-    "on online paper present preview publication publisher record see so sorry source text that the "
-    "there this time title to was website with work yet de"
+    "on online paper present preview publication publisher record recorded see so sorry source specified "
+    "text that the there this time title to was website with work yet"
 )
 
 

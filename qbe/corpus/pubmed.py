@@ -15,7 +15,7 @@ from lxml.etree import XPath
 
 from qbe.corpus.authors import person_name
 from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import doi, month, no_title, present
+from qbe.corpus.fields import date, doi, no_title, present, year
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title, plain
 from qbe.corpus.reading import Reading
@@ -37,10 +37,10 @@ _CITES = XPath(
 
 _DELETION = "DeleteCitation"
 _PAGE = "https://pubmed.ncbi.nlm.nih.gov/"
-_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)", re.ASCII)
 _KEPT_PERIOD = re.compile(r"(?:\.\.|\b(?:[^\W\d_]\.){2,})$")
 """The end of an ellipsis, or of an abbreviation such as U.S., whose last period belongs to the title."""
 
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+\]")
 _TRUNCATION = "(ABSTRACT TRUNCATED"
 _TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
 """What NLM put at the end of the abstracts that it cut, until 2000."""
@@ -146,11 +146,6 @@ def _first(parts: Parts, tag: str) -> Element | None:
     return parts[tag][0] if tag in parts else None
 
 
-def _texts(parent: Element | None) -> dict[str, str]:
-    """The texts of the children of an element, by their tags."""
-    return {} if parent is None else {child.tag: (child.text or "").strip() for child in parent}
-
-
 def _title(element: Element | None) -> str:
     """A title without the period that NLM adds, and without the brackets of one that was translated.
 
@@ -159,7 +154,7 @@ def _title(element: Element | None) -> str:
     if element is None:
         return ""
     title = _without_period(clean_title(text_as_it_is(element)))
-    if _is_in_brackets(title):
+    if _IN_BRACKETS.fullmatch(title):
         title = _without_period(title[1:-1].strip())
     return "" if title.lower() == "not available" else title
 
@@ -167,18 +162,6 @@ def _title(element: Element | None) -> str:
 def _without_period(title: str) -> str:
     is_kept = title[-3:].count(".") > 1 and _KEPT_PERIOD.search(title[-20:])
     return title if is_kept else title.removesuffix(".").rstrip()
-
-
-def _is_in_brackets(title: str) -> bool:
-    """Whether the bracket that a title begins with is closed by its last character."""
-    if not (title.startswith("[") and title.endswith("]")):
-        return False
-    depth = 0
-    for place, character in enumerate(title):
-        depth += (character == "[") - (character == "]")
-        if depth == 0:
-            return place == len(title) - 1
-    return False
 
 
 def _abstract(abstract: Element | None) -> str:
@@ -223,29 +206,19 @@ def _published(first: Element | None, others: Iterable[Element]) -> dict[str, An
 
     An article may be on the web in the year before its issue: year and date are to be of the same event.
     """
-    year, date = _date(first)
-    for other_year, other_date in () if date else map(_date, others):
-        if not date and other_year and year in (None, other_year):
-            year, date = other_year, other_date
-    return {"year": year, "date": date}
+    published = _date(first)
+    for other in () if len(published) > len("YYYY") else map(_date, others):
+        if len(published) <= len("YYYY") and other.startswith(published):
+            published = other
+    return {"year": year(published), "date": published if len(published) > len("YYYY") else ""}
 
 
-def _date(element: Element | None) -> tuple[int | None, str]:
-    """The year, None where there is none, and a date, '' where no more than the year is known."""
-    parts = _texts(element)
-    match = _YEAR.search(parts.get("Year") or parts.get("MedlineDate") or "")
-    if not match:
-        return None, ""
-    year, named, day = match[0], parts.get("Month", ""), parts.get("Day", "")
-    number = str(month(named) or named)
-    if not _is_number(number, 12):
-        return int(year), ""
-    date = f"{year}-{int(number):02}"
-    return int(year), f"{date}-{int(day):02}" if _is_number(day, 31) else date
-
-
-def _is_number(text: str, largest: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= largest
+def _date(element: Element | None) -> str:
+    """A date, as much of it as is known; of a span of time (MedlineDate) the first year."""
+    parts = {} if element is None else {child.tag: child.text or "" for child in element}
+    if "Year" in parts:
+        return date("-".join(parts[name].strip() for name in ("Year", "Month", "Day") if name in parts))
+    return date(parts.get("MedlineDate", ""))[: len("YYYY")]
 
 
 def _ids(article: Parts, source: Element) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from qbe.corpus.entry import Entry
 from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import head_of
 from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.leftout import RENAMED, LeftOut
 from qbe.corpus.placeholders import is_placeholder
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
@@ -120,7 +120,10 @@ def _papers(
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:
-                left_out.rename(entry.where, paper.paper_id, paper_id)
+                message = (
+                    f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
+                )
+                left_out.note(RENAMED, entry.where, message)
                 paper = replace(paper, paper_id=paper_id)
             if seen is not None:
                 seen.add(paper)
@@ -166,10 +169,7 @@ def _with_revisions(sources: Sequence[str], reading: Reading) -> Reading:
 
     parts = (part for source in sources for part in parts_of(source, reading))
     is_of_pubmed = [_look_at(part, reading, note, part not in sources) for part in parts]
-    if any(is_of_pubmed):
-        reading = replace(reading)
-        object.__setattr__(reading, "revisions", revisions)  # no parameter: nobody but this pass sets it
-    return reading
+    return reading.with_revisions(revisions) if any(is_of_pubmed) else reading
 
 
 def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:

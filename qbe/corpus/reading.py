@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import cached_property
 from typing import Any
@@ -17,20 +17,8 @@ ON_ERROR = (STOP, SKIP)
 SKIP_BYTES = 256 << 20
 DEDUPE = ("title", "doi")
 FIELDS = (
-    *(
-        "id",
-        "title",
-        "abstract",
-        "year",
-        "date",
-        "authors",
-        "venue",
-        "categories",
-        "tags",
-        "doi",
-        "url",
-        "cites",
-    ),
+    *("id", "title", "abstract", "year", "date", "authors"),
+    *("venue", "categories", "tags", "doi", "url", "cites"),
 )
 """The fields of a table that ``columns`` may name."""
 
@@ -90,6 +78,12 @@ class Reading:
     def _category(self) -> re.Pattern[str] | None:
         patterns = [translate(pattern) for pattern in self.categories]
         return re.compile("|".join(patterns)) if patterns else None
+
+    def with_revisions(self, revisions: Revisions) -> Reading:
+        """The same reading with what a first pass noted; nobody else is to give it."""
+        reading = replace(self)
+        object.__setattr__(reading, "revisions", revisions)
+        return reading
 
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
         """Whether a paper of this metadata has one of the categories that are wanted, or all are."""

@@ -30,14 +30,7 @@ _LIST = re.compile(
 """A list of papers, with null for those that are not known, perhaps in an object."""
 
 _OF_CITATION = ("citedPaper", "citingPaper")
-_IDS = {
-    "arxiv": "arxiv",
-    "acl": "acl",
-    "pubmed": "pmid",
-    "pubmedcentral": "pmc",
-    "dblp": "dblp",
-    "mag": "mag",
-}
+_IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
 _S2ORC_IDS = {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 _PUBMED_CENTRAL = "PMC"
 
@@ -84,18 +77,14 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         """The record, None for a paper of another field; abstracts alone have no fields."""
         for relation in _OF_CITATION:
             paper = fields.mapping(paper, relation, where) or paper
-        record = to_record(paper, where)
+        record = _record(paper, where)
         return record if "title" not in paper or reading.keeps(record["metadata"]) else None
 
     return converted(papers, wanted)
 
 
-def to_record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a paper; raises RecordError for other types than those of its schema.
-
-    >>> to_record({"corpusid": 7, "abstract": "Fish swim."}, "abstracts.jsonl, line 1")
-    {'paper_id': '7', 'title': '', 'abstract': 'Fish swim.', 'metadata': {}}
-    """
+def _record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a paper; raises RecordError for other types than those of its schema."""
     abstract, title = fields.text(paper, "abstract", where), clean_title(fields.text(paper, "title", where))
     if not title and ("title" in paper or "paperId" in paper):
         raise fields.no_title(where)

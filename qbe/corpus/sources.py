@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbe.corpus.encodings import from_western
+from qbe.corpus.encodings import WESTERN, from_western
 from qbe.corpus.entry import Entry
 from qbe.corpus.formats import Format, format_of, recognized
 from qbe.corpus.ids import CHOSEN, UNIQUE
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.leftout import RECODED, LeftOut
 from qbe.corpus.progress import BytesRead
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import display_name, is_folder, open_source
@@ -103,9 +103,10 @@ def _of_file(
     with open_source(file, bytes_read) as stream:
         form: Format = format_of(reading.format) if reading.format else recognized(stream, name)
         if form.ids == CHOSEN:
-            stream, encoding = from_western(stream)
-            if encoding and left_out is not None:
-                left_out.recode(name, encoding)
+            stream, is_western = from_western(stream)
+            if is_western and left_out is not None:
+                message = f"expected UTF-8 text, read as {WESTERN}; where letters are wrong, convert the file"
+                left_out.note(RECODED, name, message)
         for entry in form.read(stream, name, reading):
             yield form.ids, entry
 

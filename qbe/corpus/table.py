@@ -16,7 +16,7 @@ from typing import Any
 
 from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.decode import decode_text
-from qbe.corpus.entry import Entry
+from qbe.corpus.entry import Entry, converted
 from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import numbered_lines
@@ -25,7 +25,6 @@ from qbe.errors import CorpusError, RecordError
 MAX_FIELD_CHARS = 4 << 20
 """A longer field is an error instead of filling the memory, as where a quotation mark is missing."""
 
-_BOM = b"\xef\xbb\xbf"
 _TAB = "\t"
 _DELIMITERS = (",", _TAB, ";", "|")
 _DELIMITER_OF = {".csv": None, ".tsv": _TAB, ".tab": _TAB}
@@ -71,18 +70,16 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         raise CorpusError(str(header))
     columns = find_columns(header, reading.columns, name, reading.keep_without_abstract)
     needed = max(columns.positions["title"], columns.positions.get("abstract", 0))
-    for where, row in rows:
-        try:
-            if isinstance(row, RecordError):
-                raise row
-            if len(row) == len(header) - 1 > needed:
-                row.append("")  # as of programs that leave out an empty field at the end
-            elif len(row) != len(header):
-                raise _other_width(where, len(header), len(row))
-            values = {field: row[position] for field, position in columns.positions.items()}
-            yield Entry(where, to_record(columns, values, where))
-        except RecordError as error:
-            yield Entry(where, error)
+
+    def record(row: list[str], where: str) -> dict[str, Any]:
+        if len(row) == len(header) - 1 > needed:
+            row.append("")  # as of programs that leave out an empty field at the end
+        elif len(row) != len(header):
+            raise _other_width(where, len(header), len(row))
+        values = {field: row[position] for field, position in columns.positions.items()}
+        return to_record(columns, values, where)
+
+    yield from converted(rows, record)
 
 
 class _Lines:
@@ -109,8 +106,6 @@ class _Lines:
         numbered = self._ahead.popleft() if self._ahead else next(self._lines)
         self.row.append(numbered)
         self.number, line = numbered
-        if self.number == 1:
-            line = line.removeprefix(_BOM)
         try:
             self.text = line.decode()
         except UnicodeDecodeError:
@@ -130,7 +125,7 @@ class _Lines:
     def ahead(self, count: int) -> list[str]:
         """The next lines, which stay."""
         self._ahead.extend(islice(self._lines, count - len(self._ahead)))
-        return [line.removeprefix(_BOM).decode(errors="replace") for _, line in self._ahead]
+        return [line.decode(errors="replace") for _, line in self._ahead]
 
 
 def _rows(lines: _Lines, name: str, delimiter: str) -> Iterator[tuple[str, list[str] | RecordError]]:

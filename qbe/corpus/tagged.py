@@ -27,8 +27,6 @@ from qbe.errors import RecordError
 MAX_RECORD_BYTES = 4 << 20
 """A longer record is an error instead of filling the memory; real ones are far shorter."""
 
-_BOM = b"\xef\xbb\xbf"
-_LINE_END = re.compile(rb"(?<=\r)(?!\n)|(?<=\n)")
 _LOWER_TAG = re.compile(r"^\s*[a-z][a-z0-9](?=\s*-\s)", re.MULTILINE)
 _IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]\.?")
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi\b[:\s]*)?10\.\d", re.IGNORECASE)
@@ -63,7 +61,7 @@ class Tagged:
     def recognizes(self, head: Head) -> bool:
         """Whether a line begins a record, in a text that is none of JSON, XML or BibTeX."""
         is_other = head.text.startswith(("{", "[", "<", "@"))
-        return not is_other and any(map(self.begin.match, _LINE_END.split(head.data.removeprefix(_BOM))))
+        return not is_other and any(map(self.begin.match, head.data.splitlines(keepends=True)))
 
     def read(self, stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Entry]:
         """The records of a file, each with the place of its first line (a `qbe.corpus.formats.Reader`)."""
@@ -73,7 +71,7 @@ class Tagged:
     def _records(self, stream: io.BufferedReader, name: str) -> Iterator[tuple[str, bytes | RecordError]]:
         """Each record with its place; what stands between them is left out."""
         size, lines, places, first = 0, list[bytes](), [0, 0], -1
-        for number, line in _lines(stream, name):
+        for number, line in numbered_lines(stream, name):
             is_first = self.begin.match(line) is not None
             if lines and is_first and first >= 0:
                 yield from self._ended(lines, size, first, name, places)
@@ -125,10 +123,7 @@ class Tagged:
 
         title, book = first("title"), first("book")
         if not (title or book):
-            tag = self.tags["title"][0]
-            raise RecordError(
-                f"{where}: expected a title ({tag}), found none; add it or remove the record", "no title"
-            )
+            raise fields.no_title(where, is_fault=True)
         if whole := _IN_BRACKETS.fullmatch(title):  # a translated one
             title = whole[1]
         abstracts = next((values[tag] for tag in self.tags["abstract"] if tag in values), [])
@@ -176,17 +171,6 @@ class Tagged:
             if value := " ".join(filter(None, parts)):
                 values.setdefault(tag, []).append(value)
         return values
-
-
-def _lines(stream: io.BufferedReader, name: str) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers; a carriage return ends a line too, but has no number."""
-    for number, line in numbered_lines(stream, name):
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        if line.find(b"\r", 0, -2) < 0:
-            yield number, line
-        else:
-            yield from ((number, part) for part in _LINE_END.split(line) if part)
 
 
 def _too_long(where: str) -> RecordError:

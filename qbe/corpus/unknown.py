@@ -82,7 +82,8 @@ def kind_of(head: Head) -> str:
         return "an HTML page"
     if text.startswith("<"):
         element = _ELEMENT.search(head.text)
-        return f"XML of <{element[1]}>" if element else "XML"
+        of_element = f"XML of <{element[1]}>" if element else "XML"
+        return "DBLP's XML, which has no abstracts" if of_element == "XML of <dblp>" else of_element
     if text[:1] in ("{", "["):
         fields = ", ".join(map(ascii, list(head.record)[:8]))
         return f"JSON with {fields[:200]}" if fields else "JSON"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from qbe.corpus.ids import content_id, made_id
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.leftout import KEPT, LeftOut
 from qbe.corpus.record import Splitter, paper_to_record
 from qbe.errors import UsageError
 from qbe.index.building.source import Source
@@ -74,7 +74,9 @@ class Additions:
             if row is None and self._how != SYNC:  # without an id of its own so far
                 known = self._papers.find(made_id(paper))
             if known is not None and self._how == APPEND:
-                left_out.keep(paper.paper_id)
+                left_out.note(
+                    KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
+                )
                 self.kept.append(paper.paper_id)
                 continue
             self.written += 1
