@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.citing import index_of, papers_that_cite
 
+from qbe import BuildSettings, build_index
 from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.index.reader import IndexReader
 from qbe.search.cited import NamedPapers, not_found, papers_named, papers_of
@@ -303,3 +304,14 @@ def test_a_byte_order_mark_is_no_part_of_an_id(reader, tmp_path, encoding):
     path = tmp_path / "cited.txt"
     path.write_text("s004\ns005\n", encoding=encoding)
     assert papers_of(reader, path) == NamedPapers(["s004", "s005"], 2)
+
+
+def test_entries_without_ids_are_known_by_their_content(tmp_path):
+    """Titles of three words, without year and author, whose ids are made of the content on both sides."""
+    path = tmp_path / "library.ris"
+    path.write_text("TY  - JOUR\nTI  - Counting fish one\nAB  - We count. They swim.\nER  - \n")
+    with (
+        build_index(tmp_path / "index", path, BuildSettings(dense=False)) as index,
+        index.reading() as reader,
+    ):
+        assert papers_of(reader, path).paper_ids == [paper.paper_id for paper in index]

@@ -25,7 +25,7 @@ from qbe.corpus.revisions import Revisions, note_pubmed
 from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
 from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
 from qbe.errors import CorpusError, RecordError
-from qbe.types import Paper
+from qbe.types import Paper, Sentence
 
 __all__ = ["AS_IT_COMES", "HUGGING_FACE", "entries", "files_of", "read_corpus"]
 
@@ -113,7 +113,7 @@ def _papers(
             except RecordError as error:
                 if stops and error.is_fault:
                     raise _with_remedy(error) from None
-                left_out.skip(entry.where, error, _id_of(entry.record))
+                left_out.skip(entry.where, error, id_of(entry.record))
                 continue
             if not is_new:
                 left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
@@ -234,8 +234,12 @@ def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -
     return parse_paper({**title_alone, "abstract": [title]}, where, split, default_id="")
 
 
-def _id_of(record: Mapping[str, Any] | RecordError) -> str | None:
-    """The id of a record that cannot be used, None where it is not told."""
+def id_of(record: Mapping[str, Any] | RecordError) -> str | None:
+    """The id that the paper of a record gets, None where the record does not tell.
+
+    >>> id_of({"paper_id": None, "title": "On fish", "metadata": {"doi": "10.1234/5"}})
+    '10.1234/5'
+    """
     if isinstance(record, RecordError):
         return None
     paper_id, title, metadata = (record.get(name) for name in ("paper_id", "title", "metadata"))
@@ -243,7 +247,10 @@ def _id_of(record: Mapping[str, Any] | RecordError) -> str | None:
         return usable_id(str(paper_id)) or None
     if not isinstance(title, str) or not title:
         return None
-    return content_id(Paper("", title, (), metadata=metadata if isinstance(metadata, Mapping) else {}))
+    abstract = record.get("abstract")
+    texts = [abstract] if isinstance(abstract, str) else abstract if isinstance(abstract, list) else []
+    sentences = tuple(Sentence(" ".join(text.split())) for text in texts if isinstance(text, str))
+    return content_id(Paper("", title, sentences, metadata=metadata if isinstance(metadata, Mapping) else {}))
 
 
 def _with_remedy(error: RecordError) -> RecordError:

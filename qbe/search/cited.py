@@ -11,7 +11,7 @@ from qbe.corpus import fields
 from qbe.corpus.dedupe import FEWEST_WORDS, first_author, normalized_title, other_ids
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.head import head_of
-from qbe.corpus.read import entries
+from qbe.corpus.read import entries, id_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.streams import display_name, open_source
 from qbe.errors import RecordError, UsageError
@@ -106,7 +106,7 @@ def papers_named(reader: IndexReader, named: Iterable[Mapping[str, Any] | Record
             continue
         record = {"paper_id": entry, "title": entry} if isinstance(entry, str) else entry
         name = record.get("paper_id")
-        paper_id = str(name) if isinstance(name, str | int) else ""
+        paper_id = entry if isinstance(entry, str) else id_of(entry) or ""
         if reader.papers.find(paper_id) is None:
             catalogue = catalogue or Catalogue(reader)
             paper_id = catalogue.find(record) or ""
