@@ -58,15 +58,15 @@ def as_asked_protocol(grades: FacetGrades, run: Run) -> Evaluation:
     """Evaluate the first hits of rankings over a whole corpus.
 
     A scope is a key of REQUIREMENTS; the run's queries are named ``{paper_id}_{scope}``. Measures are those
-    of DEFINITIONS, means over the query papers. Warns of query papers that are missing in the run (they
-    score 0) and of hits without a judgement. Raises FileFormatError where the run has no query of a graded
-    paper.
+    of DEFINITIONS, means over the query papers; None for scopes of which the run has no query. Warns of query
+    papers that are missing in the run (they score 0) and of hits without a judgement. Raises FileFormatError
+    where the run has no query of a graded paper.
 
     >>> from qbe.types import Hit
     >>> rows = {"a": {Facet.METHOD: 2.0}, "b": {Facet.METHOD: 1.0}}
     >>> run = Run("dense", {"p_method": (Hit("b", 2.0), Hit("a", 1.0))})
-    >>> as_asked_protocol({"p": rows}, run).figures["P@5"]
-    {'method': 0.2}
+    >>> as_asked_protocol({"p": rows}, run).figures["P@5"]["method"]
+    0.2
     """
     rankings = _rankings(grades, run)
     scopes = {scope: of_scope for scope, of_scope in rankings.items() if of_scope}
@@ -76,7 +76,7 @@ def as_asked_protocol(grades: FacetGrades, run: Run) -> Evaluation:
             f"expected rankings of the graded papers, of queries such as {paper}_{shape}, found "
             f"{next(iter(run.rankings), 'no query')}; name the queries of the topics so"
         )
-    queries = {scope: tuple(f"{paper}_{scope}" for paper in grades) for scope in scopes}
+    queries = {scope: tuple(f"{paper}_{scope}" for paper in grades) for scope in REQUIREMENTS}
     per_query: dict[str, dict[str, float]] = {measure: {} for measure in DEFINITIONS}
     warnings: list[str] = []
     for scope, of_scope in scopes.items():

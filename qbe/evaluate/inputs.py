@@ -82,9 +82,9 @@ def group_runs(paths: Sequence[StrPath]) -> dict[str, tuple[Path, ...]]:
 def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> Run:
     """Read the run files of one system as one run; its tag is that of the first file.
 
-    Where runs ``explored``, the queries of a file such as ``NAME.method-not-background.trec`` are named by
-    paper and wish (``ID_method-not-background``) in place of their topics; of several topics of a paper that
-    of the liked facet counts, else the first.
+    Where runs ``explored``, the queries of a file such as ``NAME.method-not-background.trec`` (or of a shape,
+    ``NAME.competitors.trec``) are named by paper and wish (``ID_method-not-background``) in place of their
+    topics; of several topics of a paper that of the liked facet counts, else the first.
 
     Raises FileFormatError for a broken file, or a query in two files.
 
@@ -112,7 +112,7 @@ def read_runs(paths: Iterable[StrPath], *, explored: bool = False) -> Run:
 def _by_wish(path: Path, rankings: Mapping[str, tuple[Hit, ...]]) -> Mapping[str, tuple[Hit, ...]]:
     """The rankings of a file of exploration by paper and wish; others as they are."""
     match = _FACET_NAME.fullmatch(path.name)
-    if match is None or match["other"] is None:
+    if match is None or (match["other"] is None and match["wish"] not in SHAPES):
         return rankings
     named: dict[str, tuple[Hit, ...]] = {}
     for query_id, hits in rankings.items():

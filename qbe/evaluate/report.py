@@ -132,7 +132,7 @@ def build_report(
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
 
-    explored = scoring.protocol == EXPLORATION
+    explored = scoring.protocol in (EXPLORATION, AS_ASKED)
     evaluations = {
         name: evaluation(name, read_runs(paths, explored=explored)) for name, paths in files.items()
     }
