@@ -236,9 +236,9 @@ class _Window:
                 end = match.end()
                 depth += _DEPTHS.get(match[0], 0)
                 if depth <= 0:
-                    counts = Counter(_OF_PAPER.findall(self._text, self._at, end))
+                    has_others = _has_several_papers(self._text[self._at : end])
                     self._at = end
-                    return max(counts.values(), default=0) < 2 and self.character() in ("", *",{]}")
+                    return not has_others and self.character() in ("", *",{]}")
             begin = end - self._at
             if not self._grow():
                 return False
@@ -287,4 +287,11 @@ def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
             decode_text(text.encode(errors="surrogateescape"), where)
         return checked_record(value, text, where)
     except RecordError as error:
+        if _has_several_papers(text):
+            raise CorpusError(str(error)) from None
         return error
+
+
+def _has_several_papers(text: str) -> bool:
+    """Whether the text of an item that cannot be used holds what names a paper more than once."""
+    return max(Counter(_OF_PAPER.findall(text)).values(), default=0) > 1
