@@ -183,20 +183,23 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     """The papers that the options name, bring, or take from a bibliography."""
     from pathlib import Path
 
-    from qbe.search.cited import papers_of
-    from qbe.search.paper_file import paper_from_file
     from qbe.search.queries import note_on_length, papers_by_id, pasted_paper
 
+    # The readers of all formats take a twentieth of a second to load: only where a file is read.
     if options.paper is not None:
         return papers_by_id(index, options.paper)
     if options.cited is None:
-        given = options.text is None
-        paper = (
-            paper_from_file(options.paper_file) if given else pasted_paper(options.text, options.title or "")
-        )
+        if options.text is None:
+            from qbe.search.paper_file import paper_from_file
+
+            paper = paper_from_file(options.paper_file)
+        else:
+            paper = pasted_paper(options.text, options.title or "")
         if on_length := note_on_length([paper]):
             print(f"{PROGRAM}: {on_length}", file=sys.stderr)
         return [paper]
+    from qbe.search.cited import papers_of
+
     with index.reading() as reader:
         named = papers_of(reader, Path(options.cited))
     if note := named.missing_in_words(options.cited):

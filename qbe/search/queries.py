@@ -11,7 +11,6 @@ from qbe.corpus import parse_paper
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, Topic, TopicAspect
-from qbe.search.cited import not_found
 from qbe.text.papers import paper_from_text
 from qbe.text.split import split_sentences
 from qbe.topics import numbered_topics
@@ -200,6 +199,8 @@ def papers_by_id(index: Index, paper_ids: Iterable[str]) -> list[Paper]:
 
 
 def _not_found(index: Index, paper_id: str, where: str = "") -> PaperNotFoundError:
+    from qbe.search.cited import not_found  # it loads the readers of all formats
+
     with index.reading() as reader:
         return PaperNotFoundError(where + not_found(reader, paper_id))
 
