@@ -29,12 +29,14 @@ from qbe.index.live import cleaning
 from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.live.compaction import compact
 from qbe.index.opening import build_index
+from qbe.index.reader import IndexReader
 from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
 from qbe.query import Query
 from qbe.serve.app import REFRESH_SECONDS
 from qbe.service.requests import SearchRequest
 from qbe.service.service import SearchService
+from qbe.types import Facet
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tests" / "support" / "killed_writer.py"
@@ -307,6 +309,34 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
         shutil.rmtree(index)
         time.sleep(2 * REFRESH_SECONDS)
         assert [server.ask("GET", "/health").status, server.search(paper_ids=["s003"]).status] == [503, 200]
+
+
+@pytest.mark.parametrize(
+    ("read", "use"),
+    [
+        ("paper", lambda index, paper: index.paper(paper.paper_id)),
+        ("stored_vectors", lambda index, paper: index.vectors(paper).whole[0]),
+        ("__contains__", lambda index, paper: paper.paper_id in index),
+        ("__iter__", lambda index, paper: list(index)[0]),
+        ("facet_mask", lambda index, paper: index.facet_mask(Facet.METHOD).sum()),
+    ],
+)
+def test_a_refresh_in_the_middle_of_a_reading_leaves_it_its_reader(
+    index, papers, tmp_path, monkeypatch, read, use
+):
+    with Index(index) as opened:
+        expected = use(opened, papers[0])
+        append_papers(index, [corpus(tmp_path, "c", papers[16:18])])
+        original = getattr(IndexReader, read)
+
+        def slow(reader, *arguments):
+            opened.refresh()
+            return original(reader, *arguments)
+
+        monkeypatch.setattr(IndexReader, read, slow)
+        assert use(opened, papers[0]) == expected
+        monkeypatch.undo()
+        assert len(opened) == 18
 
 
 def test_a_write_killed_at_its_commit_leaves_the_old_index_or_the_new_one(tmp_path, papers, tiny_encoder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from qbe.index.manifest import Manifest
@@ -28,82 +29,98 @@ class CurrentReader(ABC):
     'Fewer Graded Retinas: Learning from Unlabelled Eye Photographs'
     """
 
-    @property
     @abstractmethod
-    def _current(self) -> IndexReader:
-        """The current reader; raises UsageError where there is none."""
+    def reading(self) -> AbstractContextManager[IndexReader]:
+        """The current reader, held until the block ends; raises UsageError where there is none."""
 
     def __len__(self) -> int:
-        return len(self._current)
+        with self.reading() as reader:
+            return len(reader)
 
     def __iter__(self) -> Iterator[Paper]:
-        return iter(self._current)
+        with self.reading() as reader:
+            yield from reader
 
     def __contains__(self, paper_id: object) -> bool:
-        return paper_id in self._current
+        with self.reading() as reader:
+            return paper_id in reader
 
     def paper(self, paper_id: str) -> Paper:
         """A paper by id; raises PaperNotFoundError."""
-        return self._current.paper(paper_id)
+        with self.reading() as reader:
+            return reader.paper(paper_id)
 
     @property
     def generation(self) -> int:
         """How many commits were made to the index since it was built."""
-        return self._current.generation
+        with self.reading() as reader:
+            return reader.generation
 
     @property
     def manifest(self) -> Manifest:
         """The description of the index: its settings, counts, models and digest."""
-        return self._current.manifest
+        with self.reading() as reader:
+            return reader.manifest
 
     @property
     def papers(self) -> Papers:
         """The papers by row."""
-        return self._current.papers
+        with self.reading() as reader:
+            return reader.papers
 
     @property
     def layout(self) -> PaperLayout:
         """See `IndexReader.layout`."""
-        return self._current.layout
+        with self.reading() as reader:
+            return reader.layout
 
     def facet_mask(self, facet: Facet) -> Mask:
         """See `IndexReader.facet_mask`."""
-        return self._current.facet_mask(facet)
+        with self.reading() as reader:
+            return reader.facet_mask(facet)
 
     def require_vectors(self) -> None:
         """Raise IndexFormatError where the index has no vectors."""
-        self._current.require_vectors()
+        with self.reading() as reader:
+            reader.require_vectors()
 
     @property
     def similarity(self) -> str:
         """See `IndexReader.similarity`."""
-        return self._current.similarity
+        with self.reading() as reader:
+            return reader.similarity
 
     @property
     def sentence_vectors(self) -> Vectors:
         """See `IndexReader.sentence_vectors`."""
-        return self._current.sentence_vectors
+        with self.reading() as reader:
+            return reader.sentence_vectors
 
     @property
     def whole_vectors(self) -> Vectors:
         """See `IndexReader.whole_vectors`."""
-        return self._current.whole_vectors
+        with self.reading() as reader:
+            return reader.whole_vectors
 
     @property
     def vector_store(self) -> VectorStore:
         """See `IndexReader.vector_store`."""
-        return self._current.vector_store
+        with self.reading() as reader:
+            return reader.vector_store
 
     @property
     def comparer(self) -> Comparer:
         """See `IndexReader.comparer`."""
-        return self._current.comparer
+        with self.reading() as reader:
+            return reader.comparer
 
     def candidate_source(self, nprobe: int | None = None) -> CandidateSource:
         """See `IndexReader.candidate_source`."""
-        return self._current.candidate_source(nprobe)
+        with self.reading() as reader:
+            return reader.candidate_source(nprobe)
 
     @property
     def lucene(self) -> Postings:
         """See `IndexReader.lucene`."""
-        return self._current.lucene
+        with self.reading() as reader:
+            return reader.lucene

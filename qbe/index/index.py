@@ -115,18 +115,15 @@ class Index(CurrentReader, Closing):
         Raises UsageError where the index is closed.
         """
         with self._lock:
-            reader = self._current.retain()
+            if self._reader is None:
+                raise UsageError(
+                    f"expected an open index of {self.folder}, found a closed one; open it again"
+                )
+            reader = self._reader.retain()
         try:
             yield reader
         finally:
             reader.release()
-
-    @property
-    def _current(self) -> IndexReader:
-        reader = self._reader
-        if reader is None:
-            raise UsageError(f"expected an open index of {self.folder}, found a closed one; open it again")
-        return reader
 
     def refresh(self) -> bool:
         """Move to the newest commit; returns whether there was a newer one.
@@ -228,7 +225,7 @@ class Index(CurrentReader, Closing):
         Raises EncoderMismatchError when the one at hand has other weights or reads papers in another way,
         IndexFormatError where the index has no vectors.
         """
-        self._current.require_vectors()
+        self.require_vectors()
         return self._models.encoder
 
     def label_facets(self, paper: Paper, facets: str = "given") -> Paper:
@@ -260,7 +257,8 @@ class Index(CurrentReader, Closing):
         Raises TypeError for what is no paper, IndexFormatError where the index has no vectors.
         """
         _check_paper(paper)
-        stored = self._current.stored_vectors(paper)
+        with self.reading() as reader:
+            stored = reader.stored_vectors(paper)
         return self.encoder.encode_paper(paper) if stored is None else stored
 
 
