@@ -317,7 +317,7 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
         ("paper", lambda index, paper: index.paper(paper.paper_id)),
         ("stored_vectors", lambda index, paper: index.vectors(paper).whole[0]),
         ("__contains__", lambda index, paper: paper.paper_id in index),
-        ("__iter__", lambda index, paper: list(index)[0]),
+        ("__iter__", lambda index, paper: next(iter(index))),
         ("facet_mask", lambda index, paper: index.facet_mask(Facet.METHOD).sum()),
     ],
 )
