@@ -223,17 +223,19 @@ def add_rerank(parser: argparse.ArgumentParser) -> None:
     """Add what a service reranks by: ``--rerank``."""
     parser.add_argument(
         "--rerank",
-        choices=("by-facet", "cascade", "projections"),
-        default="by-facet",
-        help="how hits are reranked: by cross-encoders that read a hundred anew (seconds), by stored vectors "
-        "and a cross-encoder for the best twenty (half a second), or by stored vectors alone (milliseconds); "
-        "with the last two grades are by stored vectors too (default: %(default)s)",
+        metavar="STAGE",
+        help="what reranks hits, as in qbe search: projections (milliseconds) or cross-encoder (seconds) "
+        "(default: projections where there are some for the index's encoder, else cross-encoder)",
     )
 
 
 def add_filters(group: argparse._ActionsContainer) -> None:
     """Add conditions on papers, which must all hold; None means that one was not given."""
-    group.add_argument("--year", metavar="YEARS", help="such as 2015-2019, 2015-, -2019 or 2018")
+    group.add_argument(
+        "--year",
+        metavar="YEARS",
+        help="such as 2015-2019, 2015-, -2019 or 2018; query: not later than the query's own paper",
+    )
     group.add_argument(
         "--category",
         nargs="+",

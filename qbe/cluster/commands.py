@@ -40,7 +40,10 @@ def searching(command: Any) -> Callable[[list[str]], None]:
         from qbe.index.opening import opened_by
 
         with opened_by(_opener(options)):
-            command.main(arguments)
+            if command.PROGRAM == "qbe search":
+                command.main(arguments, open_session=_session)
+            else:
+                command.main(arguments)
 
     return main
 
@@ -60,6 +63,13 @@ def _opener(options: argparse.Namespace) -> Callable[..., Index]:
         )
 
     return opener
+
+
+def _session(index: Any, stages: Any) -> Any:
+    """A session whose cross-encoders run in the processes of the cluster."""
+    from qbe.search.session import SearchSession
+
+    return SearchSession(index, stages, open_reranker=index.open_reranker)
 
 
 def building(command: Any) -> Callable[[list[str]], None]:

@@ -125,8 +125,8 @@ class ClusterIndex(Index):
         super().close()
         self._at_close.close()
 
-    def open_reranker(self, **parameters: Any) -> ClusterReranker:
-        """See `qbe.search.contracts.HasRerankers`."""
+    def open_reranker(self, *, workers: object = None, **parameters: Any) -> ClusterReranker:  # noqa: ARG002
+        """A cross-encoder in the processes of the cluster (see `qbe.search.opening.RerankerOpener`)."""
         return ClusterReranker(self._calls, parameters)
 
     @property

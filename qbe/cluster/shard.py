@@ -236,10 +236,10 @@ class Shard(Closing):
         """Scores of a reranker opened with these parameters; of any papers, not only the shard's."""
         return self._reranker(parameters).batch_score(requests)
 
-    def about_reranker(self, parameters: Mapping[str, Any]) -> tuple[str, bool]:
+    def about_reranker(self, parameters: Mapping[str, Any]) -> tuple[str, bool, bool]:
         """Its name, and whether it needs vectors."""
         reranker = self._reranker(parameters)
-        return reranker.name, reranker.needs_vectors
+        return reranker.name, reranker.needs_vectors, reranker.takes_whole_abstracts
 
     def _reranker(self, parameters: Mapping[str, Any]) -> Reranker:
         from qbe.rerank.open import open_reranker

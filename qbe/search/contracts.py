@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.selection import Selection
-from qbe.rerank.reranker import Reranker
 from qbe.types import Hit, Pools
 
 Rows = NDArray[np.int64]
@@ -29,14 +28,14 @@ class FirstStage(Protocol):
         queries: Sequence[EncodedAspect],
         k: int,
         pools: Pools,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
         """For each aspect the best ``k`` papers of the whole index or of its pool, best first, ties by id;
         the result of one does not depend on the others.
 
-        ``among`` are the papers that may be found, at least one, in place of the whole index (None: all); a
+        ``allowed`` are the papers that may be found, at least one, in place of the whole index (None: all); a
         pool has none but them. The paper of the aspect is ranked like any other. ``explain`` adds the scores
         of the stage's components to each hit.
         """
@@ -79,14 +78,12 @@ class TextSearch(Protocol):
         text: str,
         k: int,
         pool: Rows | None = None,
-        among: Any = None,
-        *,
-        only_key_terms: bool = False,
+        allowed: Any = None,
     ) -> Ranked:
         """The best papers for a bag of words; see `qbe.search.lucene.LuceneSearch.search`."""
 
     def filtering(self, rows: Rows) -> Any:
-        """Some papers in the form that `search` takes as ``among``."""
+        """Some papers in the form that `search` takes as ``allowed``."""
 
 
 @runtime_checkable
@@ -95,14 +92,6 @@ class HasTextSearch(Protocol):
 
     def text_search(self, ids: Sequence[str]) -> TextSearch:
         """The search of the postings; ``ids`` are those of the papers by row."""
-
-
-@runtime_checkable
-class HasRerankers(Protocol):
-    """An index that has cross-encoders run elsewhere."""
-
-    def open_reranker(self, **parameters: Any) -> Reranker:
-        """A reranker; parameters and errors are those of `qbe.rerank.open.open_reranker`."""
 
 
 def in_order(rows: Rows, scores: Scores) -> Candidates:
@@ -123,9 +112,9 @@ class ScoreSource(Protocol):
         """The names of its scores, in the order in which they are summed."""
 
     def batch_candidates(
-        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        """For each aspect about ``k`` papers of the whole index, or of ``among``, the best by this source."""
+        """For each aspect about ``k`` papers of the index, or of ``allowed``, the best by this source."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         """Scores (papers,) by name of the papers at these rows, ascending; a name that does not apply to the

@@ -32,9 +32,6 @@ _SPARE = 16
 at the last place all must be known, since ties are told apart by id.
 """
 
-KEY_TERMS = 25
-"""Words of a query of key terms: as many as Lucene's MoreLikeThis takes where nothing else is said."""
-
 
 class LuceneSearch:
     """Searches as Anserini's SimpleSearcher does: the same queries, scores and order.
@@ -74,45 +71,23 @@ class LuceneSearch:
         text: str,
         k: int,
         pool: NDArray[np.int64] | None = None,
-        among: Any = None,
-        *,
-        only_key_terms: bool = False,
+        allowed: Any = None,
     ) -> Ranked:
         """The best hits for a bag of words, ties by id; with a ``pool`` (rows) only of its papers, those
         without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
 
-        ``among`` (see `filtering`) restricts the hits, and nothing else: they have the scores that they have
-        without it, but for the millionths by which equal scores are told apart. A pool is ranked as it is.
-        ``only_key_terms``: of the text the KEY_TERMS words count that tell it best from others.
+        ``allowed`` (see `filtering`) restricts the hits, and nothing else: they have the scores that they
+        have without it, but for the millionths by which equal scores are told apart. A pool is ranked as
+        it is.
         """
-        if only_key_terms:
-            query = self._key_terms(text)
-        else:
-            query = self._generator.buildQuery("contents", self._analyzer, text)
-        return self.best(self.restricted(query, pool, among), k)
+        query = self._generator.buildQuery("contents", self._analyzer, text)
+        return self.best(self.restricted(query, pool, allowed), k)
 
-    def restricted(self, query: Any, pool: NDArray[np.int64] | None, among: Any) -> Any:
-        """A query of Lucene's that finds papers of a pool (rows), all of them, or of ``among``."""
+    def restricted(self, query: Any, pool: NDArray[np.int64] | None, allowed: Any) -> Any:
+        """A query of Lucene's that finds papers of a pool (rows), all of them, or of ``allowed``."""
         if pool is not None:
             return _within(query, self._of(pool), all_of_them=True)
-        return query if among is None else _within(query, among, all_of_them=False)
-
-    def _key_terms(self, text: str) -> Any:
-        """A query of the words with the highest tf-idf, by Lucene's MoreLikeThis: none that only one document
-        has.
-        """
-        with BUILDER_LOCK:
-            java = _jvm.java_class
-            chooser = java("org.apache.lucene.queries.mlt.MoreLikeThis")(self._searcher.getIndexReader())
-            chooser.setAnalyzer(self._analyzer)
-            chooser.setFieldNames(["contents"])
-            chooser.setMinTermFreq(1)
-            chooser.setMinDocFreq(2)
-            chooser.setMaxQueryTerms(KEY_TERMS)
-            fields, texts = java("java.util.HashMap")(), java("java.util.ArrayList")()
-            texts.add(text)
-            fields.put("contents", texts)
-            return chooser.like(fields)
+        return query if allowed is None else _within(query, allowed, all_of_them=False)
 
     def filtering(self, rows: NDArray[np.int64]) -> Any:
         """A query of Lucene's that some papers match, ready to be a filter of many searches."""
@@ -163,8 +138,8 @@ class LuceneSearch:
         return _jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
 
 
-def _within(query: Any, among: Any, *, all_of_them: bool) -> Any:
-    """A query, restricted to what matches ``among``, which adds nothing to a score; ``all_of_them`` are
+def _within(query: Any, allowed: Any, *, all_of_them: bool) -> Any:
+    """A query, restricted to what matches ``allowed``, which adds nothing to a score; ``all_of_them`` are
     found, or those only that match the query as well.
     """
     java = _jvm.java_class
@@ -172,7 +147,7 @@ def _within(query: Any, among: Any, *, all_of_them: bool) -> Any:
     with BUILDER_LOCK:
         builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
         builder.add(query, occur.SHOULD if all_of_them else occur.MUST)
-        builder.add(among, occur.FILTER)
+        builder.add(allowed, occur.FILTER)
         return builder.build()
 
 
