@@ -10,9 +10,10 @@ from qbe.search.options import FACET_ALONE, OPTIONS, PROGRAM, default_hits, pars
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qbe.index.index import Index
+    from qbe.rerank.reranker import Reranker
     from qbe.search.fingerprint import RunInputs
     from qbe.search.output import Output
     from qbe.search.passing import Passing
@@ -28,6 +29,18 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 def main(arguments: list[str]) -> None:
     """Parse the options, search, and write the results."""
+    run(parser().parse_args(arguments))
+
+
+def run(
+    options: argparse.Namespace,
+    open_index: Callable[..., Index] | None = None,
+    open_reranker: Callable[..., Reranker] | None = None,
+) -> None:
+    """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
+    another place than this process; their parameters are those of `qbe.index.opening.open_index` and
+    `qbe.rerank.open.open_reranker`.
+    """
     from qbe.search.options import (
         check,
         check_labels,
@@ -37,8 +50,6 @@ def main(arguments: list[str]) -> None:
         outputs_of,
     )
 
-    options = parser().parse_args(arguments)
-    _cli.check_cluster(options)
     form, width = form_of(options)
     check(options, form)
     outputs = outputs_of(options)
@@ -63,14 +74,15 @@ def main(arguments: list[str]) -> None:
         check_plot(options.plot)
         check_output(options.plot, PLOT, "plot")
 
-    from qbe.index.opening import open_index
+    from qbe.index.opening import open_index as open_here
     from qbe.parallel import Workers
     from qbe.search.pipeline import Pipeline
     from qbe.search.stages import shared_reranker
     from qbe.topics import read_pools
 
     pools = read_pools(Path(options.pool)) if options.pool else None
-    with open_index(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
+    models = {"encoder": options.encoder, "tagger": options.tagger}
+    with (open_index or open_here)(options.index, **models, threads=threads) as index:
         source = _source(options, index)
         if not source.has_facet:
             check_labels(options, has_facet=False)
@@ -85,7 +97,7 @@ def main(arguments: list[str]) -> None:
             print(f"{PROGRAM}: {_cli.with_options(note, OPTIONS)}", file=sys.stderr)
         _check_pools(source.ids, pools)
         with Workers(threads) as workers:
-            reranker = shared_reranker(configs, index, workers)
+            reranker = shared_reranker(configs, workers, open_reranker)
             for config, path in zip(configs, outputs.values(), strict=True):
                 tag = options.run_tag or config.run_tag
                 run = _run_inputs(options, k, tag, form, width)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.selection import Selection
-from qbe.rerank.reranker import Reranker
 from qbe.types import Hit, Pools
 
 Rows = NDArray[np.int64]
@@ -62,47 +61,6 @@ class Candidates(NamedTuple):
             known = self.rows[places] == rows
             scores[known] = self.scores[places[known]]
         return scores
-
-
-class Ranked(NamedTuple):
-    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
-
-    rows: Rows
-    scores: Scores
-
-
-class TextSearch(Protocol):
-    """Searches the texts of an index by BM25; several threads may use one at a time."""
-
-    def search(
-        self,
-        text: str,
-        k: int,
-        pool: Rows | None = None,
-        among: Any = None,
-        *,
-        only_key_terms: bool = False,
-    ) -> Ranked:
-        """The best papers for a bag of words; see `qbe.search.lucene.LuceneSearch.search`."""
-
-    def filtering(self, rows: Rows) -> Any:
-        """Some papers in the form that `search` takes as ``among``."""
-
-
-@runtime_checkable
-class HasTextSearch(Protocol):
-    """Postings that bring their own search, such as those of a cluster."""
-
-    def text_search(self, ids: Sequence[str]) -> TextSearch:
-        """The search of the postings; ``ids`` are those of the papers by row."""
-
-
-@runtime_checkable
-class HasRerankers(Protocol):
-    """An index that has cross-encoders run elsewhere."""
-
-    def open_reranker(self, **parameters: Any) -> Reranker:
-        """A reranker; parameters and errors are those of `qbe.rerank.open.open_reranker`."""
 
 
 def in_order(rows: Rows, scores: Scores) -> Candidates:

@@ -242,7 +242,6 @@ def _results(parser: argparse.ArgumentParser) -> None:
         help="last column of the TREC run (default: qbe-<first stage>, then +rerank or +<matching> if "
         "reranked)",
     )
-    _cli.add_cluster(parser)
     parser.add_argument(
         "--threads",
         type=int,

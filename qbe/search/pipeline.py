@@ -154,14 +154,22 @@ class Pipeline(Closing):
             raise TypeError("expected a sequence of qbe.Query, found one; call search, or put it into a list")
         checked = _checked_pools(len(queries), pools)
         check_filter(filter)
-        return self.index.attempt(
-            lambda: self._batch_search(
-                queries, k, checked, filter=filter, matches=matches, explain=explain, progress=progress
+        return self.index.read(
+            lambda reader: self._batch_search(
+                reader,
+                queries,
+                k,
+                checked,
+                filter=filter,
+                matches=matches,
+                explain=explain,
+                progress=progress,
             )
         )
 
     def _batch_search(
         self,
+        reader: IndexReader,
         queries: Sequence[Query | PreparedQuery],
         k: int,
         pools: Pools,
@@ -171,21 +179,20 @@ class Pipeline(Closing):
         explain: bool,
         progress: Progress | None,
     ) -> list[list[Hit]]:
-        with self.index.reading() as reader:
-            opened, second = self._over(reader), self._rerank_stage
-            prepared = self.prepare(queries, explain=explain)
-            vectors = opened.first_stage.needs_vectors or (second is not None and second.needs_vectors)
-            prepared = self._encoded(reader, prepared, needed=vectors)
-            among = [self._passing(opened.passing, query.query, filter).selection for query in prepared]
-            requests = [
-                RankingRequest(query.query, query.aspects, pool, selection)
-                for query, pool, selection in zip(prepared, pools, among, strict=True)
-            ]
-            hits = self._ranked(opened, prepared, requests, k, explain=explain, progress=progress)
-            if not matches or reader.manifest.dense is None:
-                return hits
-            prepared = self._encoded(reader, prepared, needed=any(hits))
-            return add_matches(reader, self._workers, [query.aspects for query in prepared], hits)
+        opened, second = self._over(reader), self._rerank_stage
+        prepared = self.prepare(queries, explain=explain)
+        vectors = opened.first_stage.needs_vectors or (second is not None and second.needs_vectors)
+        prepared = self._encoded(reader, prepared, needed=vectors)
+        among = [self._passing(opened.passing, query.query, filter).selection for query in prepared]
+        requests = [
+            RankingRequest(query.query, query.aspects, pool, selection)
+            for query, pool, selection in zip(prepared, pools, among, strict=True)
+        ]
+        hits = self._ranked(opened, prepared, requests, k, explain=explain, progress=progress)
+        if not matches or reader.manifest.dense is None:
+            return hits
+        prepared = self._encoded(reader, prepared, needed=any(hits))
+        return add_matches(reader, self._workers, [query.aspects for query in prepared], hits)
 
     def explain(
         self,
@@ -216,12 +223,7 @@ class Pipeline(Closing):
         """
         check_filter(filter)
         plain = query.query if isinstance(query, PreparedQuery) else query
-
-        def passing() -> Passing:
-            with self.index.reading() as reader:
-                return self._passing(self._over(reader).passing, plain, filter)
-
-        return self.index.attempt(passing)
+        return self.index.read(lambda reader: self._passing(self._over(reader).passing, plain, filter))
 
     def _ranked(
         self,
@@ -276,16 +278,15 @@ class Pipeline(Closing):
         """
         plain = query.query if isinstance(query, PreparedQuery) else query
 
-        def grade() -> list[Hit]:
-            with self.index.reading() as reader:
-                explore = self._grading(reader)
-                (prepared,) = self.prepare([plain], explain=True)
-                facets = self._by_facet(reader, prepared)
-                return explore.grade(
-                    ExploreRequest(RankingRequest(prepared.query, prepared.aspects, None), facets), hits
-                )
+        def grade(reader: IndexReader) -> list[Hit]:
+            explore = self._grading(reader)
+            (prepared,) = self.prepare([plain], explain=True)
+            facets = self._by_facet(reader, prepared)
+            return explore.grade(
+                ExploreRequest(RankingRequest(prepared.query, prepared.aspects, None), facets), hits
+            )
 
-        return self.index.attempt(grade)
+        return self.index.read(grade)
 
     def require_grades(self) -> None:
         """Raise UsageError where the grade model does not read the vectors of the index or the reranker."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from qbe.search.config import (
     RerankSettings,
     SearchConfig,
 )
-from qbe.search.contracts import FirstStage, HasRerankers
+from qbe.search.contracts import FirstStage
 from qbe.search.reranking import RerankStage, SecondStage
 from qbe.types import Paper
 
@@ -89,14 +89,14 @@ def open_rerank_stage(
     if settings is None:
         return None
     if settings.name in (BY_FACET, CROSS_ENCODER):
-        return _cross_encoder_stage(settings, index, workers, reranker)
+        return _cross_encoder_stage(settings, workers, reranker)
     if settings.name == PROJECTIONS:
         return RerankStage(_projected_matching(settings, index, workers), settings)
     if settings.name == CASCADE:
         projections = settings._replace(name=PROJECTIONS, reranker=None)
         first = RerankStage(_projected_matching(projections, index, workers), projections, "projections")
         last = settings._replace(name=BY_FACET, depth=settings.cascade_depth)
-        return _cross_encoder_stage(last, index, workers, reranker, first)
+        return _cross_encoder_stage(last, workers, reranker, first)
     from qbe.rerank.vector_matching import VectorMatching
 
     index.require_vectors()
@@ -170,20 +170,25 @@ def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> s
     return None
 
 
-def shared_reranker(configs: Sequence[SearchConfig], index: Index, workers: Workers) -> Reranker | None:
+def shared_reranker(
+    configs: Sequence[SearchConfig],
+    workers: Workers,
+    open_elsewhere: Callable[..., Reranker] | None = None,
+) -> Reranker | None:
     """One cross-encoder for several configurations that differ in their first stages alone, which scores no
     pair twice; None where there is one configuration, nothing reads candidates anew, or a budget of time
     decides how many are read.
 
-    Errors are those of `qbe.rerank.open.open_reranker`.
+    ``open_elsewhere`` opens it in place of `qbe.rerank.open.open_reranker`, whose errors are raised, for one
+    configuration too.
 
     >>> configs = [SearchConfig(first_stage=stage) for stage in ("dense", "fused")]
-    >>> shared_reranker(configs, index, Workers()).name, shared_reranker(configs[:1], index, Workers())
+    >>> shared_reranker(configs, Workers()).name, shared_reranker(configs[:1], Workers())
     ('facet-rerankers', None)
     """
     settings = configs[0].rerank_settings
     if (
-        len(configs) < 2
+        (len(configs) < 2 and open_elsewhere is None)
         or settings is None
         or settings.name not in CROSS_ENCODED
         or settings.budget is not None
@@ -191,18 +196,17 @@ def shared_reranker(configs: Sequence[SearchConfig], index: Index, workers: Work
         return None
     from qbe.rerank.cached import CachedReranker
 
-    return CachedReranker(_cross_encoder(settings, index, workers))
+    return CachedReranker(_cross_encoder(settings, workers, open_elsewhere))
 
 
 def _cross_encoder_stage(
     settings: RerankSettings,
-    index: Index,
     workers: Workers,
     reranker: Reranker | None,
     before: RerankStage | None = None,
 ) -> SecondStage:
     """A cross-encoder that reranks after the stage ``before`` it, within a budget if there is one."""
-    opened = _cross_encoder(settings, index, workers) if reranker is None else reranker
+    opened = _cross_encoder(settings, workers) if reranker is None else reranker
     if settings.budget is not None:
         return BudgetedStage(
             lambda depth: RerankStage(opened, settings._replace(depth=depth)),
@@ -214,7 +218,9 @@ def _cross_encoder_stage(
     return stage if before is None else Cascade([before, stage])
 
 
-def _cross_encoder(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
+def _cross_encoder(
+    settings: RerankSettings, workers: Workers, open_elsewhere: Callable[..., Reranker] | None = None
+) -> Reranker:
     from qbe.rerank.open import open_reranker
 
     parameters = {
@@ -223,9 +229,7 @@ def _cross_encoder(settings: RerankSettings, index: Index, workers: Workers) -> 
         "query_tokens": settings.query_tokens,
         "candidate_tokens": settings.candidate_tokens,
     }
-    if isinstance(index, HasRerankers):
-        return index.open_reranker(**_stated(parameters))
-    return open_reranker(workers=workers, **_stated(parameters))
+    return (open_elsewhere or open_reranker)(workers=workers, **_stated(parameters))
 
 
 def _projected_matching(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
