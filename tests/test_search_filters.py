@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qbe.search.config import SearchConfig
 from support.live import corpus
 from support.searching import first_stage
 
@@ -36,12 +37,11 @@ from qbe.query import Aspect, Query
 from qbe.search import filtering
 from qbe.search.__main__ import OPTIONS, PROGRAM, main
 from qbe.search.bm25 import BM25Stage
-from qbe.search.config import SearchConfig
 from qbe.search.dense import DenseStage
+from qbe.search.filtering import FilterCache, describe
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.fingerprint import RunInputs, fingerprint
 from qbe.search.fused import FusedStage
-from qbe.search.filtering import FilterCache, describe
 from qbe.search.pipeline import Pipeline
 from qbe.types import Facet, Paper, Sentence
 
@@ -421,7 +421,7 @@ def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatc
         assert len(reads) == 2
         kept = papers.of(PaperFilter(before=2003))
         assert kept is papers.of(PaperFilter(before=2003))
-        monkeypatch.setattr(passing, "KEPT", 1)
+        monkeypatch.setattr(filtering, "KEPT", 1)
         papers.of(PaperFilter(before=2004))
         papers.of(PaperFilter(before=2003))
         assert len(papers._passing) > 1  # one more goes for each that comes
@@ -764,8 +764,8 @@ def test_a_pipeline_follows_the_index(tmp_path, catalogue, tiny_encoder, stage):
 
 
 def test_what_is_told_of_filters():
-    def passed(papers: int, unknown_year: int = 0) -> passing.FilterResult:
-        return passing.FilterResult(None, papers, 128, unknown_year)
+    def passed(papers: int, unknown_year: int = 0) -> filtering.FilterResult:
+        return filtering.FilterResult(None, papers, 128, unknown_year)
 
     assert describe([], 10) is None
     assert describe([passed(10)], 10) is None

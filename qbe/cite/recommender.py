@@ -145,35 +145,35 @@ class Recommender(Closing):
         check_k(k)
         _check(requests)
         check_filter(filter)
-        return self.index.attempt(lambda: self._recommended(requests, k, filter, matches=matches))
+        return self.index.read(lambda reader: self._recommended(reader, requests, k, filter, matches=matches))
 
     def _recommended(
-        self, requests: Sequence[CiteRequest], k: int, filter: PaperFilter | None, *, matches: bool
+        self,
+        reader: IndexReader,
+        requests: Sequence[CiteRequest],
+        k: int,
+        filter: PaperFilter | None,
+        *,
+        matches: bool,
     ) -> list[list[Hit]]:
-        with self.index.reading() as reader:
-            _, judge, passing = self._over(reader)
-            among = [self._passing(passing, request.paper, filter).selection for request in requests]
-            queries = [self._query(reader, request) for request in requests]
-            if judge is None:
-                hits = self._candidates(requests, queries, k, filter)
-            else:
-                hits = self._judged(reader, judge, requests, queries, among, filter)
-            hits = [query_hits[:k] for query_hits in hits]
-            if not matches or reader.manifest.dense is None:
-                return hits
-            return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
+        _, judge, passing = self._over(reader)
+        among = [self._passing(passing, request.paper, filter).selection for request in requests]
+        queries = [self._query(reader, request) for request in requests]
+        if judge is None:
+            hits = self._candidates(requests, queries, k, filter)
+        else:
+            hits = self._judged(reader, judge, requests, queries, among, filter)
+        hits = [query_hits[:k] for query_hits in hits]
+        if not matches or reader.manifest.dense is None:
+            return hits
+        return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
 
     def passing(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """How many papers of the index pass the filter for a paper (None: that of the configuration), and how
         many have no year.
         """
         check_filter(filter)
-
-        def passing() -> FilterResult:
-            with self.index.reading() as reader:
-                return self._passing(self._over(reader).passing, paper, filter)
-
-        return self.index.attempt(passing)
+        return self.index.read(lambda reader: self._passing(self._over(reader).passing, paper, filter))
 
     def _judged(
         self,

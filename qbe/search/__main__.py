@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from qbe.search.filtering import FilterResult
     from qbe.search.filters import PaperFilter
     from qbe.search.fingerprint import RunInputs
+    from qbe.search.opening import RerankerOpener
     from qbe.search.output import Output
     from qbe.search.queries import QuerySource
     from qbe.search.session import SearchSession
@@ -28,18 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 
-def main(
-    arguments: list[str],
+def main(arguments: list[str]) -> None:
+    """Parse the options, search, and write the results."""
+    run(parser().parse_args(arguments))
+
+
+def run(
+    options: argparse.Namespace,
     open_index: Callable[..., Index] | None = None,
-    open_session: Callable[[Index, Stages], SearchSession] | None = None,
+    open_reranker: RerankerOpener | None = None,
 ) -> None:
-    """Parse the options, search, and write the results; ``open_index`` and ``open_session`` open index and
-    session in another way than in this process.
+    """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
+    another place than this process; their parameters are those of `qbe.index.opening.open_index` and
+    `qbe.rerank.open.open_reranker`.
     """
     from qbe.search.options import check, default_hits, filter_of, form_of, stages_of
 
-    options = parser().parse_args(arguments)
-    _cli.check_cluster(options)
     if "help" in (options.first_stage, options.rerank):
         _print_stages(options)
         return
@@ -64,9 +69,9 @@ def main(
         source = _source(options, index)
         _check_source(options, source, pools)
         stages = stages_of(options, default_stages(index))
-        run = _run_inputs(options, paper_filter, stages, options.hits or default_hits(form), form, width)
-        with (open_session or SearchSession)(index, stages) as session:
-            _write(options, session, source, pools, run)
+        inputs = _run_inputs(options, paper_filter, stages, options.hits or default_hits(form), form, width)
+        with SearchSession(index, stages, open_reranker=open_reranker) as session:
+            _write(options, session, source, pools, inputs)
 
 
 def _print_stages(options: argparse.Namespace) -> None:

@@ -13,9 +13,9 @@ from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import PerSelection, Selection
+from qbe.index.text_search import Ranked
 from qbe.parallel import Workers
-from qbe.search.contracts import Candidates, HasTextSearch, Ranked, Rows, Scores, TextSearch, in_order
-from qbe.search.lucene import LuceneSearch
+from qbe.search.contracts import Candidates, Rows, Scores, in_order
 from qbe.types import Hit, Pools
 
 
@@ -36,14 +36,6 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     return f"{paper.title} {sentences}"
 
 
-def text_search_of(reader: IndexReader) -> TextSearch:
-    """What searches the postings of an index, which may be those of a cluster."""
-    postings: Any = reader.lucene
-    if isinstance(postings, HasTextSearch):
-        return postings.text_search(reader.papers.ids)
-    return LuceneSearch(postings, reader.papers.ids)
-
-
 class BM25Stage:
     """Ranks by BM25 (k1 and b from the manifest), exactly as Pyserini's LuceneSearcher does.
 
@@ -62,7 +54,7 @@ class BM25Stage:
         """``form`` is one of `qbe.search.stages.BM25_QUERIES`."""
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        self._lucene = text_search_of(reader)
+        self._lucene = reader.text_search()
         self._filters = PerSelection(self._filter)
 
     def batch_search(

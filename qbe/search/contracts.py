@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,37 +61,6 @@ class Candidates(NamedTuple):
             known = self.rows[places] == rows
             scores[known] = self.scores[places[known]]
         return scores
-
-
-class Ranked(NamedTuple):
-    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
-
-    rows: Rows
-    scores: Scores
-
-
-class TextSearch(Protocol):
-    """Searches the texts of an index by BM25; several threads may use one at a time."""
-
-    def search(
-        self,
-        text: str,
-        k: int,
-        pool: Rows | None = None,
-        allowed: Any = None,
-    ) -> Ranked:
-        """The best papers for a bag of words; see `qbe.search.lucene.LuceneSearch.search`."""
-
-    def filtering(self, rows: Rows) -> Any:
-        """Some papers in the form that `search` takes as ``allowed``."""
-
-
-@runtime_checkable
-class HasTextSearch(Protocol):
-    """Postings that bring their own search, such as those of a cluster."""
-
-    def text_search(self, ids: Sequence[str]) -> TextSearch:
-        """The search of the postings; ``ids`` are those of the papers by row."""
 
 
 def in_order(rows: Rows, scores: Scores) -> Candidates:

@@ -76,14 +76,14 @@ def open_rerank_stage(
     stage: Projections | CrossEncoder | Matching | None,
     index: Index,
     workers: Workers,
-    open_reranker: RerankerOpener | None = None,
+    open_cross_encoder: Callable[[Any], Reranker],
 ) -> RerankStage | None:
-    """What reranks, None where nothing does; ``open_reranker`` opens cross-encoders in another place.
+    """What reranks, None where nothing does; ``open_cross_encoder`` opens one of a name or folder.
 
     Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
     in the index, UsageError where there are no projections of its encoder's vectors.
 
-    >>> stage = open_rerank_stage(Matching("transport"), index, Workers())
+    >>> stage = open_rerank_stage(Matching("transport"), index, Workers(), open_cross_encoder)
     >>> stage.depth, stage.needs_vectors
     (100, True)
     """
@@ -93,19 +93,28 @@ def open_rerank_stage(
     if isinstance(stage, Projections):
         reranker, penalty = _projected_matching(stage, index, workers), stage.background_penalty
     elif isinstance(stage, CrossEncoder):
-        reranker, penalty = _cross_encoder(stage.model, workers, open_reranker), stage.background_penalty
+        reranker, penalty = _cross_encoder(stage.model, open_cross_encoder), stage.background_penalty
     else:
         reranker = _matching(stage, index, workers)
     penalty = 0.0 if index.manifest.dense is None else penalty
     return RerankStage(reranker, stage.depth, stage.weight, penalty)
 
 
-def _cross_encoder(model: Any, workers: Workers, open_reranker: RerankerOpener | None) -> Reranker:
-    if model is None or isinstance(model, str | Path):
-        from qbe.rerank import open as opening
+def open_cross_encoder(
+    model: str | Path | None, workers: Workers | None = None, open_reranker: RerankerOpener | None = None
+) -> Reranker:
+    """The cross-encoder of a name or folder (None: the facet rerankers that ship); ``open_reranker`` opens it
+    in another place.
+    """
+    from qbe.rerank import open as here
 
-        named = {} if model is None else {"name": str(model)}
-        return (open_reranker or opening.open_reranker)(workers=workers, **named)
+    named = {} if model is None else {"name": str(model)}
+    return (open_reranker or here.open_reranker)(workers=workers, **named)
+
+
+def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranker:
+    if model is None or isinstance(model, str | Path):
+        return open_named(model)
     if callable(getattr(model, "batch_score", None)):
         reranker: Reranker = model
         return reranker
@@ -149,18 +158,19 @@ def open_explore_stage(
     stages: Stages,
     reader: IndexReader,
     first_stage: FirstStage,
-    second: RerankStage | None,
     workers: Workers,
+    facet_rerankers: Callable[[], Reranker],
 ) -> ExploreStage | None:
     """What ranks queries of several facets by grades; None where the grade model does not read the vectors of
     the index.
 
-    Facet rerankers take part where they are those that the model reads.
+    The ``facet_rerankers``, which the model reads, are opened when they first grade.
 
     >>> with index.reading() as reader:
     ...     stage = open_first_stage(Dense(), reader, Workers())
-    ...     open_explore_stage(Stages(Dense()), reader, stage, None, Workers()).pair_count(1, 20)
-    0
+    ...     explore = open_explore_stage(Stages(Dense()), reader, stage, Workers(), lambda: None)
+    >>> explore.reranks, explore.pair_count(1, 20)
+    (False, 0)
     """
     dense = reader.manifest.dense
     if dense is None:
@@ -173,21 +183,8 @@ def open_explore_stage(
     from qbe.search.exploring import ExploreStage
     from qbe.search.grading import GradeFeatures, Grader
 
-    reranker = None
-    if second is not None and _is_graded_by(stages.reranker, model.reranker):
-        reranker = second.reranker
-    grader = Grader(GradeFeatures(reader, workers, reranker), model)
-    return ExploreStage(reader, first_stage, grader, stages.grades.depth)
-
-
-def _is_graded_by(reranker: Any, read: Any) -> bool:
-    """Whether a reranker is the one whose scores the grade model reads."""
-    if not isinstance(reranker, CrossEncoder) or not isinstance(reranker.model, str | Path | None):
-        return False
-    from qbe.rerank.open import describe_reranker
-
-    named = {} if reranker.model is None else {"name": str(reranker.model)}
-    return describe_reranker(**named) == dict(read)
+    features = GradeFeatures(reader, workers, None if stages.reranker is None else facet_rerankers)
+    return ExploreStage(reader, first_stage, Grader(features, model), stages.grades.depth)
 
 
 def require_grades(explore: ExploreStage | None) -> ExploreStage:

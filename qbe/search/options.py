@@ -189,7 +189,6 @@ def _results(parser: argparse.ArgumentParser) -> None:
         "--run-tag",
         help="last column of the TREC run (default: qbe-, the first stage, + and the reranker)",
     )
-    _cli.add_cluster(parser)
     parser.add_argument(
         "--threads",
         type=int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from qbe.closing import Closing
@@ -11,7 +12,7 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query, TopicAspect
-from qbe.rerank.reranker import Progress
+from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
 from qbe.search.exploring import ExploreRequest, ExploreStage
 from qbe.search.filtering import FilterCache, FilterResult, describe
@@ -20,6 +21,7 @@ from qbe.search.grading import ByFacet
 from qbe.search.matches import add_matches
 from qbe.search.opening import (
     RerankerOpener,
+    open_cross_encoder,
     open_explore_stage,
     open_first_stage,
     open_rerank_stage,
@@ -127,11 +129,13 @@ class SearchSession(Closing):
         self.stages = default_stages(index) if stages is None else _checked(stages)
         self._execute = executor or at_once
         self._workers = Workers(index.threads)
-        self._opening = threading.Lock()
+        self._opening, self._opening_models = threading.Lock(), threading.Lock()
         self._opened: _Opened | None = None
+        self._open_reranker = open_reranker
+        self._cross_encoders: dict[str, Reranker] = {}
         try:
             # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
-            self._second = open_rerank_stage(self.stages.reranker, index, self._workers, open_reranker)
+            self._second = open_rerank_stage(self.stages.reranker, index, self._workers, self._cross_encoder)
             with index.reading() as reader:
                 self._over(reader)
         except BaseException:
@@ -151,11 +155,16 @@ class SearchSession(Closing):
         for a facet that the query's paper lacks, PaperNotFoundError for a pool with papers that the index
         lacks, ModelError for scores that are not finite.
         """
-        first = self.index.attempt(lambda: self._first([request], execute=self._execute))[0]
         reranks = rerank and self.reranks(request.query)
-        yield self._finished(first, FIRST, is_final=not reranks)
+
+        def first_stage(reader: IndexReader) -> tuple[Task, Ranking]:
+            (task,) = self._first(reader, [request], self._execute)
+            return task, self._finished(task, FIRST, is_final=not reranks)
+
+        first, ranking = self.index.read(first_stage)
+        yield ranking
         if reranks:
-            yield self.index.attempt(lambda: self._run_second(request, first))
+            yield self.index.read(lambda reader: self._run_second(reader, request, first))
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
         """The last ranking of `run`; the first stage's ranking is not finished for showing."""
@@ -175,24 +184,17 @@ class SearchSession(Closing):
         All results are held in memory: give some dozens of requests at a time. ``progress`` is called with
         the number of candidates just reranked.
         """
-        return self.index.attempt(lambda: self._batch(requests, progress, rerank=rerank, execute=execute))
 
-    def _batch(
-        self,
-        requests: Sequence[SearchRequest],
-        progress: Progress | None,
-        *,
-        rerank: bool,
-        execute: Executor | None,
-    ) -> list[Ranking]:
-        with self.index.reading():
-            tasks = self._first(requests, execute=execute)
+        def batch(reader: IndexReader) -> list[Ranking]:
+            tasks = self._first(reader, requests, execute)
             again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
             reranked = self._carried_out(RERANKED, [tasks[place] for place in again], execute, progress)
             for place, hits in zip(again, reranked, strict=True):
                 tasks[place] = tasks[place]._replace(hits=hits)
             stages = [RERANKED if place in set(again) else FIRST for place in range(len(tasks))]
             return self._all_finished(tasks, stages)
+
+        return self.index.read(batch)
 
     def reranks(self, query: Query) -> bool:
         """Whether the hits of a query are reranked: of several facets where grades by a reranker rank them,
@@ -212,8 +214,7 @@ class SearchSession(Closing):
         if self._second is None:
             return 0
         facets = [aspect.facet for aspect in aspects]
-        with self.index.reading() as reader:
-            explore = self._over(reader).explore
+        explore = self.index.read(lambda reader: self._over(reader).explore)
         if explore is not None and len(facets) > 1 and None not in facets:
             return explore.pair_count(len({aspect.paper_id for aspect in aspects}), papers)
         return self._second.pair_count(facets, papers)
@@ -222,23 +223,16 @@ class SearchSession(Closing):
         """How many papers of the index pass a filter for a query, and how many are dropped for lack of a
         year; raises what `run` does.
         """
-
-        def selected() -> FilterResult:
-            with self.index.reading() as reader:
-                return self._over(reader).filters.for_query(filter, query)
-
-        return self.index.attempt(selected)
+        return self.index.read(lambda reader: self._over(reader).filters.for_query(filter, query))
 
     @property
     def can_grade(self) -> bool:
         """Whether the index's encoder has a grade model."""
-        with self.index.reading() as reader:
-            return self._over(reader).explore is not None
+        return self.index.read(lambda reader: self._over(reader).explore) is not None
 
     def require_grades(self) -> None:
         """Raise UsageError where the index's encoder has no grade model."""
-        with self.index.reading() as reader:
-            require_grades(self._over(reader).explore)
+        require_grades(self.index.read(lambda reader: self._over(reader).explore))
 
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of a query with their grades (`qbe.types.Hit`), however they were found, by the reranker too
@@ -246,29 +240,28 @@ class SearchSession(Closing):
         model.
         """
 
-        def grade() -> list[Hit]:
-            with self.index.reading() as reader:
-                opened = self._over(reader)
-                explore = require_grades(opened.explore)
-                (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
-                return explore.grade(_explored(task), hits, rerank=explore.reranks)
+        def grade(reader: IndexReader) -> list[Hit]:
+            opened = self._over(reader)
+            explore = require_grades(opened.explore)
+            (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
+            return explore.grade(_explored(task), hits, rerank=explore.reranks)
 
-        return self.index.attempt(grade)
+        return self.index.read(grade)
 
-    def _first(self, requests: Sequence[SearchRequest], *, execute: Executor | None) -> list[Task]:
+    def _first(
+        self, reader: IndexReader, requests: Sequence[SearchRequest], execute: Executor | None
+    ) -> list[Task]:
         """Tasks with the hits of the first stage."""
-        with self.index.reading() as reader:
-            tasks = self._tasks(self._over(reader), requests)
-            ranked = self._carried_out(FIRST, tasks, execute, None)
-            return [task._replace(hits=hits) for task, hits in zip(tasks, ranked, strict=True)]
+        tasks = self._tasks(self._over(reader), requests)
+        ranked = self._carried_out(FIRST, tasks, execute, None)
+        return [task._replace(hits=hits) for task, hits in zip(tasks, ranked, strict=True)]
 
-    def _run_second(self, request: SearchRequest, first: Task) -> Ranking:
+    def _run_second(self, reader: IndexReader, request: SearchRequest, first: Task) -> Ranking:
         """The reranked ranking; where the index has moved on since the first one, over its newest commit."""
-        with self.index.reading() as reader:
-            if first.opened is not self._over(reader):
-                (first,) = self._first([request], execute=self._execute)
-            (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
-            return self._finished(first._replace(hits=hits), RERANKED, is_final=True)
+        if first.opened is not self._over(reader):
+            (first,) = self._first(reader, [request], self._execute)
+        (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
+        return self._finished(first._replace(hits=hits), RERANKED, is_final=True)
 
     def _carried_out(
         self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None
@@ -394,13 +387,24 @@ class SearchSession(Closing):
             yield note
         if self._second is not None and not self.takes(task.request.query.aspects):
             yield not_reranked(self.stages)
+        yield from task.opened.reader.notes
+
+    def _cross_encoder(self, model: str | Path | None) -> Reranker:
+        """The cross-encoder of a name or folder, opened once."""
+        with self._opening_models:
+            name = str(model or "")
+            if name not in self._cross_encoders:
+                self._cross_encoders[name] = open_cross_encoder(model, self._workers, self._open_reranker)
+            return self._cross_encoders[name]
 
     def _over(self, reader: IndexReader) -> _Opened:
         """What searches a commit of the index; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
                 stage = open_first_stage(self.stages.first_stage, reader, self._workers)
-                explore = open_explore_stage(self.stages, reader, stage, self._second, self._workers)
+                explore = open_explore_stage(
+                    self.stages, reader, stage, self._workers, lambda: self._cross_encoder(None)
+                )
                 self._opened = _Opened(reader, stage, explore, FilterCache(reader))
             return self._opened
 

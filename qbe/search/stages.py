@@ -225,15 +225,16 @@ class Matching(_Stage):
 class Grades(_Stage):
     """Grades the candidates of queries of several facets from 0 to 3 in each (`qbe.grade`), to rank them.
 
-    ``depth`` is how many candidates are graded again with the reranker. Where the index's encoder has no
-    grade model, the z-normalized scores of the facets are summed up.
+    All candidates are graded by stored vectors, and the best ``depth`` of them again by the scores of the
+    facet rerankers, unless nothing reranks (`Stages.reranker` None). Where the index's encoder has no grade
+    model, the z-normalized scores of the facets are summed up.
 
     >>> (Fused() >> Projections() >> Grades(depth=50)).grades
     Grades(depth=50)
     """
 
     name: ClassVar[str] = "grades"
-    depth: int = _parameter(RERANK_DEPTH, "count", "candidates that are graded again with the reranker")
+    depth: int = _parameter(RERANK_DEPTH, "count", "candidates that are graded by the facet rerankers too")
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,13 +173,13 @@ class SearchService(Closing):
         first_stage = request.first_stage or self.first_stages[-1]
         lane = self._lane(first_stage, request.rerank)
         (prepared,) = lane.pipeline.session.prepared([Search(query, explain=True)])
-        missing = self.index.missing
+        notes = list(self.index.notes)
         end, left_out = request.start + request.k, set(request.exclude)
         hits = self._result(lane.submit(prepared.query, end + len(left_out) + 1, request.paper_filter))
         hits = [hit for hit in hits if hit.paper_id not in left_out]
         page = self._graded(prepared, hits[request.start : end])
         passing = lane.pipeline.session.selected(query, request.paper_filter)
-        notes = [describe([passing], None), _missing_note([*missing, *self.index.missing])]
+        notes = [describe([passing], None) or "", *dict.fromkeys([*notes, *self.index.notes])]
         is_reranked = lane.pipeline.session.rerank_pairs(_topic_aspects(query), 1) > 0
         return {
             "query": self._query_record(prepared),
@@ -431,10 +431,3 @@ def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
 
 def _topic_aspects(query: Query) -> list[TopicAspect]:
     return [TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions) for aspect in query.aspects]
-
-
-def _missing_note(missing: Sequence[str]) -> str:
-    """What a reader of an answer should know of the parts of the index that it went without."""
-    if not missing:
-        return ""
-    return f"answered without shard {', '.join(dict.fromkeys(missing))}, which cannot be reached"

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from qbe import _jvm
 from qbe.index.segments.lucene import Postings
-from qbe.search.contracts import Ranked
-from qbe.search.lucene import BUILDER_LOCK, LuceneSearch
+from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, Ranked
 
 FIELD = "contents"
 FILLER = "\ue000"

@@ -6,14 +6,14 @@ import base64
 import json
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe import _jvm
+from qbe.index.rows import Rows
 from qbe.index.segments.lucene import Postings
-from qbe.search.contracts import Ranked
 
 _NEAR = np.float32(1.5e-4)
 """More than the difference up to which scores count as equal, which is a ten-thousandth."""
@@ -31,6 +31,29 @@ _SPARE = 16
 """Documents asked for beyond the share of deleted ones, so that one search mostly suffices: of equal scores
 at the last place all must be known, since ties are told apart by id.
 """
+
+
+class Ranked(NamedTuple):
+    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
+
+    rows: Rows
+    scores: NDArray[np.float64]
+
+
+class TextSearch(Protocol):
+    """Searches the texts of an index by BM25; several threads may use one at a time."""
+
+    def search(
+        self,
+        text: str,
+        k: int,
+        pool: Rows | None = None,
+        allowed: Any = None,
+    ) -> Ranked:
+        """The best papers for a bag of words; see `LuceneSearch.search`."""
+
+    def filtering(self, rows: Rows) -> Any:
+        """Some papers in the form that `search` takes as ``allowed``."""
 
 
 class LuceneSearch:
@@ -89,7 +112,7 @@ class LuceneSearch:
             return _within(query, self._of(pool), all_of_them=True)
         return query if allowed is None else _within(query, allowed, all_of_them=False)
 
-    def filtering(self, rows: NDArray[np.int64]) -> Any:
+    def filtering(self, rows: Rows) -> Any:
         """A query of Lucene's that some papers match, ready to be a filter of many searches."""
         query = self._of(rows)
         for _ in range(_WARM_UP):
@@ -115,7 +138,7 @@ class LuceneSearch:
                 return Ranked(self._ties_by_id(rows, scores)[:k], scores[:k])
             wanted *= 2
 
-    def _top(self, query: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _top(self, query: Any, k: int) -> tuple[Rows, NDArray[np.float64]]:
         """Numbers and scores (n,) of the best documents, best first, ties in no order that matters."""
         text = self._writer.writeValueAsString(self._searcher.search(query, k))
         best = json.loads(text)["scoreDocs"]
@@ -124,7 +147,7 @@ class LuceneSearch:
         scores = np.array([each["score"] for each in best], dtype=np.float32)
         return documents, scores.astype(np.float64)
 
-    def _ties_by_id(self, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _ties_by_id(self, rows: Rows, scores: NDArray[np.float64]) -> Rows:
         """Rows in the order of descending ``scores`` that they have, those of equal scores by id."""
         if not (scores[1:] == scores[:-1]).any():
             return rows
@@ -132,7 +155,7 @@ class LuceneSearch:
         ordered = sorted(pairs, key=lambda pair: (pair[0], self._ids[pair[1]]))
         return np.array([row for _, row in ordered], dtype=np.int64)
 
-    def _of(self, rows: NDArray[np.int64]) -> Any:
+    def _of(self, rows: Rows) -> Any:
         """A query that the papers at these rows match."""
         ids = self._terms.readValue(json.dumps([_bytes_ref(self._ids[row]) for row in rows.tolist()]))
         return _jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
