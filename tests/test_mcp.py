@@ -27,7 +27,7 @@ from qbe.index.opening import open_index
 from qbe.mcp.__main__ import main
 from qbe.mcp.exporting import ExportCitations
 from qbe.mcp.server import create_server
-from qbe.network.listening import listen
+from qbe.network.server import listen
 from qbe.service.requests import Export
 from qbe.service.service import SearchService
 from qbe.types import Paper, Sentence

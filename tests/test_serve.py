@@ -15,11 +15,11 @@ from support.serving import serving
 from qbe.errors import UsageError
 from qbe.index.opening import open_index
 from qbe.network.access import LOCAL, read_key
-from qbe.network.listening import listen
+from qbe.network.server import listen
 from qbe.serve.__main__ import main
-from qbe.serve.page import page_files
-from qbe.serve.settings import settings_for
-from qbe.service.requests import SearchRequest
+from qbe.serve.app import page_files
+from qbe.serve.guard import settings_for
+from qbe.service.requests import SearchBody
 from qbe.service.service import SearchService
 
 ABSTRACT = (
@@ -46,7 +46,7 @@ def untimed(record):
 
 def test_post_and_get_answer_what_the_service_answers(server, service):
     request = {"paper_ids": ["s036"], "facet": "method", "k": 5, "rerank": False, "year_from": 2016}
-    expected = untimed(service.search(SearchRequest(**request)))
+    expected = untimed(service.search(SearchBody(**request)))
     posted = server.ask("POST", "/api/search", request)
     got = server.ask("GET", "/api/search?" + urllib.parse.urlencode({**request, "paper_ids": "s036"}))
     assert posted.status == got.status == 200
@@ -61,7 +61,7 @@ def test_a_stream_has_the_first_stage_then_the_reranked_order(server, service):
     assert [name for name, _ in events] == ["ranking", "ranking", "end"]
     first, second = (json.loads(data) for _, data in events[:2])
     assert (first["stage"], second["stage"]) == ("first-stage", "reranked")
-    assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchRequest(**request)))))
+    assert untimed(second) == json.loads(json.dumps(untimed(service.search(SearchBody(**request)))))
 
 
 def test_a_stream_without_reranking_ends_after_the_first_stage(server):

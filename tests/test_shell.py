@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from qbe.index.opening import open_index
-from qbe.service.requests import Export, SearchRequest
+from qbe.service.requests import Export, SearchBody
 from qbe.service.service import SearchService
 from qbe.shell.commands import COMMANDS
 from qbe.shell.completing import Completion
@@ -63,7 +63,7 @@ def shell(service) -> Callable[..., Said]:
 
 def found(service: SearchService, **request: object) -> list[str]:
     """The ids that the service finds."""
-    record = service.search(SearchRequest(**{"k": 10, "rerank": False} | request))
+    record = service.search(SearchBody(**{"k": 10, "rerank": False} | request))
     return [hit["paper_id"] for hit in record["hits"]]
 
 
@@ -179,7 +179,7 @@ def test_a_hit_becomes_the_query_in_place_of_a_text(shell, service):
 
 def test_why_shows_both_sentences(shell, service):
     said = shell("k 1", "facet method", "paper s036", "why 1")
-    record = service.search(SearchRequest(paper_ids=["s036"], facet="method", k=1, rerank=False))
+    record = service.search(SearchBody(paper_ids=["s036"], facet="method", k=1, rerank=False))
     (hit,) = record["hits"]
     text = " ".join(said.out.rpartition("the next hits\n")[2].split())
     for match in hit["matches"]:

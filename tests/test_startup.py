@@ -267,14 +267,11 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.evaluate.report import PROTOCOLS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import DEVICES
-    from qbe.service.service import RERANKINGS
     from qbe.tag.tagging import LABEL_SOURCES
     from qbe.types import Facet
 
     assert choices("evaluate")["protocol"] == PROTOCOLS
     assert choices("tag")["facets"] == LABEL_SOURCES
-    for command in ("serve", "mcp", "shell"):
-        assert choices(command)["rerank"] == RERANKINGS
     assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
     assert choices("train", "reranker")["device"] == DEVICES
     offered = choices("export", "encoder")

@@ -1,0 +1,120 @@
+"""What every request passes before an application is called: the key, and the limits of its body."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qbe.network.access import key_problem
+from qbe.plain import one_line
+
+LONGEST = 500
+"""Characters of a message."""
+
+MOST_BYTES, MOST_DISCARDED = 1_000_000, 20_000_000
+"""Bytes of a request's body that are taken, and those of a longer one that are read before it is refused."""
+
+BODY_SECONDS = 10.0
+"""Within which a body must arrive."""
+
+
+class BodyError(Exception):
+    """A body that is refused; ``status`` is that of the answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ClientGoneError(Exception):
+    """The client left before its request was complete."""
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body of a request; raises BodyError for one that is too long or too slow, ClientGoneError.
+
+    What is too long is read on for a while, and forgotten: a client that is still sending when its connection
+    is closed never sees the answer.
+    """
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                part = message.get("body", b"")
+                size += len(part)
+                if size <= MOST_BYTES:
+                    parts.append(part)
+                if size > MOST_DISCARDED or not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        raise BodyError(408, f"expected the request within {BODY_SECONDS:g} s") from None
+    if size > MOST_BYTES:
+        raise BodyError(413, f"expected a request of at most {MOST_BYTES:,} bytes")
+    return b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A function that gives a body that was read, then what else comes."""
+    is_given = False
+
+    async def replay() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def failure(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    r"""An answer that says what is wrong.
+
+    >>> failure(404, "no such\npaper").body
+    b'{"error":{"message":"no such paper"}}'
+    """
+    return JSONResponse({"error": {"message": one_line(message)[:LONGEST]}}, status, headers)
+
+
+class Guard:
+    """Refuses requests without the key (401), and those whose body is too long (413) or slow (408).
+
+    Bodies are read before the application is called, so that a client that sends slowly holds no thread.
+    """
+
+    def __init__(self, app: ASGIApp, key: str | None = None) -> None:
+        self._app, self._key = app, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on to the application."""
+        if scope["type"] == "http":
+            await self.answer(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> bytes:
+        """Answer a request over HTTP; returns its body, empty where it was refused."""
+        body, refusal = b"", self.refusal(scope)
+        if refusal is None:
+            try:
+                body = await read_body(receive)
+            except ClientGoneError:
+                return body
+            except BodyError as error:
+                refusal = failure(error.status, str(error), {"Connection": "close"})
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, replayed(body, receive), send)
+        return body
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that must not reach the application; None for others."""
+        problem = key_problem(Headers(scope=scope), self._key)
+        return None if problem is None else failure(401, problem, {"WWW-Authenticate": "Bearer"})
