@@ -90,7 +90,12 @@ class Shell(Terminal):
 
     def do_year(self, argument: str) -> None:
         """2015-2019: only papers of these years; also 2015-, -2019, 2018, all."""
-        first, last = (None, None) if argument == ALL else parse_years(argument)
+        years, of_query = (None, None) if argument == ALL else parse_years(argument)
+        if of_query:
+            raise UsageError(
+                f"expected years such as 2015-2019, 2015-, -2019, 2018 or all, found {argument!r}"
+            )
+        first, last = years or (None, None)
         self._search(self._fields | {"year_from": first, "year_to": last})
 
     def do_category(self, argument: str) -> None:
@@ -230,6 +235,7 @@ class Shell(Terminal):
         rows = []
         for name in [argument] if argument else self.commands:
             usage, _, text = f"{self.handler(name).__doc__}".rpartition(": ")
+            text = text if usage else text[:1].lower() + text[1:]
             rows.append((f"{name} {usage}".strip(), text.removesuffix(".")))
         self.write("\n".join(columns(rows, self.width)))
 
