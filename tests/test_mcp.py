@@ -25,8 +25,8 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from qbe.errors import InputError, UsageError
 from qbe.index.opening import open_index
 from qbe.mcp.__main__ import main
-from qbe.mcp.exporting import ExportCitations
 from qbe.mcp.server import create_server
+from qbe.mcp.tools import Tools
 from qbe.network.server import listen
 from qbe.service.requests import Export
 from qbe.service.service import SearchService
@@ -42,8 +42,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "search_papers": {"text": ABSTRACT, "title": "On search", "facet": "method", "year_to": 2018, "k": 3},
     "get_paper": {"paper_id": "s036"},
     "label_facets": {"text": ABSTRACT},
-    "compare_papers": {"a": "s036", "b": "s051"},
-    "recommend_citations": {"paper_id": "s036", "cited": ["s051"], "year_to": 2021, "k": 3},
+    "compare_papers": {"paper_id": "s036", "other_id": "s051"},
+    "recommend_citations": {"paper_ids": ["s036"], "cited": ["s051"], "year_to": 2021, "k": 3},
     "export_citations": {"paper_ids": ["s036", "s051"], "format": "ris"},
 }
 
@@ -166,7 +166,7 @@ def test_answers_are_as_their_schemas_say(caller, name):
     assert not answer.is_error, answer.text
     Draft202012Validator(tool.output_schema).validate(answer.fields)
     assert json.loads(answer.text) == answer.fields
-    assert answer.fields["cut"] is None
+    assert answer.fields.get("cut") is None
 
 
 def test_what_is_described_names_what_an_agent_needs(stdio):
@@ -185,28 +185,28 @@ def test_what_is_described_names_what_an_agent_needs(stdio):
 def test_a_search_is_reranked_and_keeps_to_its_filters(stdio):
     found = stdio("search_papers", **CALLS["search_papers"]).fields
     assert found["stage"] == "reranked"
-    assert found["searched_papers"] < 128
+    assert found["passing"] < 128
     assert [hit["rank"] for hit in found["hits"]] == [1, 2, 3]
     assert all(hit["year"] <= 2018 for hit in found["hits"])
     assert found["has_more"] is True
     assert found["next_start"] == 3
     best = found["hits"][0]
-    assert best["why"]["query_sentence"] in ABSTRACT
-    assert best["why"]["sentence"] in best["abstract"]
+    assert best["matches"][0]["query_sentence"] in ABSTRACT
+    assert best["matches"][0]["sentence"] in best["abstract"]
     assert all(0 <= grade <= 3 for grade in best["grades"].values())
 
 
 def test_facets_can_be_combined_by_weight_and_by_name(stdio):
-    arguments = {"paper_id": "s036", "k": 3, "year_to": 2018}
+    arguments = {"paper_ids": ["s036"], "k": 3, "year_to": 2018}
     combined = stdio("search_papers", **arguments, like=["background"], unlike=["method:1"]).fields
     named = stdio("search_papers", **arguments, explore="same-problem-other-method").fields
     assert combined["hits"] == named["hits"]
-    assert "; not like" in combined["heading"]
+    assert "; not like" in combined["query"]["heading"]
 
 
 def test_null_is_the_same_as_none_given(stdio):
     arguments = {"facet": None, "text": None, "categories": None, "start": None}
-    found = stdio("search_papers", paper_id="s036", k=1, year_to=2018, **arguments)
+    found = stdio("search_papers", paper_ids="s036", k="1", year_to=2018, **arguments)
     assert not found.is_error, found.text
 
 
@@ -219,19 +219,20 @@ def test_a_paper_comes_with_the_facets_of_its_sentences(stdio):
 
 
 def test_two_papers_are_compared_in_each_facet(stdio):
-    compared = stdio("compare_papers", a="s036", b="s051").fields
-    assert (compared["a"]["paper_id"], compared["b"]["paper_id"]) == ("s036", "s051")
-    assert compared["method"]["grade"] > compared["background"]["grade"]
+    compared = stdio("compare_papers", paper_id="s036", other_id="s051").fields
+    assert (compared["paper"]["paper_id"], compared["other"]["paper_id"]) == ("s036", "s051")
+    facets = compared["facets"]
+    assert facets["method"]["grade"] > facets["background"]["grade"]
     abstracts = [stdio("get_paper", paper_id=name).fields["sentences"] for name in ("s036", "s051")]
-    pair = compared["method"]["sentence_a"], compared["method"]["sentence_b"]
-    for sentence, abstract in zip(pair, abstracts, strict=True):
+    pair = facets["method"]["pair"]
+    for sentence, abstract in zip((pair["sentence"], pair["other_sentence"]), abstracts, strict=True):
         assert sentence in [each["text"] for each in abstract]
 
 
 def test_what_is_cited_already_is_not_recommended(stdio):
-    first = stdio("recommend_citations", paper_id="s036", k=2).fields["hits"]
+    first = stdio("recommend_citations", paper_ids=["s036"], k=2).fields["hits"]
     ids = [hit["paper_id"] for hit in first]
-    again = stdio("recommend_citations", paper_id="s036", k=2, cited=[ids[0], "nosuch"]).fields
+    again = stdio("recommend_citations", paper_ids=["s036"], k=2, cited=[ids[0], "nosuch"]).fields
     assert ids[0] not in [hit["paper_id"] for hit in again["hits"]]
     assert len(again["notes"]) == 1
 
@@ -251,7 +252,7 @@ def pages(call: Callable[..., Answer], name: str, **arguments: Any) -> list[dict
 
 def test_paging_to_the_end_gives_each_paper_once(stdio):
     """The pages are cut to 20 kB, so that they are shorter than asked for."""
-    found = pages(stdio, "recommend_citations", paper_id="s036", k=100)
+    found = pages(stdio, "recommend_citations", paper_ids=["s036"], k=100)
     assert len(found) > 2
     ids = [hit["paper_id"] for page in found for hit in page["hits"]]
     assert len(ids) == len(set(ids)) == 127
@@ -259,9 +260,9 @@ def test_paging_to_the_end_gives_each_paper_once(stdio):
 
 
 def test_paging_a_search_gives_the_same_as_one_page(stdio):
-    arguments = {"paper_id": "s036", "facet": "method", "year_from": 2020, "year_to": 2020}
+    arguments = {"paper_ids": ["s036"], "facet": "method", "year_from": 2020, "year_to": 2020}
     (whole,) = pages(stdio, "search_papers", **arguments, k=100)
-    assert whole["searched_papers"] - 1 <= len(whole["hits"]) <= whole["searched_papers"]
+    assert whole["passing"] - 1 <= len(whole["hits"]) <= whole["passing"]
     found = pages(stdio, "search_papers", **arguments, k=4)
     assert len(found) > 1
     assert [hit["paper_id"] for page in found for hit in page["hits"]] == [
@@ -270,57 +271,44 @@ def test_paging_a_search_gives_the_same_as_one_page(stdio):
 
 
 def test_what_is_cut_is_said(stdio):
-    answer = stdio("recommend_citations", paper_id="s036", k=100)
+    answer = stdio("recommend_citations", paper_ids=["s036"], k=100)
     found = answer.fields
     shown = len(found["hits"])
     assert len(answer.text.encode()) <= LIMIT
     assert found["next_start"] == shown
     assert found["cut"] == (
-        f"To stay below 20 kB, the abstracts of hits 1 to {shown} were left out (get_paper gives them) and "
-        f"hits {shown + 1} to 100 were left out (call again with start={shown})."
+        "To stay below 20 kB, abstracts from hit 1 on were left out (get_paper gives them); "
+        f"hits from {shown} on were left out (call again with start={shown})."
     )
     assert all(hit["abstract"] is None for hit in found["hits"])
 
 
 def test_ten_hits_fit_in_with_their_abstracts(stdio):
-    found = stdio("recommend_citations", paper_id="s036").fields
+    found = stdio("recommend_citations", paper_ids=["s036"]).fields
     assert found["cut"] is None
     assert all(hit["abstract"] for hit in found["hits"])
     assert len(found["hits"]) == 10
 
 
-@pytest.mark.parametrize("form", ["bibtex", "ris"])
+@pytest.mark.parametrize("form", ["bibtex", "ris", "csv", "markdown", "json"])
 def test_the_parts_of_a_long_export_joined_are_the_file(stdio, graded_index, form):
     ids = [f"s{number:03d}" for number in range(1, 129)]
     parts = pages(stdio, "export_citations", paper_ids=ids, format=form)
-    assert len(parts) > 1
     assert sum(part["papers"] for part in parts) == 128
     assert [bool(part["cut"]) for part in parts] == [True] * (len(parts) - 1) + [False]
     with open_index(graded_index) as index, SearchService(index) as service:
         whole = service.export(Export(paper_ids=ids, format=form))
     assert "".join(part["text"] for part in parts) == whole
-
-
-@pytest.mark.parametrize("form", ["csv", "markdown", "json"])
-def test_so_are_those_of_other_formats(graded_index, form, monkeypatch):
-    monkeypatch.setattr("qbe.mcp.cutting.LIMIT", 5000)
-    ids = [f"s{number:03d}" for number in range(1, 129)]
-    with open_index(graded_index) as index, SearchService(index) as service:
-        parts, start = [], 0
-        while start is not None:
-            part = ExportCitations(paper_ids=ids, format=form, start=start).answer(service)
-            parts.append(part.text)
-            start = part.next_start
-        assert len(parts) > 2
-        assert "".join(parts) == service.export(Export(paper_ids=ids, format=form))
+    assert (len(parts) > 1) is (len(whole) > LIMIT)
 
 
 def test_an_entry_that_is_too_long_is_refused(graded_index, monkeypatch):
-    monkeypatch.setattr("qbe.mcp.cutting.LIMIT", 500)
+    monkeypatch.setattr("qbe.mcp.answers.LIMIT", 500)
+    expected = "found s036 longer; leave it out, or choose markdown"
     with open_index(graded_index) as index, SearchService(index) as service:
-        call = ExportCitations(paper_ids=["s001", "s036"], start=1)
-        with pytest.raises(UsageError, match="found s036 longer; leave it out, or choose markdown"):
-            call.answer(service)
+        tools = Tools(service)
+        with pytest.raises(UsageError, match=expected):
+            tools.export_citations(["s001", "s036"], start=1)
 
 
 def test_a_long_text_is_labelled_in_parts(stdio):
@@ -333,23 +321,23 @@ def test_a_long_text_is_labelled_in_parts(stdio):
 
 
 SEARCH_ARGUMENTS = (
-    "text, paper_id, title, k, start, facet, like, unlike, explore, year_from, year_to, categories, authors"
+    "text, title, paper_ids, facet, like, unlike, explore, year_from, year_to, categories, authors, k, start"
 )
 ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "nothing to search with": ("search_papers", {}, "expected either text or paper_id, found neither"),
+    "nothing to search with": ("search_papers", {}, "expected paper_ids or text, found neither"),
     "two things": (
         "search_papers",
-        {"text": "We swim.", "paper_id": "s036"},
-        "expected either text or paper_id, found both",
+        {"text": "We swim.", "paper_ids": ["s036"]},
+        "expected paper_ids or text, found both",
     ),
     "a title of a paper": (
         "search_papers",
-        {"paper_id": "s036", "title": "On fish"},
-        "expected title with text only, found it with paper_id; leave title out",
+        {"paper_ids": ["s036"], "title": "On fish"},
+        "expected title with text only, found it with paper_ids; leave title out",
     ),
     "no such paper": (
         "search_papers",
-        {"paper_id": "nosuch"},
+        {"paper_ids": ["nosuch"]},
         "expected the id of one of the 128 papers of the index, found 'nosuch'; search_papers gives ids that "
         "are valid",
     ),
@@ -365,33 +353,33 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "no such facet": (
         "search_papers",
-        {"paper_id": "s036", "facet": "problem"},
+        {"paper_ids": ["s036"], "facet": "problem"},
         "facet: input should be 'background', 'method' or 'result'",
     ),
     "no such facet liked": (
         "search_papers",
-        {"paper_id": "s036", "like": ["problem"]},
+        {"paper_ids": ["s036"], "like": ["problem"]},
         "expected facets such as background or method:0.5, each once and with a weight above 0, "
         "found 'problem'; check `like` and `unlike`",
     ),
     "only what is not liked": (
         "search_papers",
-        {"paper_id": "s036", "unlike": ["method"]},
+        {"paper_ids": ["s036"], "unlike": ["method"]},
         "expected a facet in `like`, found none; a search starts from what is alike",
     ),
     "two ways to count": (
         "search_papers",
-        {"paper_id": "s036", "facet": "method", "explore": "competitors"},
-        "expected at most one of facet, explore, like with unlike, found facet and explore",
+        {"paper_ids": ["s036"], "facet": "method", "explore": "competitors"},
+        "expected at most one of facet, sentences, explore, like and unlike, found facet and explore",
     ),
     "too many hits": (
         "search_papers",
-        {"paper_id": "s036", "k": 101},
+        {"paper_ids": ["s036"], "k": 101},
         "k: input should be less than or equal to 100",
     ),
     "a page too deep": (
         "search_papers",
-        {"paper_id": "s036", "start": 1000},
+        {"paper_ids": ["s036"], "start": 1000},
         "start: input should be less than 1000",
     ),
     "white space": ("search_papers", {"text": " \n "}, "expected an abstract as text, found white space"),
@@ -400,18 +388,22 @@ ERRORS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"text": "a" * 20_001},
         "text: string should have at most 20000 characters",
     ),
-    "an empty text": ("label_facets", {"text": ""}, "text: field required"),
+    "an empty text": ("label_facets", {"text": ""}, "text: missing required argument"),
     "a start too late": (
         "get_paper",
         {"paper_id": "s036", "start": 9},
         "expected `start` below the number of sentences, 5, found 9",
     ),
-    "no paper": ("get_paper", {}, "paper_id: field required"),
+    "no paper": ("get_paper", {}, "paper_id: missing required argument"),
     "a paper that is no text": ("get_paper", {"paper_id": {}}, "paper_id: input should be a valid string"),
-    "nothing to compare with": ("compare_papers", {"a": "s036"}, "b: field required"),
+    "nothing to compare with": (
+        "compare_papers",
+        {"paper_id": "s036"},
+        "other_id: missing required argument",
+    ),
     "no such paper to compare with": (
         "compare_papers",
-        {"a": "s036", "b": "S051"},
+        {"paper_id": "s036", "other_id": "S051"},
         "expected the id of one of the 128 papers of the index, found 'S051'; search_papers gives ids that "
         "are valid",
     ),

@@ -194,11 +194,11 @@ def fitting_hits(answer: Hits, start: int) -> Hits:
     'To stay below 20 kB, abstracts from hit 2 on were left out (get_paper gives them).'
     """
     excess, kept = size_of(answer) - LIMIT, len(answer.hits)
-    while excess > -RESERVED and kept and size_of(answer) > LIMIT:
+    if excess <= 0:
+        return answer
+    while kept and excess > -RESERVED:
         kept -= 1
         excess -= size_of(answer.hits[kept].abstract or "")
-    if kept == len(answer.hits):
-        return answer
     bare = [hit.model_copy(update={"abstract": None}) for hit in answer.hits[kept:]]
     left_out = f"abstracts from hit {start + kept + 1} on were left out (get_paper gives them)"
     update = {"hits": answer.hits[:kept] + bare, "cut": _cut(answer, left_out)}

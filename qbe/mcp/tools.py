@@ -36,15 +36,18 @@ SentencesT = TypeVar("SentencesT", bound=Sentences)
 HITS = 10
 """Hits in an answer, unless more are asked for: about as many as fit in with their abstracts."""
 
-SHARED = {
-    "facets": "A facet is what a sentence of an abstract is about: background (the problem, its context, the "
-    "objective), method (what was done), result (what was found).",
-    "ids": "Valid ids are those of this index alone, as search_papers and recommend_citations give them in "
-    "paper_id; a DOI or a title is none.",
-    "pages": "Where has_more is true, call again with start=next_start and all else the same for the next "
-    "page. An answer stays below 20 kB; cut says what was left out, and how to get it.",
-}
-"""What the docstrings of several tools say."""
+FACETS = (
+    "A facet is what a sentence of an abstract is about: background (the problem, its context, the "
+    "objective), method (what was done), result (what was found)."
+)
+IDS = (
+    "Valid ids are those of this index alone, as search_papers and recommend_citations give them in "
+    "paper_id; a DOI or a title is none."
+)
+PAGES = (
+    "Where has_more is true, call again with start=next_start and all else the same for the next part. An "
+    "answer stays below 20 kB; cut says what was left out, and how to get it."
+)
 
 FirstSentence = Annotated[int, Field(ge=0, description="the first sentence to give; only where cut says so")]
 
@@ -71,16 +74,16 @@ class Tools:
         k: requests.K = HITS,
         start: requests.Start = 0,
     ) -> Hits:
-        """Find scientific papers that are like a paper: for its problem, its method, its findings, or the
-        whole of its abstract. Start from text (an abstract, or a few sentences that could stand in one;
-        single keywords find little), with its title, or from paper_ids.
+        """Find papers that are like a paper: for its problem, method or findings, or its whole abstract.
 
-        {facets} facet says what hits should have in common with the query. like and unlike combine facets:
-        the same problem solved by another method is like=[background], unlike=[method]; explore names the
-        three usual combinations. Give at most one of facet, explore, and like with unlike.
+        Start from text (an abstract, or a few sentences that could stand in one; single keywords find
+        little), with its title, or from paper_ids. facet says what hits should have in common with the query.
+        like and unlike combine facets: the same problem solved by another method is like=[background],
+        unlike=[method]; explore names the three usual combinations. Give at most one of facet, explore, and
+        like with unlike.
 
         Hits are best first. matches has the closest pair of sentences; grades say how alike the papers
-        are in each facet, from 0 to 3. {pages} {ids}
+        are in each facet, from 0 to 3.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         record = self._service.search(requests.SearchBody.model_validate(given))
@@ -91,9 +94,7 @@ class Tools:
         paper_id: Annotated[PaperId, Field(description="the id of a paper of the index")],
         start: FirstSentence = 0,
     ) -> FullPaper:
-        """Read one paper of the index: title, authors, year, venue, links, and its abstract sentence by
-        sentence, each with its facet. {facets} {ids}
-        """
+        """Read a paper of the index: title, authors, year, venue, links, sentences with their facets."""
         return _sentences(FullPaper.model_validate(self._service.paper(paper_id)), start)
 
     def label_facets(
@@ -102,8 +103,9 @@ class Tools:
         title: requests.Title = "",
         start: FirstSentence = 0,
     ) -> Sentences:
-        """Split an abstract into sentences and say of each which facet it has. {facets} Nothing is searched.
-        This shows what search_papers would match of the same text by each facet.
+        """Split an abstract into sentences and say of each which facet it has.
+
+        Nothing is searched. This shows what search_papers would match of the same text by each facet.
         """
         record = self._service.label(requests.PastedText(text=text, title=title))
         return _sentences(Sentences.model_validate(record), start)
@@ -113,8 +115,9 @@ class Tools:
         paper_id: Annotated[PaperId, Field(description="the id of a paper of the index")],
         other_id: Annotated[PaperId, Field(description="the id of the paper to compare it with")],
     ) -> Compared:
-        """Say how alike two papers of the index are in each facet: an estimated grade from 0 (not alike) to 3
-        (nearly the same), and the closest pair of sentences. {facets} {ids}
+        """Say how alike two papers of the index are in each facet.
+
+        That is an estimated grade from 0 (not alike) to 3 (nearly the same), and the closest sentences.
         """
         record = self._service.compare(requests.Comparison(paper_id=paper_id, other_id=other_id))
         return Compared.model_validate(record)
@@ -129,9 +132,10 @@ class Tools:
         k: requests.K = HITS,
         start: requests.Start = 0,
     ) -> Hits:
-        """Find papers of the index that a paper, or a draft of one, should cite, best first. Start from text
-        (the abstract of the draft) or from paper_ids with one id. Name what it cites already in cited: that
-        helps, and these are not recommended. year_to keeps out what is younger than the draft. {pages} {ids}
+        """Find papers of the index that a paper, or a draft of one, should cite, best first.
+
+        Start from text (the abstract of the draft) or from paper_ids with one id. Name what it cites already
+        in cited: that helps, and these are not recommended. year_to keeps out what is younger than the draft.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         record = self._service.recommend(requests.RecommendationBody.model_validate(given))
@@ -139,13 +143,16 @@ class Tools:
 
     def export_citations(
         self,
-        paper_ids: Annotated[list[PaperId], Field(min_length=1, max_length=MOST_SEEN)],
-        format: requests.Format = "bibtex",
+        paper_ids: Annotated[
+            list[PaperId],
+            Field(min_length=1, max_length=MOST_SEEN, description="ids of papers of the index, in order"),
+        ],
+        format: Annotated[requests.Format, Field(description="json: a line a paper")] = "bibtex",
         start: Annotated[int, Field(ge=0, lt=MOST_SEEN, description="how many of paper_ids to skip")] = 0,
     ) -> Exported:
-        """Give papers of the index as the content of a file: BibTeX, RIS, CSV, Markdown or JSON; all but
-        Markdown have abstracts. A long file comes in parts, which joined are the file: where has_more is
-        true, call again with the same paper_ids and format and start=next_start. {ids}
+        """Give papers of the index as the content of a file: BibTeX, RIS, CSV, Markdown or JSON.
+
+        All but Markdown have abstracts. A long file comes in parts, which joined are the file.
         """
         parts = self._service.export_parts(requests.Export(paper_ids=paper_ids, format=format))
         parts = parts[_within(start, len(parts), "papers") :]
@@ -155,28 +162,28 @@ class Tools:
         if not kept:
             paper_id = list(dict.fromkeys(paper_ids))[start]
             raise UsageError(
-                f"expected papers whose {format} is below {answers.LIMIT // 1000} kB, found {paper_id} longer; "
-                "leave it out, or choose markdown as format"
+                f"expected papers whose {format} is below {answers.LIMIT // 1000} kB, found {paper_id} "
+                "longer; leave it out, or choose markdown as format"
             )
         exported = Exported(format=format, papers=kept, text="".join(parts[:kept]))
         if kept < len(parts):
             exported.has_more, exported.next_start = True, start + kept
             exported.cut = (
-                f"To stay below {answers.LIMIT // 1000} kB, the last {len(parts) - kept} papers were left out "
-                f"(call again with start={start + kept}; the texts joined are the file)."
+                f"To stay below {answers.LIMIT // 1000} kB, the last {len(parts) - kept} papers were left "
+                f"out (call again with start={start + kept}; the texts joined are the file)."
             )
         return exported
 
 
-TITLES = {
-    "search_papers": "Search papers by example",
-    "get_paper": "Read a paper",
-    "label_facets": "Label the sentences of an abstract",
-    "compare_papers": "Compare two papers",
-    "recommend_citations": "Recommend papers to cite",
-    "export_citations": "Export citations",
+TOOLS = {
+    "search_papers": ("Search papers by example", FACETS, PAGES, IDS),
+    "get_paper": ("Read a paper", FACETS, IDS),
+    "label_facets": ("Label the sentences of an abstract", FACETS),
+    "compare_papers": ("Compare two papers", FACETS, IDS),
+    "recommend_citations": ("Recommend papers to cite", PAGES, IDS),
+    "export_citations": ("Export citations", PAGES, IDS),
 }
-"""The tools, with titles for people."""
+"""The tools, each with a title for people, and what is said of it in addition to its docstring."""
 
 
 def tools_of(service: SearchService) -> list[Tool]:
@@ -186,7 +193,7 @@ def tools_of(service: SearchService) -> list[Tool]:
         Tool.from_function(
             _answered(getattr(tools, name)),
             title=title,
-            description=inspect.cleandoc(getattr(Tools, name).__doc__).format(**SHARED),
+            description="\n\n".join([inspect.cleandoc(getattr(Tools, name).__doc__), *notes]),
             annotations=ToolAnnotations(
                 title=title,
                 read_only_hint=True,
@@ -195,7 +202,7 @@ def tools_of(service: SearchService) -> list[Tool]:
                 open_world_hint=False,
             ),
         )
-        for name, title in TITLES.items()
+        for name, (title, *notes) in TOOLS.items()
     ]
 
 
