@@ -90,7 +90,10 @@ def test_files_of_csv_have_no_formulas():
     paper = Paper("=id", FORMULA, (Sentence("@SUM(A1) swims."),), metadata={"authors": ["+1"], "venue": "-1"})
     result = Result("=q", Query(paper), [Hit("=id", -0.5)])
     text = open_writer("csv", "tag", lambda _: paper, 80, explain=False).text([result], first=True)
-    for row in (*csv.reader(io.StringIO(text)), *csv.reader(io.StringIO("".join(export_parts([paper], "csv"))))):
+    for row in (
+        *csv.reader(io.StringIO(text)),
+        *csv.reader(io.StringIO("".join(export_parts([paper], "csv")))),
+    ):
         assert not [cell for cell in row if cell[:1] in "=+-@" and cell and cell != "-0.5"]
 
 

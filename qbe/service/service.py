@@ -175,41 +175,31 @@ class SearchService(Closing):
     def pages(self, body: SearchBody) -> Iterator[HitPage]:
         """The page of hits that the first stage finds, then that of the reranked order, if there is one.
 
-        Where the index moves on meanwhile, so that a paper is gone, the search begins again. Raises what
-        `SearchBody.compile` and `SearchSession.run` do, OverloadedError where too many searches wait,
-        TooSlowError.
+        Raises what `SearchBody.compile` and `SearchSession.run` do, OverloadedError where too many searches
+        wait, TooSlowError.
         """
+        begin = time.perf_counter()
         session = self._session(body.first_stage)
-        return self._pages(body, lambda request: session.run(request, rerank=body.rerank))
+        for ranking in session.run(self._request(body), rerank=body.rerank):
+            yield _page(body, ranking, time.perf_counter() - begin)
 
     def page(self, body: SearchBody) -> HitPage:
         """The final one of `pages`."""
+        begin = time.perf_counter()
         session = self._session(body.first_stage)
         token = TIMEOUT.set(self._limits.reranked if body.rerank else None)
         try:
-            (page,) = self._pages(body, lambda request: [session.search(request, rerank=body.rerank)])
+            ranking = session.search(self._request(body), rerank=body.rerank)
         finally:
             TIMEOUT.reset(token)
-        return page
+        return _page(body, ranking, time.perf_counter() - begin)
 
-    def _pages(
-        self, body: SearchBody, run: Callable[[SearchRequest], Iterable[Ranking]]
-    ) -> Iterator[HitPage]:
-        begin, digest = time.perf_counter(), None
-        while True:
-            with self.index.reading() as reader:
-                before, digest = digest, reader.manifest.digest
-            try:
-                for ranking in run(replace(body.compile(self.index), grades=True)):
-                    yield _page(body, ranking, time.perf_counter() - begin)
-                return
-            except PaperNotFoundError:
-                if digest == before:
-                    raise
+    def _request(self, body: SearchBody) -> SearchRequest:
+        return replace(body.compile(self.index), grades=True)
 
     def search(self, body: SearchBody) -> Record:
         """The final hits of a search, as `stream` has them; raises what `pages` does."""
-        return self._search_record(body, self.page(body))
+        return next(self._consistent(lambda: [self._search_record(body, self.page(body))]))
 
     def stream(self, body: SearchBody) -> Iterator[Record]:
         """The records of `pages`: the first stage's at once, the reranked one when it is done.
@@ -218,8 +208,7 @@ class SearchService(Closing):
         matches name aspects by theirs where there are several); ``stage``, what ranked the hits; ``has_more``
         and ``next_start`` for paging; ``notes`` for people; and hits as of `qbe.search.present.to_record`.
         """
-        for page in self.pages(body):
-            yield self._search_record(body, page)
+        return self._consistent(lambda: (self._search_record(body, page) for page in self.pages(body)))
 
     def recommendations(self, body: RecommendationBody) -> HitPage:
         """A page of papers of the index that a paper should cite, best first.
@@ -252,8 +241,12 @@ class SearchService(Closing):
 
     def recommend(self, body: RecommendationBody) -> Record:
         """The record of `recommendations`, in the form of `search`."""
-        page = self.recommendations(body)
-        return {"query": {"heading": page.heading}, **self._page_record(page)}
+
+        def recommend() -> Record:
+            page = self.recommendations(body)
+            return {"query": {"heading": page.heading}, **self._page_record(page)}
+
+        return next(self._consistent(lambda: [recommend()]))
 
     def paper(self, paper_id: str) -> Record:
         """A paper of the index with its sentences and their facets; raises PaperNotFoundError."""
@@ -268,6 +261,9 @@ class SearchService(Closing):
         """How alike two papers are in each facet: the grade from 0 to 3, where there is one, and the closest
         pair of sentences of the facet. Raises PaperNotFoundError, CorpusError.
         """
+        return next(self._consistent(lambda: [self._compare(body)]))
+
+    def _compare(self, body: Comparison) -> Record:
         given = pasted_paper(body.text, body.title) if body.text is not None else None
         paper = self.index.label_facets(given or self.index.paper(str(body.paper_id)))
         other = self.index.paper(body.other_id)
@@ -303,6 +299,19 @@ class SearchService(Closing):
         """The file in parts, one a paper; raises PaperNotFoundError."""
         papers = [self.index.paper(paper_id) for paper_id in dict.fromkeys(body.paper_ids)]
         return export_parts(papers, body.format)
+
+    def _consistent(self, answers: Callable[[], Iterable[T]]) -> Iterator[T]:
+        """Answers; from the first one again where the index moved on meanwhile, so that a paper was gone."""
+        while True:
+            with self.index.reading() as reader:
+                digest = reader.manifest.digest
+            try:
+                yield from answers()
+                return
+            except PaperNotFoundError:
+                with self.index.reading() as reader:
+                    if reader.manifest.digest == digest:
+                        raise
 
     def _session(self, first_stage: str | None) -> SearchSession:
         """What searches by a first stage, None: that of the service; raises UsageError for one that the index
