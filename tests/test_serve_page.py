@@ -595,7 +595,9 @@ def test_categories_filter_and_can_be_removed(visit):
     visit.page.get_by_label("Categories").blur()
     visit.until_asked(categories=["cs", "math.CO"])
     assert visit.ids == [HOSTILE["paper_id"]]
-    expect(visit.page.locator("#remarks")).to_contain_text("1 of 129 papers are in these years and categories.")
+    expect(visit.page.locator("#remarks")).to_contain_text(
+        "1 of 129 papers are in these years and categories."
+    )
     visit.button("Remove filters").click()
     visit.until_asked(text=ABSTRACT)
     expect(visit.hits).to_have_count(20)
