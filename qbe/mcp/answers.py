@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from itertools import accumulate
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
-from pydantic_core import to_json
 
 from qbe.plain import plain
 from qbe.service.records import Record
@@ -165,7 +165,8 @@ class Exported(Answer):
 
 def size_of(value: BaseModel | str) -> int:
     """The bytes of a model or a text as JSON."""
-    return len(to_json(value))
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else value.model_dump_json()
+    return len(text.encode())
 
 
 def fitting(answer: AnswerT, name: str, start: int) -> AnswerT:
