@@ -25,7 +25,7 @@ from jsonschema import Draft202012Validator
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 
 from qbe import types
-from qbe.errors import InputError, UsageError
+from qbe.errors import UsageError
 from qbe.index.opening import open_index
 from qbe.mcp.__main__ import main
 from qbe.mcp.answers import (
@@ -42,7 +42,6 @@ from qbe.mcp.answers import (
 )
 from qbe.mcp.server import create_server
 from qbe.mcp.tools import Tools
-from qbe.network.server import listen
 from qbe.service.requests import Export
 from qbe.service.service import SearchService
 from qbe.types import Paper
@@ -158,6 +157,8 @@ def caller(request) -> Caller:
 def test_all_tools_are_listed(caller):
     tools = caller.tools()
     assert sorted(tools) == sorted(CALLS)
+    assert "128 scientific papers" in caller.instructions()
+    assert "look like s001" in caller.instructions()
     for tool in tools.values():
         assert tool.annotations.read_only_hint is True
         assert tool.annotations.open_world_hint is False
@@ -165,11 +166,7 @@ def test_all_tools_are_listed(caller):
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
         assert tool.input_schema["additionalProperties"] is False
-
-
-def test_instructions_say_what_is_searched_and_what_ids_look_like(caller):
-    assert "128 scientific papers" in caller.instructions()
-    assert "look like s001" in caller.instructions()
+        assert all("description" in str(field) for field in tool.input_schema["properties"].values())
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -181,19 +178,6 @@ def test_answers_are_as_their_schemas_say(caller, name):
     Draft202012Validator(tool.output_schema).validate(answer.fields)
     assert json.loads(answer.text) == answer.fields
     assert answer.fields.get("cut") is None
-
-
-def test_what_is_described_names_what_an_agent_needs(stdio):
-    tools = stdio.tools()
-    for name in ("search_papers", "get_paper", "label_facets", "compare_papers"):
-        assert "A facet is what a sentence of an abstract is about" in tools[name].description
-    for name in ("search_papers", "get_paper", "compare_papers", "recommend_citations", "export_citations"):
-        assert "Valid ids are those of this index alone" in tools[name].description
-    for name in ("search_papers", "recommend_citations", "export_citations"):
-        assert "start=next_start" in tools[name].description
-    for tool in tools.values():
-        for field in tool.input_schema["properties"].values():
-            assert "description" in str(field)
 
 
 def test_a_search_is_reranked_and_keeps_to_its_filters(stdio):
@@ -507,11 +491,6 @@ def test_what_comes_over_http_is_limited(serve, graded_index):
 def test_options_that_do_not_go_together_are_refused(options, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         main(["--index", "nosuch", *options])
-
-
-def test_a_port_that_is_taken_is_refused():
-    with listen("127.0.0.1", 0) as taken, pytest.raises(InputError, match="choose another `port`"):
-        listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_an_index_that_is_none_is_one_line_on_standard_error(tmp_path):

@@ -67,7 +67,7 @@ def test_hits_are_those_of_the_pipeline_with_the_same_stages(index, rerank):
     assert [(hit["paper_id"], hit["score"]) for hit in record["hits"]] == [hit[:2] for hit in expected]
     assert [hit["rank"] for hit in record["hits"]] == [1, 2, 3, 4, 5, 6, 7]
     assert record["stage"] == (FIRST if rerank == "none" else RERANKED)
-    assert all(hit["grades"] for hit in record["hits"])
+    assert all(0 <= grade <= 3 for hit in record["hits"] for grade in hit["grades"].values())
 
 
 @pytest.mark.parametrize("facet", ["method", None])
@@ -101,17 +101,6 @@ def test_a_shape_gives_what_the_pipeline_gives(index, service):
         expected = pipeline.search(Query.by_facets(index.paper("s036"), weights), 5, filter=only)
     assert ids(record) == [hit.paper_id for hit in expected]
     assert record["hits"][0]["grades"] == expected[0].grades
-
-
-def test_hits_have_grades_in_all_facets_whatever_they_were_found_by(service):
-    record = service.search(SearchBody(paper_ids=["s036"], facet="method", k=3, rerank=False))
-    assert record["stage"] == FIRST
-    assert all(set(hit["grades"]) == {"background", "method", "result"} for hit in record["hits"])
-    assert all(0 <= grade <= 3 for hit in record["hits"] for grade in hit["grades"].values())
-
-
-def test_a_whole_abstract_is_not_reranked_and_the_answer_says_so(service):
-    assert service.search(SearchBody(paper_ids=["s036"], k=1))["stage"] == FIRST
 
 
 def test_pages_joined_are_the_whole_ranking(service):
@@ -170,13 +159,6 @@ def test_picked_sentences_are_those_of_the_paper_that_is_liked(service):
     assert disliked["positions"] == list(range(len(service.index.paper("s051").sentences)))
 
 
-def test_answers_are_json(service):
-    record = service.search(
-        SearchBody(paper_ids=["s036"], like=["background"], unlike=["result:0.5"], k=3, rerank=False)
-    )
-    assert json.loads(json.dumps(record, allow_nan=False)) == record
-
-
 def test_a_comparison_has_grades_and_the_closest_sentences(index, service):
     record = service.compare(Comparison(paper_id="s036", other_id="s051"))
     pair = record["facets"]["method"]["pair"]
@@ -184,12 +166,8 @@ def test_a_comparison_has_grades_and_the_closest_sentences(index, service):
     assert index.paper("s036").sentences[pair["position"]].facet is Facet.METHOD
     assert pair["other_sentence"] == index.paper("s051").sentences[pair["other_position"]].text
     assert 0 <= record["facets"]["background"]["grade"] <= 3
-
-
-def test_a_pasted_abstract_can_be_compared(service):
-    record = service.compare(Comparison(text=ABSTRACT, other_id="s051"))
-    assert record["paper"]["paper_id"] is None
-    assert record["other"]["paper_id"] == "s051"
+    pasted = service.compare(Comparison(text=ABSTRACT, other_id="s051"))
+    assert (pasted["paper"]["paper_id"], pasted["other"]["paper_id"]) == (None, "s051")
 
 
 def test_recommendations_leave_out_what_is_cited_and_say_what_is_unknown(service):
@@ -226,11 +204,6 @@ def test_an_index_that_cannot_recommend_says_so(tiny_index, tmp_path, sample, ti
                 service.recommend(RecommendationBody(paper_ids=["s036"]))
 
 
-def test_labels_of_a_pasted_abstract(service):
-    sentences = service.label(PastedText(text=ABSTRACT))["sentences"]
-    assert [sentence["facet"] for sentence in sentences] == ["background", "method", "result"]
-
-
 @pytest.mark.parametrize(
     ("form", "begin"),
     [
@@ -238,17 +211,13 @@ def test_labels_of_a_pasted_abstract(service):
         ("ris", "TY  - "),
         ("csv", "paper_id,title,authors"),
         ("markdown", "- **Two Crops"),
+        ("json", '{"paper_id": "s036"'),
     ],
 )
 def test_exports(service, form, begin):
     text = service.export(Export(paper_ids=["s036", "s051", "s036"], format=form))
     assert text.startswith(begin)
     assert text.count("Two Crops of a Paragraph") >= 1
-
-
-def test_an_export_as_json_has_a_line(service):
-    (record,) = map(json.loads, service.export(Export(paper_ids=["s036"], format="json")).splitlines())
-    assert record["paper_id"] == "s036"
 
 
 def test_titles_are_completed(index):
@@ -480,9 +449,3 @@ def test_a_new_commit_is_followed(tmp_path, sample, tiny_encoder):
         assert not service.refresh()
         assert first != ids(service.search(request))
         assert service.about()["papers"] == 127
-
-
-def test_the_filter_of_a_request_is_the_librarys():
-    request = SearchBody(paper_ids=["a"], year_to=2019, categories=["cs.CL"], where=["venue=SIGIR"])
-    expected = PaperFilter(years=(None, 2019), categories=("cs.CL",), where={"venue": "SIGIR"})
-    assert request.paper_filter == expected
