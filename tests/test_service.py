@@ -16,6 +16,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, PaperNotFoundError, UsageError
 from qbe.index.building.settings import BuildSettings
 from qbe.index.opening import build_index, open_index
+from qbe.mcp.tools import Tools
 from qbe.search.__main__ import main as search_main
 from qbe.search.fused import FusedStage
 from qbe.search.pipeline import Pipeline
@@ -71,18 +72,19 @@ def test_hits_are_those_of_the_pipeline_with_the_same_stages(index, rerank):
 
 
 @pytest.mark.parametrize("facet", ["method", None])
-def test_without_a_reranker_the_ranking_is_that_of_the_command(index, service, facet, capsys, monkeypatch):
-    """The same over HTTP, by MCP and in the shell, which all ask the service."""
-    record = service.search(SearchBody(paper_ids=["s036"], facet=facet, k=20, rerank=False))
-    monkeypatch.setenv("COLUMNS", "80")
+def test_without_a_reranker_all_front_ends_rank_alike(index, service, facet, capsys):
+    record = service.search(SearchBody(paper_ids=["s036"], facet=facet, k=20, rerank=False))  # as over HTTP
     options = ["--facet", facet] if facet else []
     command = ["--index", str(index.folder), "--paper", "s036", "--rerank", "none", "--format", "json"]
     search_main([*command, "--hits", "20", *options])
-    (line,) = capsys.readouterr().out.splitlines()
-    hits = json.loads(line)["hits"]
-    assert [(hit["paper_id"], hit["score"]) for hit in hits] == [
-        (hit["paper_id"], hit["score"]) for hit in record["hits"]
-    ]
+    printed = json.loads(capsys.readouterr().out)
+    with Pipeline(index, Stages(Fused())) as pipeline:
+        expected = pipeline.search(Query(index.paper("s036"), Facet(facet) if facet else None), 20)
+    with SearchService(index, stages_of(index, "none")) as unreranked:
+        by_agent = Tools(unreranked).search_papers(paper_ids=["s036"], facet=facet, k=20)
+    for hits in (record["hits"], printed["hits"]):
+        assert [(hit["paper_id"], hit["score"]) for hit in hits] == [hit[:2] for hit in expected]
+    assert [hit.paper_id for hit in by_agent.hits] == ids(record)[: len(by_agent.hits)]
 
 
 def test_a_reranking_that_cannot_be_had(tiny_index):
