@@ -14,7 +14,7 @@ from support.serving import serving
 
 from qbe.errors import UsageError
 from qbe.index.opening import open_index
-from qbe.network.access import LOCAL, read_key
+from qbe.network.guard import LOCAL, read_key
 from qbe.network.server import listen
 from qbe.serve.__main__ import main
 from qbe.serve.app import page_files

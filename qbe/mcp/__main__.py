@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 
-    from qbe.network.access import check_access, read_key
+    from qbe.network.guard import check_access, read_key
 
     key = read_key(options.api_key_file) if options.api_key_file else None
     host = options.host or HOST

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from starlette.middleware import Middleware
 
 from qbe.mcp.tools import Calls, tools_of
-from qbe.network.access import LOCAL
-from qbe.network.guard import Guard
+from qbe.network.guard import LOCAL, Guard
 from qbe.network.server import server_of
 from qbe.service.service import SearchService
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import re
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -221,18 +220,9 @@ def _answered(tool: Callable[P, AnswerT]) -> Callable[P, AnswerT]:
             message = str(error)
         else:
             return ToolResult(answer.model_dump_json(), answer.model_dump(mode="json"))
-        raise ToolError(in_words_of_tools(message), log_level=logging.DEBUG)
+        raise ToolError(one_line(message), log_level=logging.DEBUG)
 
     return answered
-
-
-def in_words_of_tools(message: str) -> str:
-    """A message in one line, in which options of the command line are arguments.
-
-    >>> in_words_of_tools("expected a weight above 0, found 'x'; check --like")
-    "expected a weight above 0, found 'x'; check like"
-    """
-    return re.sub(r"--([a-z]+)", r"\1", one_line(message))
 
 
 class Calls(Middleware):
@@ -241,6 +231,10 @@ class Calls(Middleware):
     def __init__(self, service: SearchService, tools: list[Tool]) -> None:
         self._service = service
         self._fields = {tool.name: tool.parameters["properties"] for tool in tools}
+        self._lists = {
+            tool: [name for name, schema in fields.items() if "'array'" in str(schema)]
+            for tool, fields in self._fields.items()
+        }
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         """Call a tool; raises ToolError for arguments that it does not take."""
@@ -248,10 +242,7 @@ class Calls(Middleware):
         message, fields = context.message, self._fields.get(context.message.name)
         try:
             if fields is not None:
-                lists = [
-                    name for name, schema in fields.items() if '"array"' in str(schema).replace("'", '"')
-                ]
-                arguments = normalized(message.arguments or {}, fields, lists)
+                arguments = normalized(message.arguments or {}, fields, self._lists[message.name])
                 message = message.model_copy(update={"arguments": arguments})
             return await call_next(context.copy(message=message))
         except ArgumentError as error:
@@ -259,7 +250,7 @@ class Calls(Middleware):
             problem = problem_in_words(cause.errors()) if isinstance(cause, ValidationError) else str(error)
         except ValueError as error:  # of `normalized`
             problem = str(error)
-        raise ToolError(in_words_of_tools(problem), log_level=logging.DEBUG)
+        raise ToolError(one_line(problem), log_level=logging.DEBUG)
 
     def _refresh(self) -> None:
         """Move to the newest commit of the index; where that cannot be read, the one that is open goes on."""

@@ -95,7 +95,7 @@ def run(
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         check_package(package)
 
-    from qbe.network.access import read_key
+    from qbe.network.guard import read_key
     from qbe.network.server import address_of, listen, server_of
     from qbe.serve.guard import settings_for
 

@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qbe.errors import UsageError
 from qbe.network import guard
-from qbe.network.access import LOCAL, check_access
-from qbe.network.guard import failure
+from qbe.network.guard import LOCAL, check_access, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

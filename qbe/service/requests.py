@@ -47,28 +47,19 @@ def _is_text(value: str) -> str:
     return value
 
 
-PaperId = Annotated[
-    str, Field(min_length=1, max_length=300, coerce_numbers_to_str=True), AfterValidator(_is_text)
-]
+def _text(**limits: Any) -> Any:
+    return Field(coerce_numbers_to_str=True, **limits)
+
+
+PaperId = Annotated[str, _text(min_length=1, max_length=300), AfterValidator(_is_text)]
 FacetName = Literal["background", "method", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
 
 # Fields with their limits and descriptions; the tools for agents have the same.
-Abstract = Annotated[
-    str,
-    Field(
-        max_length=MOST_TEXT,
-        coerce_numbers_to_str=True,
-        description="an abstract, or a few sentences that could stand in one",
-    ),
-    AfterValidator(_is_text),
-]
-Title = Annotated[
-    str,
-    Field(max_length=MOST_TITLE, coerce_numbers_to_str=True, description="the title that goes with text"),
-    AfterValidator(_is_text),
-]
+_ABSTRACT, _TITLE = "an abstract, or a few sentences that could stand in one", "the title that goes with text"
+Abstract = Annotated[str, _text(max_length=MOST_TEXT, description=_ABSTRACT), AfterValidator(_is_text)]
+Title = Annotated[str, _text(max_length=MOST_TITLE, description=_TITLE), AfterValidator(_is_text)]
 PaperIds = Annotated[list[PaperId], Field(max_length=MOST_PAPERS, description="ids of papers of the index")]
 Cited = Annotated[
     list[PaperId],

@@ -47,12 +47,11 @@ class Limits(NamedTuple):
     search: float = 60.0
 
 
-def stages_of(index: Index, rerank: str | None) -> Stages:
-    """The default stages of an index, with the reranker that ``rerank`` says (`parse_reranker`), if given;
-    raises UsageError.
+def stages_of(index: Index, rerank: str | None) -> Stages | None:
+    """The default stages of an index with the reranker that ``rerank`` says (`parse_reranker`), None where
+    nothing is said; raises UsageError.
     """
-    stages = default_stages(index)
-    return stages if rerank is None else replace(stages, reranker=parse_reranker(rerank))
+    return None if rerank is None else replace(default_stages(index), reranker=parse_reranker(rerank))
 
 
 class HitPage(NamedTuple):
@@ -117,7 +116,8 @@ class SearchService(Closing):
         self._lock = threading.Lock()
         self._sessions: dict[str | None, tuple[SearchSession, BatchExecutor]] = {}
         self._citations: tuple[Recommender, BatchExecutor] | None = None
-        self._session(None)  # stages that cannot be opened fail here, not at the first search
+        if stages is not None:
+            self._session(None)  # what cannot be opened fails here, not at the first search
 
     def close(self) -> None:
         """End all threads; searches that wait are refused."""
