@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
+from support.serving import Server, serving
 
 from qbe import types
 from qbe.errors import UsageError
@@ -109,33 +109,21 @@ def command(index: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "qbe.mcp", "--index", str(index), *options]
 
 
-class Served(NamedTuple):
-    process: subprocess.Popen[str]
-    url: str
-
-
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[..., Served]]:
+def serve(graded_index, tmp_path_factory) -> Iterator[Callable[..., Server]]:
     """Starts a server over HTTP, until the end of the module."""
-    processes = []
+    with ExitStack() as stack:
 
-    def start(index: Path, *options: str) -> Served:
-        process = subprocess.Popen(
-            command(index, "--transport", "http", "--port", "0", *options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=ENVIRONMENT,
-        )
-        processes.append(process)
-        line = process.stderr.readline()
-        assert re.fullmatch(r"128 papers for agents at http://127\.0\.0\.1:\d+/mcp\n", line), line
-        return Served(process, line.split()[-1])
+        def start(*options: str) -> Server:
+            log = tmp_path_factory.mktemp("mcp") / "log"
+            options = ("--transport", "http", *options)
+            return stack.enter_context(serving(graded_index, log, *options, package="mcp"))
 
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+        yield start
+
+
+def url_of(server: Server) -> str:
+    return f"http://127.0.0.1:{server.port}/mcp"
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +133,8 @@ def stdio(connect, graded_index) -> Caller:
 
 
 @pytest.fixture(scope="module")
-def http(connect, serve, graded_index) -> Caller:
-    return connect(StreamableHttpTransport(serve(graded_index).url))
+def http(connect, serve) -> Caller:
+    return connect(StreamableHttpTransport(url_of(serve())))
 
 
 @pytest.fixture(scope="module", params=["stdio", "http"])
@@ -424,28 +412,22 @@ def test_nothing_but_messages_of_the_protocol_is_printed(graded_index):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_a_signal_ends_it_in_order(graded_index, serve, transport, number):
-    if transport == "http":
-        process = serve(graded_index).process
-    else:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(command(graded_index), text=True, env=ENVIRONMENT, **pipes)
-        process.stdin.write(request(1, "ping"))
-        process.stdin.flush()
-        process.stdout.readline()
+def test_a_signal_ends_it_in_order(graded_index, serve, number):
+    server = serve()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command(graded_index), text=True, env=ENVIRONMENT, **pipes)
+    process.stdin.write(request(1, "ping"))
+    process.stdin.flush()
+    process.stdout.readline()
     process.send_signal(number)
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert process.poll() == 0
-    assert "Traceback" not in process.stderr.read()
+    assert (server.stop(number), process.wait(60)) == (0, 0)
+    assert "Traceback" not in process.stderr.read() + server.log.read_text()
 
 
-def test_a_server_with_a_key_wants_it(serve, connect, graded_index, tmp_path):
+def test_a_server_with_a_key_wants_it(serve, connect, tmp_path):
     (tmp_path / "key").write_text("0123456789abcdef\n")
     (tmp_path / "key").chmod(0o600)
-    url = serve(graded_index, "--api-key-file", str(tmp_path / "key")).url
+    url = url_of(serve("--api-key-file", str(tmp_path / "key")))
     for headers, found in (({}, "none"), ({"Authorization": "Bearer 0123456789abcdeg"}, "another one")):
         status, body = refused(url, b"{}", headers)
         expected = f"expected an API key in the header Authorization: Bearer KEY, found {found}"
@@ -464,8 +446,8 @@ def refused(url: str, body: Any, headers: dict[str, str]) -> tuple[int, Any]:
     return refusal.value.code, json.loads(text) if text.startswith("{") else text
 
 
-def test_what_comes_over_http_is_limited(serve, graded_index):
-    url = serve(graded_index).url
+def test_what_comes_over_http_is_limited(serve):
+    url = url_of(serve())
     assert refused(url, b"{}", {"Host": "papers.example"})[0] == 421
     assert refused(url, b"{}", {"Origin": "http://papers.example"})[0] == 403
     assert refused(url, b'{"jsonrpc"', {})[0] == 400
