@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from qbe.index.building.settings import BuildSettings
     from qbe.index.index import Index
     from qbe.index.opening import build_index, open_index
-    from qbe.query import Aspect, Query
+    from qbe.query import Aspect, Query, Topic
+    from qbe.run import Run
     from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
     from qbe.search.pipeline import Pipeline
     from qbe.shapes import SHAPES
     from qbe.text.papers import paper_from_text
-    from qbe.trec import read_run, write_run
-    from qbe.types import Facet, Hit, Match, Paper, Run, Sentence
+    from qbe.topics import read_topics
+    from qbe.trec import read_qrels
+    from qbe.types import Facet, Hit, Match, Paper, Sentence
 
     __version__: str
 
@@ -74,17 +76,18 @@ _HOMES = {
     "Reading": "qbe.corpus.reading",
     "Recommender": "qbe.cite.recommender",
     "RecordError": "qbe.errors",
-    "Run": "qbe.types",
+    "Run": "qbe.run",
     "RunError": "qbe.errors",
     "SHAPES": "qbe.shapes",
     "SearchConfig": "qbe.search.config",
     "Sentence": "qbe.types",
+    "Topic": "qbe.query",
     "UsageError": "qbe.errors",
     "build_index": "qbe.index.opening",
     "open_index": "qbe.index.opening",
     "paper_from_text": "qbe.text.papers",
-    "read_run": "qbe.trec",
-    "write_run": "qbe.trec",
+    "read_qrels": "qbe.trec",
+    "read_topics": "qbe.topics",
 }
 """The module of each public name."""
 
@@ -122,13 +125,14 @@ __all__ = [
     "RunError",
     "SearchConfig",
     "Sentence",
+    "Topic",
     "UsageError",
     "__version__",
     "build_index",
     "open_index",
     "paper_from_text",
-    "read_run",
-    "write_run",
+    "read_qrels",
+    "read_topics",
 ]
 
 
