@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from qbe.cite.config import CiteConfig
     from qbe.evaluate.results import CitationResult
     from qbe.index.index import Index
+    from qbe.run import Run
     from qbe.search.config import SearchConfig
-    from qbe.types import Paper, Run
+    from qbe.types import Paper
 
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 LONG, SHORT = "bm25, title+abstract", ("bm25, title", "bm25, keyterms")

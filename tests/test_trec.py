@@ -13,8 +13,9 @@ from qbe import topics as topic_files
 from qbe import trec
 from qbe.errors import FileFormatError, OutputError, UsageError
 from qbe.query import Topic
+from qbe.run import Run
 from qbe.trec import Judgment
-from qbe.types import Facet, Hit, Run
+from qbe.types import Facet, Hit
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, max_value=1e30, min_value=-1e30)
 WORD = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=8)
@@ -25,8 +26,8 @@ def single(value: float) -> float:
 
 
 def test_format_run_exactly() -> None:
-    run = Run("bm25", {"7_method": (Hit("a", 2.5), Hit("b", 0.1)), "8_result": (Hit("c", -1.0),)})
-    assert trec.format_run(run) == (
+    rankings = {"7_method": (Hit("a", 2.5), Hit("b", 0.1)), "8_result": (Hit("c", -1.0),)}
+    assert trec.format_run("bm25", rankings) == (
         "7_method Q0 a 1 2.5 bm25\n7_method Q0 b 2 0.100000001 bm25\n8_result Q0 c 1 -1 bm25\n"
     )
 
@@ -34,7 +35,7 @@ def test_format_run_exactly() -> None:
 @pytest.mark.parametrize("tag", ["", "my run", "a\tb", " x"])
 def test_format_run_refuses_a_tag_that_is_not_one_word(tag: str) -> None:
     with pytest.raises(UsageError, match="run tag of one word"):
-        trec.format_run(Run(tag, {}))
+        trec.format_run(tag, {})
 
 
 def test_ties_are_moved_to_the_next_single_precision_number() -> None:
@@ -73,7 +74,7 @@ def test_run_round_trip(
         exact = trec.strictly_decreasing(reversed(scores))
         rankings[query_id] = tuple(Hit(paper_id, score) for paper_id, score in zip(ids, exact, strict=True))
     path = tmp_path_factory.getbasetemp() / "round-trip.trec"
-    path.write_text(trec.format_run(Run("t", rankings)))
+    path.write_text(trec.format_run("t", rankings))
     again = trec.read_run(path).rankings
     assert {
         query_id: tuple(hit._replace(score=single(hit.score)) for hit in hits)
@@ -191,4 +192,4 @@ def test_broken_topics(tmp_path: Path, text: str, message: str) -> None:
 def test_an_output_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="not below a file"):
-        trec.write_run(tmp_path / "file" / "run.trec", Run("t", {}))
+        Run("t", {}).write(tmp_path / "file" / "run.trec")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qbe import trec
 from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, FileFormatError, UsageError
 from qbe.evaluate.results import split_query_id
 from qbe.files import StrPath
@@ -23,7 +23,7 @@ _FACET_NAME = re.compile(rf"(?P<name>.+)\.{_TARGET}(?:\.[^.]+)?")
 ``NAME.competitors.trec``.
 """
 
-_WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
+_TITLES_ALONE = Reading(keep_without_abstract=True)
 
 
 def read_qrels(paths: Iterable[StrPath]) -> dict[str, dict[str, int]]:
@@ -123,7 +123,7 @@ def read_papers(
     """
     papers = {
         paper.paper_id: paper
-        for paper in read_corpus([str(path)], lambda abstract: [abstract], _WHATEVER_HAS_TEXT)
+        for paper in read_corpus([str(path)], lambda abstract: [abstract], _TITLES_ALONE)
         if others is None or paper.paper_id in queries or paper.paper_id in others
     }
     missing = [query for query in queries if query not in papers]
