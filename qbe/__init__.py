@@ -10,6 +10,7 @@ nothing.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from qbe.adapters.pyterrier import from_transformer
     from qbe.cite.config import CiteConfig
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.corpus.reading import Reading
@@ -106,6 +107,7 @@ _HOMES = {
     "UsageError": "qbe.errors",
     "build_index": "qbe.index.opening",
     "default_stages": "qbe.search.stages",
+    "from_transformer": "qbe.adapters.pyterrier",
     "open_index": "qbe.index.opening",
     "paper_from_text": "qbe.text.papers",
     "read_qrels": "qbe.trec",
@@ -161,6 +163,7 @@ __all__ = [
     "__version__",
     "build_index",
     "default_stages",
+    "from_transformer",
     "open_index",
     "paper_from_text",
     "read_qrels",
