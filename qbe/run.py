@@ -25,7 +25,7 @@ COLUMNS = ("qid", "docno", "score", "rank")
 class Run(Mapping[str, Sequence[Hit]]):
     """Ranked lists by query id, best first, under one run tag.
 
-    It is a mapping: ``run["s036_method"]`` are the hits of a query, ``list(run)`` the query ids. Raises
+    It is a mapping: ``run["s036_background"]`` are the hits of a query, ``list(run)`` the query ids. Raises
     TypeError for values of another type.
 
     >>> run = Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))})
