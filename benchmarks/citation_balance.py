@@ -109,8 +109,8 @@ def feature_lists(
 
     from qbe.cite.features import columns
     from qbe.cite.judging import CandidateJudge
-    from qbe.search.filters import PaperFilter
     from qbe.search.filtering import FilterCache
+    from qbe.search.filters import PaperFilter
     from qbe.train.citation.data import query_at
     from qbe.train.citation.heads import FeatureList
 

@@ -18,11 +18,10 @@ from support.citing import (
 )
 from support.live import corpus
 
-from benchmarks import charts, citation_balance, citation_common, citation_queries, citation_tokens
+from benchmarks import charts, citation_balance, citation_common, citation_tokens
 from benchmarks.charts import Chart, Line, write_chart
 from benchmarks.citation_balance import ALL, Balance, balanced, feature_lists, held_back, last_years, learned
 from benchmarks.citation_common import ranked
-from benchmarks.citation_queries import LONG, SHORT, compared
 from benchmarks.citation_tokens import RANKINGS, budget_of, cut, enough
 from qbe.cite.model import read_model
 from qbe.errors import ModelError, UsageError
@@ -36,7 +35,7 @@ from qbe.train.work_folder import check_provenance
 from qbe.types import Hit, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-COMMANDS = (citation_queries, citation_balance, citation_tokens)
+COMMANDS = (citation_balance, citation_tokens)
 
 
 @pytest.fixture(scope="module")
@@ -95,60 +94,11 @@ def test_a_budget_leaves_tokens_to_the_query():
 # Query forms
 
 
-def test_every_query_form_ranks_no_younger_paper(folder, model, citing, monkeypatch):
-    monkeypatch.setattr("qbe.cite.recommender.default_model", lambda: model)
-    years = {each.paper_id: each.metadata.get("year", 0) for each in citing}
-    with Index(folder) as index:
-        configurations = citation_queries.configurations(len(index))
-        assert [*SHORT, LONG] == list(configurations)[:3]
-        for name, config in configurations.items():
-            run = citation_queries.run_of(index, config, citing[30:32])
-            assert list(run.rankings) == [each.paper_id for each in citing[30:32]]
-            for query, hits in run.rankings.items():
-                assert hits, name
-                assert all(years[hit.paper_id] <= 2007 and hit.paper_id != query for hit in hits)
-
-
-def test_whole_papers_are_ranked_by_their_vectors_alone(folder, citing):
-    with Index(folder) as index:
-        config = citation_queries.configurations(len(index))["dense, whole papers"]
-        run = citation_queries.run_of(index, config, [citing[40]])
-        vectors = index.whole_vectors.astype(np.float64)
-    products = vectors @ vectors[40]
-    order = [row for row in np.argsort(-products, kind="stable").tolist() if row not in (40, NO_YEAR)]
-    expected = [citing[row].paper_id for row in order if citing[row].metadata["year"] <= 2010]
-    assert [hit.paper_id for hit in run.rankings[citing[40].paper_id]] == expected
-
-
 def result_of(*ranks):
     """The protocol's figures of queries whose one cited paper has a rank; 0 is none."""
     qrels = {f"q{number}": {"cited": 1} for number in range(len(ranks))}
     run = Run("run", {f"q{n}": (Hit("cited" if rank else "other", 1.0),) for n, rank in enumerate(ranks)})
     return citations_protocol(qrels, run)
-
-
-def test_forms_are_compared_query_by_query():
-    results = {LONG: result_of(*[1] * 12), SHORT[0]: result_of(*[0] * 12), SHORT[1]: result_of(*[1] * 12)}
-    assert compared(results, "R@1000") == {
-        SHORT[0]: (0.0, pytest.approx(2 * 2 / 2**12)),
-        SHORT[1]: (1.0, 1.0),
-    }
-
-
-@pytest.mark.parametrize(
-    ("title", "keyterms", "verdict"),
-    [
-        ((0.6, 0.0001), (0.7, 0.01), "holds here"),
-        ((0.6, 0.0001), (0.79, 0.2), "holds here in part"),
-        ((0.9, 0.0001), (0.85, 0.001), "does not hold here"),
-    ],
-)
-def test_the_sentence_on_query_forms(title, keyterms, verdict):
-    sentence = citation_queries.finding("R@1000", 0.8, {SHORT[0]: title, SHORT[1]: keyterms})
-    assert sentence.startswith(
-        f"That longer queries find more {verdict}: BM25 has R@1000 .800 with title+abstract, "
-    )
-    assert f"{title[0]:.3f}"[1:] + " with title (p < 0.001) and " in sentence
 
 
 # Class balance
@@ -381,10 +331,6 @@ def test_a_chart_of_another_format_is_refused(tmp_path):
 
 
 def test_every_command_draws_a_chart_of_its_figures():
-    recall = {f"R@{depth}": depth / 1000 for depth in citation_queries.DEPTHS}
-    chart = citation_queries.chart({"bm25, title": recall})
-    assert chart.places == ["10", "20", "50", "100", "200", "500", "1000"]
-    assert chart.lines == [Line("bm25, title", [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])]
     chart = citation_balance.chart([balance_of(3, 0.25, 0.75), balance_of(ALL, 0.5, 0.5)])
     assert (chart.places, chart.lines) == (
         ["3", "all"],
