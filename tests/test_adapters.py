@@ -169,7 +169,8 @@ def test_any_encoder_is_saved_and_indexes(model_folder, papers, tmp_path, cache)
         assert ids(pipeline.search(Query(papers[0]), 1))[0] in {paper.paper_id for paper in papers[1:4]}
 
 
-def test_numpys_threads_are_one_within_a_search_and_restored(index):
+def test_numpys_threads_are_one_within_a_search_and_restored(index, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     from threadpoolctl import threadpool_info, threadpool_limits
 
     from qbe.parallel import one_blas_thread

@@ -64,6 +64,7 @@ def test_from_a_release_to_its_figures(name: str, tmp_path: Path, capsys: pytest
     build(["--corpus", str(data / "corpus.jsonl"), "--bm25-only", "--output", str(index)])
     pools = data / f"pools.{split}.tsv"
     options = ["--topics", str(data / f"topics.{split}.tsv"), "--pool", str(pools), "--first-stage", "bm25"]
+    options += ["--rerank", "none"]
     search(["--index", str(index), *options, "--output", str(run)])
     ranked = Run.from_trec(run)
     assert ranked.tag == "qbe-bm25"
