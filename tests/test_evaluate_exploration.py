@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbe import Aspect, Paper, Query, Sentence
-from qbe.errors import FileFormatError, UsageError
+from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.crossed import read_facet_grades
 from qbe.evaluate.exploration import (
@@ -20,10 +20,7 @@ from qbe.evaluate.exploration import (
     judged_pools,
     ndcg,
 )
-from qbe.evaluate.render import to_json, to_text
-from qbe.evaluate.report import Scoring, build_report
 from qbe.run import Run
-from qbe.trec import Judgment, write_qrels
 from qbe.types import Facet, Hit
 
 B, M, R = Facet
@@ -137,12 +134,6 @@ def test_ids_of_queries_are_read_back(paper_id, facets, weight, disliked_first):
     assert contrast_of(Query(paper, liked).query_id) == FacetContrast(paper_id, liked)
 
 
-def test_three_aspects_are_not_a_contrast_for_a_graded_paper():
-    mixed = "1*p_background&-0.5*p_method&-0.5*p_result"
-    with pytest.raises(FileFormatError, match="expected rankings for the graded papers"):
-        exploration_protocol(GRADES, run({mixed: "ab"}))
-
-
 # Measures
 
 
@@ -195,16 +186,6 @@ def test_the_protocol_by_hand():
     assert evaluation.warnings == (
         "3 pool documents missing in 2 queries (p_background-not-method, ...): they count as not retrieved",
     )
-
-
-def test_equal_scores_are_ordered_as_trec_eval_orders_them():
-    hits = {name: Hit(name, 1.0) for name in "abcd"}
-    equal = Run("equal", {"p_background": tuple(hits.values())})  # d, c, b, a
-    values = exploration_protocol(BACKGROUND_NOT_METHOD, equal).per_query
-    key = "p_background-not-method"
-    ideal = 2.5 + 2 / log2(3) + 1 / 2
-    assert values["nDCG@10"][key] == (2 + 1 / log2(3) + 2.5 / 2) / ideal  # c, b, a
-    assert values["RR"][key] == 1
 
 
 def test_the_six_scopes_stand_in_their_order():
@@ -269,14 +250,6 @@ def test_a_scope_without_any_ranking_has_no_figure():
     assert evaluation.warnings[0] == (
         "no query for background-not-method in the run: no figures for background-not-method"
     )
-
-
-def test_ids_of_papers_may_have_what_query_ids_escape():
-    grades = {"10.1/a%26&b": {"a": {B: 2.0, M: 0.0}, "b": {B: 2.0, M: 1.0}}}
-    query = "1*10.1/a%2526%26b_background&-1*10.1/a%2526%26b_method"
-    evaluation = exploration_protocol(grades, run({query: "ab"}))
-    assert evaluation.per_query["RR"] == {"10.1/a%26&b_background-not-method": 1}
-    assert evaluation.warnings == ()
 
 
 # Errors
@@ -376,25 +349,6 @@ def test_runs_are_compared_with_a_baseline_by_ndcg(files, capsys):
     assert comparison[0][6] == "0.5000"  # two differences of one sign: 2 of 4 sign patterns
 
 
-def test_qrels_of_several_facets_are_judgements_too(files, tmp_path):
-    rows = [line.split("\t") for line in PAIRS.splitlines()[1:]]
-    for place, facet in ((2, B), (3, M)):
-        judgments = [Judgment(f"{row[0]}_{facet}", row[1], round(float(row[place]))) for row in rows]
-        write_qrels(f"x.{facet}.qrels", judgments)
-    report = build_report(["x.background.qrels", "x.method.qrels"], ["both.trec"], Scoring("exploration"))
-    assert report.evaluations["both"].queries == {
-        "background-not-method": ("p_background-not-method", "q_background-not-method")
-    }
-    assert to_json(report)["protocol"] == "exploration"
-    assert to_text(report).startswith("exploration, means over query papers\n\nnDCG@10 ")
-
-
-def test_the_command_names_the_run_in_its_errors(files):
-    run({f"1*p_background&-{weight}*p_method": "ab" for weight in "12"}).write(Path("two.trec"))
-    with pytest.raises(FileFormatError, match=r"^two: expected one ranking by background and not method"):
-        main([*files, "--run", "two.trec"])
-
-
 def test_runs_of_topics_are_named_by_their_files(files, capsys):
     """Of several topics of a paper that of the liked facet counts; a topic without a facet is its paper's."""
     of_topics = {"p_method": "dbca", "p_background": "acbd", "q": "acbd", "q_result": "dbca"}
@@ -405,11 +359,6 @@ def test_runs_of_topics_are_named_by_their_files(files, capsys):
     topics, both = json.loads(Path("report.json").read_text())["rows"]
     scope = "background-not-method"
     assert topics["figures"]["nDCG@10"][scope] == both["figures"]["nDCG@10"][scope] == 1.0
-
-
-def test_further_measures_are_refused(files):
-    with pytest.raises(UsageError, match="the `protocol` exploration has measures of its own"):
-        main([*files, "--run", "both.trec", "--measures", "AP"])
 
 
 def test_the_grades_themselves_are_the_ideal_order():

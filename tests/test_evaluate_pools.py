@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 import pytrec_eval
 
-from qbe.errors import FileFormatError, UsageError
+from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.pools import pool_protocol
 from qbe.run import Run
@@ -153,11 +153,3 @@ def plain_ndcg(order: str, other: float) -> float:
     gains = sum(QRELS["7"][d] / math.log2(rank + 1) for rank, d in enumerate(order, start=1))
     ideal = sum(grade / math.log2(rank + 1) for rank, grade in enumerate([2, 2, 2, 1], start=1))
     return (gains / ideal + other) / 2
-
-
-@pytest.mark.parametrize("option", [["--folds", "x"], ["--split", "dev"], ["--published"]])
-def test_folds_and_published_rows_are_csfcubes(files: list[str], option: list[str]) -> None:
-    with pytest.raises(UsageError, match="add --protocol csfcube"):
-        main(["--protocol", "pools", *files, *option])
-    with pytest.raises(UsageError, match="need --protocol csfcube"):
-        main(["--protocol", "pools", *files, "--baseline", "bad.trec", "--worst", "1"])

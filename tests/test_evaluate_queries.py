@@ -182,13 +182,6 @@ def test_without_a_corpus_ids_stand_alone(collection, capsys):
     assert "  missed  not retrieved, grade 3: a\n" in out
 
 
-def test_no_loss_is_told(collection, capsys):
-    run, baseline = (["--run", *map(str, files("run"))], ["--baseline", *map(str, files("run+rerank"))])
-    write(collection, {q: (r[0], r[0], 0, 0) for q, r in RANKINGS.items()})
-    main([*ARGUMENTS, *run, *baseline, "--worst", "2"])
-    assert "Largest losses of run against run+rerank, NDCG%20 (per cent):\nnone\n" in capsys.readouterr().out
-
-
 def test_a_reranked_run_is_tested_against_the_first_stage_by_facet_and_measure(collection, capsys):
     main([*arguments(), "--output", "report.json"])
     rows = [
@@ -203,24 +196,3 @@ def test_a_reranked_run_is_tested_against_the_first_stage_by_facet_and_measure(c
     assert whole["difference"] == pytest.approx(-0.25)
     # Differences -1, 0.2, 0 and -0.2: of the sums 1.4, 1, 1 and 0.6 three are as far from 0 as -1.
     assert whole["randomization_p"] == 0.75
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--worst", "0"], "--worst of at least 1, found 0"),
-        (["--corpus", "corpus.jsonl"], "add --worst"),
-        (["--plot", "gains.pdf"], r"ends in \.svg or \.png, found gains\.pdf"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(collection, change, message):
-    with pytest.raises(UsageError, match=message):
-        main([*arguments(), *change])
-
-
-@pytest.mark.parametrize("option", [["--plot", "gains.svg"], ["--worst", "3"]])
-def test_protocol_and_baseline_are_needed(collection, option):
-    with pytest.raises(UsageError, match="need --protocol csfcube and a --baseline"):
-        main(["--qrels", "all.qrels", "--run", "run.method.trec", "--baseline", "run.result.trec", *option])
-    with pytest.raises(UsageError, match="need --protocol csfcube and a --baseline"):
-        main([*ARGUMENTS, "--run", "run.method.trec", *option])

@@ -35,7 +35,7 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     {'RR': {'method': 0.5, 'all': 0.5}, 'P@1': {'method': 0.0, 'all': 0.0}}
     """
     parsed = parse_measures(measures)
-    scopes = facet_scopes(qrels, ALL)
+    scopes = facet_scopes(qrels)
     left_out, warnings = coverage(scopes, qrels, rankings)
     counted = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
     values = per_query_values(
@@ -68,12 +68,12 @@ def scope_figures(
     }
 
 
-def facet_scopes(query_ids: Collection[str], all_queries: str) -> dict[str, tuple[str, ...]]:
-    """Return the query ids of each facet, and of all queries under the name ``all_queries``.
+def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the query ids of each facet, and of all queries.
 
     Where a query has no facet there is only the scope of all queries.
 
-    >>> facet_scopes(["1_method", "1_result"], "all")
+    >>> facet_scopes(["1_method", "1_result"])
     {'method': ('1_method',), 'result': ('1_result',), 'all': ('1_method', '1_result')}
     """
     by_facet = {
@@ -82,7 +82,7 @@ def facet_scopes(query_ids: Collection[str], all_queries: str) -> dict[str, tupl
         if any(split_query_id(q)[1] is facet for q in query_ids)
     }
     faceted = sum(map(len, by_facet.values())) == len(query_ids)
-    return {**(by_facet if faceted else {}), all_queries: tuple(query_ids)}
+    return {**(by_facet if faceted else {}), ALL: tuple(query_ids)}
 
 
 def coverage(
