@@ -8,6 +8,7 @@ import pytest
 import qbe
 from qbe import (
     BuildSettings,
+    Dense,
     Facet,
     Hit,
     Index,
@@ -15,9 +16,7 @@ from qbe import (
     Pipeline,
     Query,
     Run,
-    SearchConfig,
     Sentence,
-    UsageError,
     build_index,
     open_index,
 )
@@ -34,7 +33,7 @@ def index(tiny_index):
 
 @pytest.fixture(scope="module")
 def pipeline(index):
-    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none")) as opened:
+    with Pipeline(index, Dense()) as opened:
         yield opened
 
 
@@ -72,7 +71,6 @@ def pipeline(index):
             lambda: Run("tag", [Hit("a", 1.0)]),
             "rankings of a run to be a mapping of query ids to hits, found list",
         ),
-        (lambda: SearchConfig(depth="3"), r"expected an int as `depth`, found '3' \(str\)"),
     ],
 )
 def test_values(make, message):
@@ -100,12 +98,6 @@ def test_a_run_is_written_and_read_by_a_name(tmp_path, monkeypatch):
     assert Run.from_trec("x.trec").rankings == {"q": (Hit("p", 1.0),)}
 
 
-@pytest.mark.parametrize("name", ["first_stage", "rerank", "facets"])
-def test_a_stage_is_named_and_never_none(name):
-    with pytest.raises(UsageError, match=f"expected `{name}` of .*, found None"):
-        SearchConfig(**{name: None})
-
-
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
@@ -117,10 +109,13 @@ def test_a_stage_is_named_and_never_none(name):
         (lambda index: index.vectors("s001"), r"expected a qbe\.Paper, found 's001'; look one up with"),
         (lambda index: index.label_facets("s001"), r"expected a qbe\.Paper, found 's001'; look one up with"),
         (
-            lambda index: Pipeline.open(str(index.folder)),
+            lambda index: Pipeline(str(index.folder)),
             r"expected a qbe\.Index, found str; open one with qbe\.open_",
         ),
-        (lambda index: Pipeline.open(index, "bm25"), r"expected a qbe\.SearchConfig, found str"),
+        (
+            lambda index: Pipeline(index, "bm25"),
+            r"expected a first stage such as qbe\.Fused\(\), found 'bm25'",
+        ),
         (
             lambda index: open_index(index.folder, threads="2"),
             r"expected an int as `threads`, found '2' \(str\)",
@@ -168,7 +163,7 @@ def test_a_pipeline_asked_wrongly(index, pipeline, ask, message):
 
 
 def test_settings_of_a_build_are_settings(tmp_path):
-    for wrong, kind in (("bm25", "str"), ({"dense": False}, "dict"), (SearchConfig(), "SearchConfig")):
+    for wrong, kind in (("bm25", "str"), ({"dense": False}, "dict"), (Dense(), "Dense")):
         message = (
             rf"expected qbe\.BuildSettings as `settings`, found {kind}; make them as in qbe\.BuildSettings\("
         )

@@ -104,13 +104,15 @@ def open_rerank_stage(
 def open_cross_encoder(
     model: str | Path | None, workers: Workers | None = None, open_reranker: RerankerOpener | None = None
 ) -> Reranker:
-    """The cross-encoder of a name or folder (None: the facet rerankers that ship); ``open_reranker`` opens it
-    in another place.
+    """The cross-encoder of a name or folder (None: the facet rerankers that ship), whose model is loaded when
+    it first scores; ``open_reranker`` opens it in another place.
     """
-    from qbe.rerank import open as here
-
     named = {} if model is None else {"name": str(model)}
-    return (open_reranker or here.open_reranker)(workers=workers, **named)
+    if open_reranker is not None:
+        return open_reranker(workers=workers, **named)
+    from qbe.rerank.open import defer_reranker
+
+    return defer_reranker(workers=workers, **named)
 
 
 def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranker:
