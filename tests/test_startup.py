@@ -247,7 +247,7 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.tag.tagging import LABEL_SOURCES
     from qbe.types import Facet
 
-    assert choices("evaluate")["protocol"] == PROTOCOLS
+    assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     assert choices("tag")["facets"] == LABEL_SOURCES
     assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
     assert choices("train", "reranker")["device"] == DEVICES

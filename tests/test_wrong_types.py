@@ -19,8 +19,6 @@ from qbe import (
     Sentence,
     build_index,
     open_index,
-    read_run,
-    write_run,
 )
 
 SENTENCES = (Sentence("We route.", Facet.METHOD),)
@@ -83,11 +81,6 @@ def test_values(make, message):
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (
-            {"q": [Hit("p", 1.0)]},
-            r"expected a qbe\.Run, found dict; make one with qbe\.Run\(tag, \{query_id: hits\}\)",
-        ),
-        ([Hit("p", 1.0)], r"expected a qbe\.Run, found list"),
         (Run("tag", {"q": [("p", 1.0)]}), r"expected qbe\.Hit objects for q, found tuple"),
         (Run("tag", {"q": ["p"]}), r"expected qbe\.Hit objects for q, found str"),
         (Run("tag", {"q": Hit("p", 1.0)}), r"expected qbe\.Hit objects for q, found str"),
@@ -95,14 +88,14 @@ def test_values(make, message):
 )
 def test_what_is_no_run_is_not_written(tmp_path, run, message):
     with pytest.raises(TypeError, match=message):
-        write_run(str(tmp_path / "x.trec"), run)
+        run.write(tmp_path / "x.trec")
     assert not any(tmp_path.iterdir())
 
 
 def test_a_run_is_written_and_read_by_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_run("x.trec", Run("tag", {"q": (Hit("p", 1.0),)}))
-    assert read_run("x.trec").rankings == {"q": (Hit("p", 1.0),)}
+    Run("tag", {"q": (Hit("p", 1.0),)}).write("x.trec")
+    assert Run.from_trec("x.trec").rankings == {"q": (Hit("p", 1.0),)}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qbe.adapters.scoring import scoring_of
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -120,7 +121,7 @@ def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranke
     if callable(getattr(model, "batch_score", None)):
         reranker: Reranker = model
         return reranker
-    return FunctionReranker(model)
+    return FunctionReranker(scoring_of(model) or model)
 
 
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:
