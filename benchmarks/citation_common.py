@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qbe.types import Hit, Paper, Run
+    from qbe.run import Run
+    from qbe.types import Hit, Paper
 
 PACKAGES = ("faiss-cpu", "numpy", "onnxruntime", "pyserini")
 
@@ -47,7 +48,7 @@ def index_option(parser: argparse.ArgumentParser) -> None:
 
 def ranked(search: Callable[[Sequence[Paper]], Sequence[Sequence[Hit]]], papers: Sequence[Paper]) -> Run:
     """The run of queries that are papers, whose ids are theirs; ``search`` ranks some of them."""
-    from qbe.types import Run
+    from qbe.run import Run
 
     rankings: dict[str, tuple[Hit, ...]] = {}
     for first in range(0, len(papers), BLOCK):

@@ -34,7 +34,8 @@ from qbe import _cli
 
 if TYPE_CHECKING:
     from qbe.evaluate.results import CitationResult
-    from qbe.types import Paper, Run
+    from qbe.run import Run
+    from qbe.types import Paper
 
 BUDGETS = (64, 128, 192, 256, 320, 384, 448)
 TOGETHER = 512
@@ -158,12 +159,12 @@ class Budgets:
     def evaluated(self, budget: int, ranking: Ranking) -> CitationResult:
         """The figures of the queries of dev over the index of a budget; the run is kept."""
         from qbe.evaluate.citations import citations_protocol
-        from qbe.trec import read_run, write_run
+        from qbe.run import Run
 
         file = self._work / f"{budget}.{ranking.name.replace(', ', '.').replace(' ', '-')}.trec"
         if not file.exists():
-            write_run(file, self._run(budget, ranking))
-        return citations_protocol(self.qrels, read_run(file))
+            self._run(budget, ranking).write(file)
+        return citations_protocol(self.qrels, Run.from_trec(file))
 
     def _run(self, budget: int, ranking: Ranking) -> Run:
         from qbe.cite.config import CiteConfig

@@ -28,10 +28,11 @@ from qbe.errors import ModelError, UsageError
 from qbe.evaluate.citations import citations_protocol
 from qbe.index.index import Index
 from qbe.parallel import Workers
+from qbe.run import Run
 from qbe.train.citation.figures import CitationFigures
 from qbe.train.citation.heads import FeatureList
 from qbe.train.work_folder import check_provenance
-from qbe.types import Hit, Paper, Run, Sentence
+from qbe.types import Hit, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 COMMANDS = (citation_balance, citation_tokens)

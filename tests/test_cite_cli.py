@@ -275,12 +275,6 @@ def test_json_tells_of_matched_sentences(cite, recommender, index):
         assert [match["position"] for match in found["matches"]] == [match.position for match in hit.matches]
 
 
-def test_a_title_has_no_matches_whose_positions_would_be_those_of_the_abstract(cite):
-    arguments = ("--paper", QUERY, "--query-form", "title", "--format", "json", "--hits", 3)
-    record = json.loads(cite(*arguments))
-    assert [hit["matches"] for hit in record["hits"]] == [[], [], []]
-
-
 @pytest.mark.parametrize("by", ["--format", "--output"])
 def test_bibliographies(cite, recommender, index, tmp_path, by):
     hits = recommender.recommend(index.paper(QUERY), 20)
@@ -422,10 +416,6 @@ def test_options_that_the_parser_refuses(refused, folder, capsys, arguments, mes
         (
             (*PAPER, "--no-links", "--rerank", "none"),
             "--no-links is not read without reranking; drop it, or choose --rerank citation",
-        ),
-        (
-            (*PAPER, "--query-form", "keyterms"),
-            "--query-form keyterms is for words alone; choose --first-stage bm25 with it, found citation",
         ),
         (
             (*PAPER, "--resume"),

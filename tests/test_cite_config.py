@@ -10,7 +10,6 @@ from qbe.search.filters import PaperFilter
 def test_defaults():
     assert CiteConfig().record() == {
         "first_stage": "citation",
-        "query_form": "title+abstract",
         "depth": 1000,
         "rerank": "citation",
         "links": True,
@@ -31,10 +30,6 @@ def test_a_record_says_what_was_chosen():
 def test_tags_name_the_stages(stage):
     assert CiteConfig(first_stage=stage).run_tag == f"qbe-cite-{stage}+rerank"
     assert CiteConfig(first_stage=stage, rerank="none").run_tag == f"qbe-cite-{stage}"
-
-
-def test_keyterms_are_for_bm25():
-    assert CiteConfig(first_stage="bm25", query_form="keyterms").query_form == "keyterms"
 
 
 @pytest.mark.parametrize(
@@ -63,16 +58,8 @@ def test_links_and_a_model_of_another_type(parameters):
     [
         ({"first_stage": "lucene"}, "expected `first_stage` of citation, bm25, dense, fused, found 'lucene'"),
         ({"first_stage": None}, "expected `first_stage` of citation, bm25, dense, fused, found None"),
-        (
-            {"query_form": "abstract"},
-            "expected `query_form` of title+abstract, title, keyterms, found 'abstract'",
-        ),
         ({"rerank": "mean-max"}, "expected `rerank` of citation, none, found 'mean-max'"),
         ({"depth": 0}, "expected `depth` of at least 1, found 0"),
-        (
-            {"query_form": "keyterms"},
-            "`query_form` keyterms is for words alone; choose `first_stage` bm25 with it, found citation",
-        ),
         (
             {"links": False, "rerank": "none"},
             "`links` is not read without reranking; drop it, or choose `rerank` citation",
