@@ -10,9 +10,9 @@ from support.bibliographies import CHIPS, NAMES, TEXTS, paper_of
 from support.formats import buffered
 
 from qbe.bibliography import Bibliography, entries, reference_of
-from qbe.bibliography.ris import to_ris
-from qbe.corpus.dialects import RIS
+from qbe.bibliography.writing import to_ris
 from qbe.corpus.reading import Reading
+from qbe.corpus.tagged import RIS
 
 
 def test_a_record_in_full():

@@ -20,8 +20,7 @@ from qbe.corpus import (
     write_jsonl,
 )
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.offsets import locate
-from qbe.corpus.record import MAX_ABSTRACT_CHARS
+from qbe.corpus.record import MAX_ABSTRACT_CHARS, locate
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 

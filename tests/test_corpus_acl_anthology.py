@@ -6,9 +6,8 @@ from support.formats import FORMATS, buffered, check_reading, damaged, misplaced
 
 from qbe.corpus import acl_anthology
 from qbe.corpus.acl_anthology import anthology_id
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
 from qbe.types import Paper, Sentence

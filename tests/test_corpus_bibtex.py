@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, random_bytes
 
 from qbe.corpus import bibtex, bibtex_syntax
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
 from qbe.corpus.latex import clean_bibtex, without_latex
 from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
 from qbe.text.split import split_sentences

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import crossref
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
 from qbe.text.split import split_sentences

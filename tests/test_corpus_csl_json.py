@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import csl_json
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.errors import CorpusError, RecordError
 from qbe.text.split import split_sentences

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.corpus import jsonarray
-from qbe.corpus.entry import Entry
-from qbe.corpus.fields import objects, strings
+from qbe.corpus.fields import Fields
 from qbe.corpus.jsonarray import array_items, json_objects
+from qbe.corpus.reading import Entry
 from qbe.errors import CorpusError, RecordError
 
 JSON = st.recursive(
@@ -257,12 +257,8 @@ def test_garbage_gives_entries_or_one_error(data: bytes, keys: tuple[str, ...] |
 
 
 def test_fields_that_are_lists_of_other_types() -> None:
-    with pytest.raises(
-        RecordError, match=r"^here: expected objects as a, found str; mend or remove the record$"
-    ):
-        objects({"a": [{}, "x"]}, "a", "here")
-    with pytest.raises(
-        RecordError, match=r"^here: expected strings as a, found int; mend or remove the record$"
-    ):
-        strings({"a": ["x", 1]}, "a", "here")
-    assert objects({}, "a", "here") == strings({"a": None}, "a", "here") == []
+    with pytest.raises(RecordError, match=r"^here: expected objects as a, found str; "):
+        Fields({"a": [{}, "x"]}, "here").objects("a[]")
+    with pytest.raises(RecordError, match=r"^here: expected strings as a, found int; "):
+        Fields({"a": ["x", 1]}, "here").texts("a[]")
+    assert Fields({}, "here").objects("a[]") == Fields({"a": None}, "here").texts("a[]") == []

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from support.formats import buffered, check_reading, damaged, random_bytes
 
 from qbe.corpus import parquet
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, MissingDependencyError, RecordError

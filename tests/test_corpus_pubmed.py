@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, misplaced, random_bytes
 
 from qbe.corpus import pubmed, revisions
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.revisions import Revisions, note_pubmed
 from qbe.errors import CorpusError, RecordError

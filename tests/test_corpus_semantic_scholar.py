@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
 
 from qbe.corpus import semantic_scholar
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
 from qbe.errors import CorpusError, OutputError, RecordError

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_entries, damaged, random_bytes
 
-from qbe.corpus.dialects import RIS
-from qbe.corpus.entry import Entry
 from qbe.corpus.formats import FORMATS as READERS
 from qbe.corpus.formats import recognized
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
+from qbe.corpus.tagged import RIS
 from qbe.errors import RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence

@@ -13,8 +13,8 @@ import pytest
 from support.samples import PAPERS, Sample, mutated, samples
 
 from qbe.corpus import read_corpus
+from qbe.corpus.dedupe import CHOSEN, UNIQUE
 from qbe.corpus.formats import FORMATS, recognized
-from qbe.corpus.ids import CHOSEN, UNIQUE
 from qbe.corpus.leftout import RECODED, LeftOut
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError

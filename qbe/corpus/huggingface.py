@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from qbe.corpus.decode import plain_record
-from qbe.corpus.entry import Entry
+from qbe.corpus.reading import Entry
 from qbe.corpus.record import FIELDS
 from qbe.corpus.streams import is_folder
 from qbe.errors import CorpusError, MissingDependencyError, UsageError

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from qbe.corpus.decode import DECODER, checked_record, decode_record, decode_text, malformed
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import head_of
+from qbe.corpus.reading import Entry
 from qbe.corpus.streams import MAX_LINE_BYTES, numbered_lines
 from qbe.errors import CorpusError, RecordError
 

@@ -7,8 +7,8 @@ import math
 from collections import Counter
 from typing import IO
 
+from qbe.corpus.head import NOT_RECOGNIZED
 from qbe.corpus.record import NO_ABSTRACT
-from qbe.corpus.unknown import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"

@@ -11,9 +11,8 @@ from typing import Any
 
 from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.decode import plain_record
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import FIELDS
 from qbe.errors import CorpusError, MissingDependencyError, RecordError
 

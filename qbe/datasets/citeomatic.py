@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qbe.corpus import fields, parse_paper
-from qbe.corpus.entry import converted
 from qbe.corpus.jsonarray import json_lines
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.markup import plain
+from qbe.corpus.reading import converted
 from qbe.corpus.streams import display_name, open_source
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.citation_statistics import summary
@@ -198,33 +198,31 @@ def to_record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
     >>> to_record(record | {"abstract_raw": "One.", "out_citations": ["3"]}, "corpus.json, line 1")
     {'paper_id': '7', 'title': 'On Stone', 'abstract': 'One.', 'metadata': {'year': 2008, 'cites': ['3']}}
     """
+    named = fields.Fields(paper, where)
     metadata = {
         "authors": [name for name in map(plain, _authors(paper, where)) if name],
         "year": fields.year(paper.get("year")),
-        "venue": plain(fields.text(paper, "venue", where)),
-        "cites": fields.strings(paper, "out_citations", where)
-        or fields.strings(paper, "outCitations", where),
+        "venue": plain(named.text("venue")),
+        "cites": named.texts("out_citations[]") or named.texts("outCitations[]"),
     }
     return {
         "paper_id": paper.get("id"),
-        "title": _first(paper, where, "title_raw", "title"),
-        "abstract": _first(paper, where, "abstract_raw", "abstract", "paperAbstract"),
+        "title": named.text("title_raw", "title"),
+        "abstract": named.text("abstract_raw", "abstract", "paperAbstract"),
         "metadata": fields.present(metadata),
     }
 
 
-def _first(paper: Mapping[str, Any], where: str, *names: str) -> str:
-    """The first of some fields that is not empty; '' where all are."""
-    return next(filter(str.strip, (fields.text(paper, name, where) for name in names)), "")
-
-
 def _authors(paper: Mapping[str, Any], where: str) -> Iterator[str]:
-    for author in fields.items(paper, "authors", where):
+    authors = paper.get("authors")
+    if not isinstance(authors, list | None):
+        raise fields.wrong_type(where, "authors", "a list", authors)
+    for author in authors or ():
         if isinstance(author, str):
             yield author
         elif isinstance(author, Mapping):
-            yield fields.text(author, "name", where)
-        else:
+            yield fields.Fields(author, where).text("name")
+        elif author is not None:
             raise fields.wrong_type(where, "authors", "names, or objects with a name", author)
 
 

@@ -19,9 +19,8 @@ from qbe.corpus import read_corpus
 from qbe.corpus.fields import year
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.leftout import SUFFIX, LeftOut
-from qbe.corpus.offsets import FIELD
 from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import paper_to_record
+from qbe.corpus.record import FIELD, paper_to_record
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.timesplit import TRAIN
 from qbe.errors import CorpusError, DatasetError

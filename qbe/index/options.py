@@ -143,13 +143,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _reading(group: argparse._ArgumentGroup) -> None:
     """Options of how the corpus is read; None where one was not given."""
-    from qbe.corpus.names import FORMATS
+    from qbe.corpus import FORMAT_NAMES
 
     group.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=FORMAT_NAMES,
         metavar="NAME",
-        help=f"of the files: {', '.join(FORMATS)} (default: recognized, each file by itself)",
+        help=f"of the files: {', '.join(FORMAT_NAMES)} (default: recognized, each file by itself)",
     )
     group.add_argument(
         "--columns",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from qbe.corpus.ids import content_id, made_id
+from qbe.corpus.dedupe import content_id, made_id
 from qbe.corpus.leftout import KEPT, LeftOut
 from qbe.corpus.record import Splitter, paper_to_record
 from qbe.errors import UsageError

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
 from qbe.corpus.leftout import LeftOut
-from qbe.corpus.progress import BytesRead
 from qbe.corpus.read import AS_IT_COMES, HUGGING_FACE, files_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
-from qbe.corpus.streams import STDIN
+from qbe.corpus.streams import STDIN, BytesRead
 from qbe.errors import CorpusError
 from qbe.index.papers import encode_paper
 from qbe.types import Paper
