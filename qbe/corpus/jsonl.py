@@ -17,8 +17,7 @@ from qbe.corpus import columns
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects, object_items
 from qbe.corpus.reading import Entry, Reading, converted
-from qbe.corpus.record import FIELD as OFFSETS
-from qbe.corpus.record import FIELDS, Splitter, paper_to_record, parse_paper
+from qbe.corpus.record import FIELDS, OFFSETS, Splitter, paper_to_record, parse_paper
 from qbe.corpus.streams import display_name, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper

@@ -29,11 +29,8 @@ _LIST = re.compile(
 """A list of papers, with null for those that are not known, perhaps in an object."""
 
 _OF_CITATION = ("citedPaper", "citingPaper")
-_IDS = dict(
-    each.split(":")
-    for each in "arxiv:arxiv acl:acl dblp:dblp mag:mag pubmed:pmid pubmedcentral:pmc arxiv_id:arxiv acl_id:acl "
-    "pubmed_id:pmid pmc_id:pmc mag_id:mag".split()
-)
+_IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
+_IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
 """The names of further ids, in small letters, in metadata of the API and of S2ORC."""
 
 _PUBMED_CENTRAL = "PMC"

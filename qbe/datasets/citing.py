@@ -20,7 +20,7 @@ from qbe.corpus.fields import year
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.leftout import SUFFIX, LeftOut
 from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import FIELD, paper_to_record
+from qbe.corpus.record import OFFSETS, paper_to_record
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.timesplit import TRAIN
 from qbe.errors import CorpusError, DatasetError
@@ -222,7 +222,7 @@ def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any
     record = paper_to_record(paper)
     if len(paper.sentences) == 1 and not paper.labelled:
         record["abstract"] = paper.abstract
-        record.pop(FIELD, None)
+        record.pop(OFFSETS, None)
     return {**record, "metadata": metadata}
 
 
