@@ -339,7 +339,7 @@ def test_an_entry_within_a_comment_is_read_as_bibtex_does() -> None:
         ("@book{a, title = in press}", "a comma after 'title', found 'press}' (line 2)", BROKEN),
         ("@book{a, year = 1}", "a title, found none", "no title"),
         ("@book{a, title = {\xfc}}", "UTF-8 text, found byte 0xfc at position 19", "text that is not UTF-8"),
-        ("@xdata{a, title = {A}}", "a publication, found @xdata", "not a paper"),
+        ("@xdata{a, title = {A}}", "a paper, found @xdata", "not a paper"),
     ],
 )
 def test_a_defect_concerns_one_entry(broken: str, problem: str, reason: str) -> None:

@@ -142,7 +142,7 @@ def test_dates_say_what_is_known(issued: Any, metadata: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "message", "reason"),
     [
-        ({"title": None}, "expected a title, found none; add it or remove the item", "no title"),
+        ({"title": None}, "expected a title, found none; add it or remove the record", "no title"),
         (
             {"id": [1]},
             "expected a string or a number as id, found list; mend or remove the record",

@@ -89,7 +89,7 @@ def test_rows_without_abstract_and_title() -> None:
     assert second.record == {"paper_id": 8, "title": "Lakes", "abstract": None, "metadata": {}}
     assert isinstance(third.record, RecordError)
     assert str(third.record) == (
-        "papers.parquet, row 3: expected a title, found none; add it or remove the row"
+        "papers.parquet, row 3: expected a title, found none; add it or remove the record"
     )
 
 
@@ -166,7 +166,7 @@ def test_an_abstract_that_is_no_text_is_an_error_of_its_row(values: list[Any]) -
     assert isinstance(error, RecordError)
     assert str(error) == (
         f"papers.parquet, row 1: expected a string as abstract, found {type(values[0]).__name__}; "
-        "mend or remove the record"
+        "mend or remove the row"
     )
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from support.formats import FORMATS, buffered, check_reading, damaged, misplaced, random_bytes
 
-from qbe.corpus import pubmed, revisions
+from qbe.corpus import pubmed
 from qbe.corpus.head import Head
 from qbe.corpus.leftout import LeftOut
+from qbe.corpus.pubmed import note_pubmed
 from qbe.corpus.read import read_corpus
-from qbe.corpus.reading import Entry, Reading
+from qbe.corpus.reading import Entry, Reading, Revisions
 from qbe.corpus.record import parse_paper
-from qbe.corpus.revisions import Revisions, note_pubmed
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 
@@ -170,7 +170,7 @@ def test_a_deletion_in_a_stream_that_is_read_once_is_reported() -> None:
 def test_revisions_are_found_across_the_ends_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(version(str(pmid), "1", "A") for pmid in range(30)) + deletion("3", "4") + deletion("5")
     for size in 1, 7, 1000:
-        monkeypatch.setattr(revisions, "_CHUNK_BYTES", size)
+        monkeypatch.setattr(pubmed, "_CHUNK_BYTES", size)
         noted = Revisions()
         note_pubmed(buffered(text), noted)
         assert noted.deleted == {"3", "4", "5"}

@@ -462,7 +462,7 @@ def test_a_header_without_what_is_needed(data: bytes | str, columns: dict[str, s
             "line 4: expected UTF-8 text, found byte 0xfc at position 1; convert the file to UTF-8",
             "text that is not UTF-8",
         ),
-        (b"1,,C", "line 3: expected a title, found none; add it or remove the row", "no title"),
+        (b"1,,C", "line 3: expected a title, found none; add it or remove the record", "no title"),
     ],
 )
 def test_a_defect_concerns_one_row(row: bytes, message: str, reason: str) -> None:

@@ -94,10 +94,10 @@ def _record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     title, abstract = clean_title(paper.text("title")), paper.text("abstract")
     if not title and ("title" in names or "paperid" in names):
         raise no_title(where)
-    ids = (names.get(name) for name in ("paper_id", "paperid", "corpusid"))
-    paper_id = next((each for each in ids if each not in (None, "")), None)
+    ids = (name for name in ("paper_id", "paperid", "corpusid") if names.get(name) not in (None, ""))
+    paper_id = names.get(named_by := next(ids, ""))
     if isinstance(paper_id, bool) or not isinstance(paper_id, str | int | None):
-        raise wrong_type(where, "paperid", "a string or whole number", paper_id)
+        raise wrong_type(where, named_by, "a string or whole number", paper_id)
     external = {name.lower(): value for name, value in paper.object("externalids").items() if value}
     journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
     fields_of_study = paper.texts("s2fieldsofstudy[].category") or paper.texts("fieldsofstudy[]")
