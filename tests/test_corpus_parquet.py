@@ -166,7 +166,7 @@ def test_an_abstract_that_is_no_text_is_an_error_of_its_row(values: list[Any]) -
     assert isinstance(error, RecordError)
     assert str(error) == (
         f"papers.parquet, row 1: expected a string as abstract, found {type(values[0]).__name__}; "
-        "mend or remove the row"
+        "mend or remove the record"
     )
 
 

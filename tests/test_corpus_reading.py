@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from qbe.corpus import FORMAT_NAMES as NAMES
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.head import HEAD_BYTES, Head
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.markup import is_placeholder
+from qbe.corpus.names import FORMATS as NAMES
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
 from qbe.corpus.streams import open_source

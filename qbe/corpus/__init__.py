@@ -11,14 +11,8 @@ if TYPE_CHECKING:
     from qbe.corpus.read import read_corpus
     from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
 
-__all__ = ["FORMAT_NAMES", "Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
+__all__ = ["Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
 __all__ += ["read_jsonl", "read_records", "write_jsonl"]
-
-FORMAT_NAMES = (
-    *("arxiv", "semantic-scholar", "openalex", "crossref", "pubmed", "acl-anthology", "csl-json", "bibtex"),
-    *("ris", "nbib", "wos", "endnote", "parquet", "jsonl", "table"),
-)
-"""The names of the formats; `qbe.corpus.formats` has their readers."""
 
 
 def __getattr__(name: str) -> object:

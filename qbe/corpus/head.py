@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
-from qbe.corpus import FORMAT_NAMES
+from qbe.corpus.names import FORMATS
 from qbe.errors import RecordError
 
 NOT_RECOGNIZED = "format not recognized"
@@ -60,7 +60,7 @@ def not_recognized(name: str, kind: str) -> RecordError:
     draft.pdf: format not recognized: expected arxiv, ... or table, found a PDF document; export ...
     """
     return RecordError(
-        f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}, "
+        f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, "
         f"found {kind}; "
         "export the papers in one of these formats (reference managers have BibTeX and RIS)",
         NOT_RECOGNIZED,

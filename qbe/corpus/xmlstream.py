@@ -1,8 +1,8 @@
 """XML documents of many records, read one record at a time by libxml2 (the package lxml).
 
-Nothing that a document declares itself is obeyed: one whose DOCTYPE declares entities or elements is refused,
-because entities can make gigabytes of a small file. A DOCTYPE that merely names a DTD is let pass, and the DTD
-is not read; entities that it may define stay in the text as they are.
+Nothing that a document declares itself is obeyed: one whose DOCTYPE declares entities or elements is
+refused, because entities can make gigabytes of a small file. A DOCTYPE that merely names a DTD is let pass,
+and the DTD is not read; entities that it may define stay in the text as they are.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _forget_before(element: Element) -> None:
 
 
 def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
-    """Whether the outermost element begins in some bytes; so little is parsed after its beginning that nothing
-    large can come of it. Raises CorpusError where declarations stand before it.
+    """Whether the outermost element begins in some bytes; so little is parsed after its beginning that
+    nothing large can come of it. Raises CorpusError where declarations stand before it.
     """
     for place in range(0, len(data), _PROLOG_BYTES):
         with contextlib.suppress(LxmlError):  # the document's parser says it

@@ -143,13 +143,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _reading(group: argparse._ArgumentGroup) -> None:
     """Options of how the corpus is read; None where one was not given."""
-    from qbe.corpus import FORMAT_NAMES
+    from qbe.corpus.names import FORMATS
 
     group.add_argument(
         "--format",
-        choices=FORMAT_NAMES,
+        choices=FORMATS,
         metavar="NAME",
-        help=f"of the files: {', '.join(FORMAT_NAMES)} (default: recognized, each file by itself)",
+        help=f"of the files: {', '.join(FORMATS)} (default: recognized, each file by itself)",
     )
     group.add_argument(
         "--columns",
