@@ -110,11 +110,11 @@ def feature_lists(
     from qbe.cite.features import columns
     from qbe.cite.judging import CandidateJudge
     from qbe.search.filters import PaperFilter
-    from qbe.search.passing import PassingPapers
+    from qbe.search.filtering import FilterCache
     from qbe.train.citation.data import query_at
     from qbe.train.citation.heads import FeatureList
 
-    judge, passing = CandidateJudge(reader, workers, projection, DEPTH), PassingPapers(reader)
+    judge, passing = CandidateJudge(reader, workers, projection, DEPTH), FilterCache(reader)
     rows, lists = sorted(cited), []
     for first in range(0, len(rows), BLOCK):
         queries = [query_at(reader, judge.evidence, row) for row in rows[first : first + BLOCK]]

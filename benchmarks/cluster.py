@@ -125,8 +125,7 @@ def _difference(pair: tuple[Sequence[Hit], Sequence[Hit]]) -> float:
 
 def overhead(options: argparse.Namespace) -> None:
     """One query at a time over an index in one shard: with Ray and without."""
-    from qbe.cluster.actors import Fleet
-    from qbe.cluster.index import open_index
+    from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
     from qbe.search.pipeline import Pipeline
 
@@ -161,9 +160,8 @@ def overhead(options: argparse.Namespace) -> None:
 
 def killed(options: argparse.Namespace) -> None:
     """Searches while a node is killed with SIGKILL: with two replicas, with one, and partially with one."""
-    from qbe.cluster.actors import Fleet
     from qbe.cluster.calls import Patience
-    from qbe.cluster.index import open_index
+    from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
     from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
@@ -201,7 +199,7 @@ def killed(options: argparse.Namespace) -> None:
                         print(error, flush=True)
                         continue
                     slowest = max(slowest, time.perf_counter() - begin)
-                    if index.missing:
+                    if index.notes:
                         partial_answers += 1
                     elif hits == expected[place]:
                         same_answers += 1
@@ -247,13 +245,14 @@ def _by_ray(work: Path, corpus: Path) -> None:
 
     import ray
 
-    from qbe.cluster.build import encode_parts
+    from qbe.cluster.build import PartTask, run_tasks
     from qbe.corpus.reading import Reading
     from qbe.index.building.settings import BuildSettings
 
     shutil.rmtree(work / "parts", ignore_errors=True)
     (work / "parts").mkdir()
-    encode_parts(ray, work / "parts", [str(corpus)], BuildSettings(), Reading(), 2, 1)
+    encode = PartTask(work / "parts", [str(corpus)], BuildSettings(), Reading(), 2, 1, None, str(Path.cwd()))
+    list(run_tasks(ray, encode, (1, 2), 1))
 
 
 COMMANDS = {"same": same, "overhead": overhead, "killed": killed, "encoding": encoding}

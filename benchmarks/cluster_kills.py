@@ -108,9 +108,8 @@ def run(work: Path, kills: int, clients: int, chance: random.Random) -> None:
 
 def client(address: str, folder: str, seed: str) -> None:
     """Search without end, and write whether each answer is that of one process over the same commit."""
-    from qbe.cluster.actors import Fleet
     from qbe.cluster.calls import Patience
-    from qbe.cluster.index import open_index
+    from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
     from qbe.query import Query
     from qbe.search.config import SearchConfig

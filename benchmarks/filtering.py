@@ -165,7 +165,7 @@ def main(argv: list[str]) -> None:
     from benchmarks.synthetic import write_searchable
     from qbe.index.opening import open_index
     from qbe.search.filters import PaperFilter
-    from qbe.search.passing import PassingPapers
+    from qbe.search.filtering import FilterCache
 
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)
@@ -176,7 +176,7 @@ def main(argv: list[str]) -> None:
             with open_index(options.index) as source:
                 write_searchable(source, folder, options.papers, options.ann, threads, marked)
         with open_index(folder, threads=threads) as index, index.reading() as reader:
-            passing, filters = PassingPapers(reader), Filters({ALL: None})
+            passing, filters = FilterCache(reader), Filters({ALL: None})
             for share in SHARES:
                 begin = time.perf_counter()
                 name = f"1 in {share}"

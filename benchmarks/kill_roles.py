@@ -26,9 +26,9 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
+from qbe.index.text_search import LuceneSearch
 from qbe.query import Query
 from qbe.search.config import SearchConfig
-from qbe.search.lucene import LuceneSearch
 from qbe.search.pipeline import Pipeline
 from qbe.types import Paper
 

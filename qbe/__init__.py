@@ -35,9 +35,21 @@ if TYPE_CHECKING:
     from qbe.index.index import Index
     from qbe.index.opening import build_index, open_index
     from qbe.query import Aspect, Query
-    from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
     from qbe.search.pipeline import Pipeline
+    from qbe.search.request import SearchRequest
+    from qbe.search.session import SearchSession
+    from qbe.search.stages import (
+        BM25,
+        CrossEncoder,
+        Dense,
+        Fused,
+        Grades,
+        Matching,
+        Projections,
+        Stages,
+        default_stages,
+    )
     from qbe.shapes import SHAPES
     from qbe.text.papers import paper_from_text
     from qbe.trec import read_run, write_run
@@ -47,21 +59,27 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Aspect": "qbe.query",
+    "BM25": "qbe.search.stages",
     "BuildSettings": "qbe.index.building.settings",
     "CiteConfig": "qbe.cite.config",
     "CiteRequest": "qbe.cite.recommender",
     "CorpusError": "qbe.errors",
+    "CrossEncoder": "qbe.search.stages",
     "DatasetError": "qbe.errors",
+    "Dense": "qbe.search.stages",
     "EncoderMismatchError": "qbe.errors",
     "Facet": "qbe.types",
     "FacetNotFoundError": "qbe.errors",
     "FileFormatError": "qbe.errors",
+    "Fused": "qbe.search.stages",
+    "Grades": "qbe.search.stages",
     "Hit": "qbe.types",
     "Index": "qbe.index.index",
     "IndexBuildError": "qbe.errors",
     "IndexFormatError": "qbe.errors",
     "JavaError": "qbe.errors",
     "Match": "qbe.types",
+    "Matching": "qbe.search.stages",
     "MissingDependencyError": "qbe.errors",
     "ModelError": "qbe.errors",
     "OutputError": "qbe.errors",
@@ -69,6 +87,7 @@ _HOMES = {
     "PaperFilter": "qbe.search.filters",
     "PaperNotFoundError": "qbe.errors",
     "Pipeline": "qbe.search.pipeline",
+    "Projections": "qbe.search.stages",
     "QbeError": "qbe.errors",
     "Query": "qbe.query",
     "Reading": "qbe.corpus.reading",
@@ -77,10 +96,13 @@ _HOMES = {
     "Run": "qbe.types",
     "RunError": "qbe.errors",
     "SHAPES": "qbe.shapes",
-    "SearchConfig": "qbe.search.config",
+    "SearchRequest": "qbe.search.request",
+    "SearchSession": "qbe.search.session",
     "Sentence": "qbe.types",
+    "Stages": "qbe.search.stages",
     "UsageError": "qbe.errors",
     "build_index": "qbe.index.opening",
+    "default_stages": "qbe.search.stages",
     "open_index": "qbe.index.opening",
     "paper_from_text": "qbe.text.papers",
     "read_run": "qbe.trec",
@@ -89,23 +111,29 @@ _HOMES = {
 """The module of each public name."""
 
 __all__ = [
+    "BM25",
     "SHAPES",
     "Aspect",
     "BuildSettings",
     "CiteConfig",
     "CiteRequest",
     "CorpusError",
+    "CrossEncoder",
     "DatasetError",
+    "Dense",
     "EncoderMismatchError",
     "Facet",
     "FacetNotFoundError",
     "FileFormatError",
+    "Fused",
+    "Grades",
     "Hit",
     "Index",
     "IndexBuildError",
     "IndexFormatError",
     "JavaError",
     "Match",
+    "Matching",
     "MissingDependencyError",
     "ModelError",
     "OutputError",
@@ -113,6 +141,7 @@ __all__ = [
     "PaperFilter",
     "PaperNotFoundError",
     "Pipeline",
+    "Projections",
     "QbeError",
     "Query",
     "Reading",
@@ -120,11 +149,14 @@ __all__ = [
     "RecordError",
     "Run",
     "RunError",
-    "SearchConfig",
+    "SearchRequest",
+    "SearchSession",
     "Sentence",
+    "Stages",
     "UsageError",
     "__version__",
     "build_index",
+    "default_stages",
     "open_index",
     "paper_from_text",
     "read_run",

@@ -30,6 +30,7 @@ COMMANDS = {
     "mcp": "serve an index to agents, by the Model Context Protocol",
     "shell": "search on a terminal, with everything kept open",
     "demo": "search the sample that is part of the package",
+    "cluster": "index, search or serve on several machines",
     "doctor": "show what this machine and installation are, and lack",
     "completion": "print a script that completes commands in a shell",
 }
@@ -80,17 +81,7 @@ def parser(command_parser: Callable[[str], argparse.ArgumentParser] | None = Non
     root = _cli.parser("qbe", "Find papers like this one, for its problem, its method or its findings.")
     root.epilog = "qbe COMMAND --help shows the options of a command."
     root.add_argument("-V", "--version", action="store_true", help="print the version and exit")
-
-    def make(prog: str, **_: object) -> argparse.ArgumentParser:
-        return command_parser(prog.split()[-1]) if command_parser else root
-
-    # Typed as a class, but argparse only calls it.
-    parser_class: type[argparse.ArgumentParser] = make  # type: ignore[assignment]
-    commands = root.add_subparsers(
-        title="commands", dest="command", metavar="COMMAND", parser_class=parser_class
-    )
-    for name, line in COMMANDS.items():
-        commands.add_parser(name, help=line)
+    _cli.add_commands(root, COMMANDS, command_parser)
     return root
 
 

@@ -196,44 +196,23 @@ def parser(
     return _Parser(prog=program, description=description, aliases=aliases, common=common)
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that can search an index on a cluster."""
-    group = parser.add_argument_group("on a Ray cluster (needs qbe[cluster])")
-    add_cluster_address(group, "search")
-    group.add_argument(
-        "--replicas", type=int, metavar="N", help="processes that hold each shard (default: 1)"
-    )
-    group.add_argument(
-        "--partial",
-        action="store_true",
-        help="answer without shards that no process holds at the moment, and say which (default: wait)",
-    )
-    group.add_argument(
-        "--deadline", type=float, metavar="SECONDS", help="wait so long for shards, at the most (default: 60)"
-    )
-    group.add_argument(
-        "--hedge",
-        type=float,
-        metavar="SECONDS",
-        help="ask another replica where one has not answered for so long (default: never)",
-    )
-
-
 def add_rerank(parser: argparse.ArgumentParser) -> None:
     """Add what a service reranks by: ``--rerank``."""
     parser.add_argument(
         "--rerank",
-        choices=("by-facet", "cascade", "projections"),
-        default="by-facet",
-        help="how hits are reranked: by cross-encoders that read a hundred anew (seconds), by stored vectors "
-        "and a cross-encoder for the best twenty (half a second), or by stored vectors alone (milliseconds); "
-        "with the last two grades are by stored vectors too (default: %(default)s)",
+        metavar="STAGE",
+        help="what reranks hits, as in qbe search: projections (milliseconds) or cross-encoder (seconds) "
+        "(default: projections where there are some for the index's encoder, else cross-encoder)",
     )
 
 
 def add_filters(group: argparse._ActionsContainer) -> None:
     """Add conditions on papers, which must all hold; None means that one was not given."""
-    group.add_argument("--year", metavar="YEARS", help="such as 2015-2019, 2015-, -2019 or 2018")
+    group.add_argument(
+        "--year",
+        metavar="YEARS",
+        help="such as 2015-2019, 2015-, -2019 or 2018; query: not later than the query's own paper",
+    )
     group.add_argument(
         "--category",
         nargs="+",
@@ -265,23 +244,27 @@ def add_paper_formats(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_cluster_address(group: argparse._ActionsContainer, verb: str) -> None:
-    """Add ``--cluster``."""
-    group.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help=f"{verb} on a Ray cluster: local (one of this machine's processors), auto, or HOST:PORT of one, "
-        "whose nodes see the files under the same paths",
+def add_commands(
+    parser: argparse.ArgumentParser,
+    commands: Mapping[str, str],
+    command_parser: Callable[[str], argparse.ArgumentParser] | None = None,
+) -> None:
+    """Add commands, each with a line on what it does.
+
+    ``command_parser`` gives the parser of a command by its name. Without it the parser serves for the help
+    only, which needs no more than the names.
+    """
+
+    def make(prog: str, **_: object) -> argparse.ArgumentParser:
+        return command_parser(prog.split()[-1]) if command_parser else parser
+
+    # Typed as a class, but argparse only calls it.
+    parser_class: type[argparse.ArgumentParser] = make  # type: ignore[assignment]
+    added = parser.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", parser_class=parser_class, required=True
     )
-
-
-def check_cluster(options: argparse.Namespace) -> None:
-    """Raise UsageError for options of a cluster without one."""
-    from qbe.errors import UsageError
-
-    for name in ("replicas", "partial", "deadline", "hedge", "parts", "storage"):
-        if options.cluster is None and getattr(options, name, None) not in (None, False):
-            raise UsageError(f"--{name} goes with --cluster; add it, or drop --{name}")
+    for name, line in commands.items():
+        added.add_parser(name, help=line)
 
 
 def check_plot_is_no_output(plot: str | None, outputs: Iterable[str | None]) -> None:
@@ -328,8 +311,6 @@ def run(
     else:
         _log_to_standard_error()
     code = 0
-    if not only_help and any(word.partition("=")[0] == "--cluster" for word in given):
-        main = _on_cluster(program, main)
     try:
         main(given)
         sys.stdout.flush()
@@ -384,14 +365,6 @@ def _one_line(value: object) -> str:
     return one_line(value)
 
 
-def _on_cluster(program: str, main: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    """The ``main`` of a command that has the option ``--cluster``, carried out on one."""
-    # By name, as `qbe.__main__` imports commands: the cluster is above all of them.
-    commands = __import__("qbe.cluster.commands", fromlist=("on_cluster",))
-    carried_out: Callable[[list[str]], None] = commands.on_cluster(program, main)
-    return carried_out
-
-
 def _qbe_error() -> type[QbeError]:
     """The base of all expected errors, imported when there is an error; most help needs none."""
     from qbe.errors import QbeError
@@ -418,7 +391,7 @@ def _log_to_standard_error() -> None:
     import logging
 
     logger = logging.getLogger("qbe")
-    logger.addHandler(log_handler())
+    logger.handlers = [log_handler()]
     logger.setLevel(logging.INFO)
 
 

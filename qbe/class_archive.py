@@ -18,11 +18,10 @@ _SEARCHES = """
 import sys
 from pathlib import Path
 
-from qbe import Pipeline, Query, SearchConfig, _jvm, open_index
+from qbe import BM25, Pipeline, Query, _jvm, open_index
 
 _jvm.record_classes(Path(sys.argv[2]))
-bm25 = SearchConfig(first_stage="bm25", rerank="none")
-with open_index(sys.argv[1]) as index, Pipeline.open(index, bm25) as pipeline:
+with open_index(sys.argv[1]) as index, Pipeline(index, BM25()) as pipeline:
     paper = next(paper for paper in index if paper.sentences)
     pipeline.search(Query(paper), k=10)
     pipeline.search(Query(paper), k=10, pool=[paper.paper_id])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.config import BM25_QUERIES
 
 from qbe.corpus import read_jsonl
 from qbe.encode.aspect import EncodedAspect
@@ -18,12 +19,11 @@ from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents, document_rows, read_rows
+from qbe.index.text_search import LuceneSearch
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search.bm25 import KEYTERMS, BM25Stage, query_text
-from qbe.search.config import BM25_QUERIES
 from qbe.search.contracts import in_order
-from qbe.search.lucene import LuceneSearch
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
 

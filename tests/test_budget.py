@@ -3,13 +3,13 @@
 import logging
 
 import pytest
+from qbe.search.budget import FORGET_AFTER, BudgetedStage
+from qbe.search.config import SearchConfig
 
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.rerank.vector_matching import VectorMatching
-from qbe.search.budget import FORGET_AFTER, BudgetedStage
-from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.search.reranking import RerankStage
 from qbe.types import Facet

@@ -1,11 +1,11 @@
 """Projections, then cross-encoders for the best few."""
 
 import pytest
+from qbe.search.config import SearchConfig
 
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.query import Query, TopicAspect
-from qbe.search.config import SearchConfig
 from qbe.search.fusion import interpolate
 from qbe.search.pipeline import Pipeline
 from qbe.types import Facet

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
+from qbe.search.config import SearchConfig
 from support.builds import Job, build_job, dated_job
 
-from qbe.cluster.actors import Fleet
 from qbe.cluster.build import ClusterBuild, build_on_cluster
 from qbe.cluster.calls import Patience, ShardCalls, ShardsLostError
-from qbe.cluster.index import open_index
+from qbe.cluster.index import Fleet, open_index
 from qbe.cluster.placement import placed, shard_count
 from qbe.cluster.ray_runtime import connected
 from qbe.corpus.jsonl import dump_record
@@ -31,7 +31,6 @@ from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
 from qbe.index.segments.snapshot import open_snapshot
 from qbe.query import Aspect, Query
-from qbe.search.config import SearchConfig
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
 from qbe.service.requests import SearchRequest
@@ -175,14 +174,15 @@ def test_a_partial_answer_says_what_is_missing(several, whole, nodes, caplog):
         ray, _ = nodes
         query = Query(one.paper("s036"), Facet.METHOD)
         everything = expected.search(query, 128)
-        assert (found.search(query, 128), index.missing) == (everything, ())
+        assert (found.search(query, 128), index.notes) == (everything, ())
         ray.kill(index._calls.replicas[1][0], no_restart=True)
         hits = found.search(query, 128)
-        assert index.missing == ("2 of 3",)
-        assert "answered without shard 2 of 3" in caplog.text
+        said = "answered without shard 2 of 3, which cannot be reached"
+        assert index.notes == (said,)
+        assert said in caplog.text
         with SearchService(index) as service:
             answer = service.search(SearchRequest(paper_ids=["s036"], rerank=False, first_stage="bm25"))
-        assert answer["notes"] == ["answered without shard 2 of 3, which cannot be reached"]
+        assert answer["notes"] == [said]
         gone = set(_ids(index, 1))
         assert {hit.paper_id for hit in hits} == {hit.paper_id for hit in everything} - gone
 
@@ -333,8 +333,18 @@ def test_shards_out_of_a_storage_that_fsspec_opens(tmp_path, longer, longer_whol
 def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_whole):
     """The driver and its one-machine cluster are killed; what they finished is not encoded again."""
     output = tmp_path / "index"
-    command = [sys.executable, "-m", "qbe", "index", "--corpus", *longer.corpus, "--output", str(output)]
-    command += ["--encoder", longer.encoder, "--cluster", "local", "--parts", "3", "--threads", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "qbe",
+        "cluster",
+        "index",
+        "--corpus",
+        *longer.corpus,
+        "--output",
+        str(output),
+    ]
+    command += ["--encoder", longer.encoder, "--address", "local", "--parts", "3", "--threads", "1"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     driver = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     first = tmp_path / ".index.parts" / "1" / "part.json"
@@ -356,18 +366,18 @@ def test_a_build_goes_on_where_its_driver_was_killed(tmp_path, longer, longer_wh
     assert read_manifest(longer_whole).digest[:12] in done.stdout
 
 
-def test_without_ray_one_line_says_what_to_install(tmp_path, whole):
+def test_without_ray_one_line_says_what_to_install(tmp_path):
     (tmp_path / "ray.py").write_text("")  # found first, and no package of that name is left
     program = (
         "import importlib.util, sys; find = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *a: None if name == 'ray' else find(name, *a)\n"
-        f"sys.argv = ['qbe', 'search', '--index', {str(whole)!r}, '--paper', 's001', '--cluster', 'local']\n"
+        "sys.argv = 'qbe cluster search --index x --paper s001 --address local'.split()\n"
         "from qbe.__main__ import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "qbe search: a cluster needs the package ray, found none; run: pip install 'qbe[cluster]'\n"
+        "qbe cluster search: a cluster needs the package ray, found none; run: pip install 'qbe[cluster]'\n"
     )
 
 

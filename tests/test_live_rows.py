@@ -11,7 +11,7 @@ from qbe.index.rows import StackedRows, live_rows, sentence_rows, shares, starts
 from qbe.index.segments.combined import minus
 from qbe.index.segments.commit import COMMIT, Commit, Deletions, Segment, read_commit, write_commit
 from qbe.index.segments.views import joined, take
-from qbe.search.lucene import break_ties
+from qbe.index.text_search import break_ties
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 

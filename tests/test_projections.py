@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from qbe.search.config import SearchConfig
 
 from qbe.errors import UsageError
 from qbe.grade.storage import MODELS
@@ -16,7 +17,6 @@ from qbe.rerank.projection_model import (
     write_model,
 )
 from qbe.rerank.projections import TERMS, FacetProjection, StoredPapers, compare
-from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.types import Facet
 

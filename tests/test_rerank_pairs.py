@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qbe.rerank.pairs import candidate_room, check_budgets, closed, pair, query_room, side
 
 from qbe.encode.windows import SpecialTokens
 from qbe.errors import UsageError
-from qbe.rerank.pairs import candidate_room, check_budgets, closed, pair, query_room, side
 
 CLS, SEP, UNK = SPECIAL = SpecialTokens(2, 3, 1)
 TOKENS = st.lists(st.integers(10, 99), max_size=12)

@@ -4,13 +4,13 @@ import math
 import threading
 
 import pytest
+from qbe.rerank.cached import CachedReranker
 from support.rerankers import over_index, projected_over_index, request, score
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cached import CachedReranker
 from qbe.rerank.open import open_reranker
 from qbe.rerank.vector_matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence

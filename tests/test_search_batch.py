@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from qbe.search.vectors import PreparedQuery
 from support.searching import first_stage
 
 from qbe import _jvm
@@ -19,7 +20,6 @@ from qbe.query import Query
 from qbe.search import fingerprint
 from qbe.search.pipeline import Pipeline
 from qbe.search.unfinished import block_file
-from qbe.search.vectors import PreparedQuery
 from qbe.topics import read_topics
 
 KILLED = """

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from qbe.search.config import EQUAL_WEIGHTS, SEPARATE, SearchConfig
 
 from qbe.errors import UsageError
-from qbe.search.config import EQUAL_WEIGHTS, SEPARATE, SearchConfig
 
 
 def test_defaults():

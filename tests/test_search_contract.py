@@ -4,13 +4,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from qbe.search.config import SearchConfig
 from support.rerankers import Overlap
 from support.searching import paper_of, reranked
 
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.topics import read_pools
 from qbe.types import Facet, Paper, Sentence

@@ -9,12 +9,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from qbe.search.config import SearchConfig
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
 from qbe.search.__main__ import main
-from qbe.search.config import SearchConfig
 from qbe.search.filters import PaperFilter
 from qbe.search.fingerprint import RunInputs, fingerprint
 from qbe.search.fusion import z_normalize

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qbe.search.config import SearchConfig
 from support.live import corpus
 from support.searching import first_stage
 
@@ -33,15 +34,14 @@ from qbe.index.segments.faiss import FaissSegments
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
-from qbe.search import passing
+from qbe.search import filtering
 from qbe.search.__main__ import OPTIONS, PROGRAM, main
 from qbe.search.bm25 import BM25Stage
-from qbe.search.config import SearchConfig
 from qbe.search.dense import DenseStage
+from qbe.search.filtering import FilterCache, describe
 from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years, year_of
 from qbe.search.fingerprint import RunInputs, fingerprint
 from qbe.search.fused import FusedStage
-from qbe.search.passing import PassingPapers, describe
 from qbe.search.pipeline import Pipeline
 from qbe.types import Facet, Paper, Sentence
 
@@ -390,7 +390,7 @@ def test_what_passes_in_an_index(index, catalogue, name):
     """Whatever was deleted or replaced."""
     expected = passing_ids(catalogue, FILTERS[name])
     with index.reading() as reader:
-        found = PassingPapers(reader).of(FILTERS[name])
+        found = FilterCache(reader).of(FILTERS[name])
         assert (found.papers, found.total) == (len(expected), 128)
         if name == "everything":
             assert found.selection is None
@@ -400,7 +400,7 @@ def test_what_passes_in_an_index(index, catalogue, name):
         assert all(reader.papers.find(paper_id) in found.selection.rows for paper_id in expected)
     years_apart = dataclasses.replace(FILTERS[name], years=None, before=None)
     undated = passing_ids(catalogue, years_apart) - _dated(catalogue)
-    assert found.without_year == (len(undated) if FILTERS[name].by_year else 0)
+    assert found.unknown_year == (len(undated) if FILTERS[name].by_year else 0)
 
 
 def _dated(papers: list[Paper]) -> set[str]:
@@ -412,7 +412,7 @@ def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatc
     read = PaperStore.read_metadata
     monkeypatch.setattr(PaperStore, "read_metadata", lambda store: reads.append(store) or read(store))
     with Index(plain) as opened, opened.reading() as reader:
-        papers = PassingPapers(reader)
+        papers = FilterCache(reader)
         for year in (2003, 2004, 2003, 2005):
             papers.of(PaperFilter(before=year))
         assert len(reads) == 1
@@ -421,7 +421,7 @@ def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatc
         assert len(reads) == 2
         kept = papers.of(PaperFilter(before=2003))
         assert kept is papers.of(PaperFilter(before=2003))
-        monkeypatch.setattr(passing, "KEPT", 1)
+        monkeypatch.setattr(filtering, "KEPT", 1)
         papers.of(PaperFilter(before=2004))
         papers.of(PaperFilter(before=2003))
         assert len(papers._passing) > 1  # one more goes for each that comes
@@ -764,8 +764,8 @@ def test_a_pipeline_follows_the_index(tmp_path, catalogue, tiny_encoder, stage):
 
 
 def test_what_is_told_of_filters():
-    def passed(papers: int, without_year: int = 0) -> passing.Passing:
-        return passing.Passing(None, papers, 128, without_year)
+    def passed(papers: int, unknown_year: int = 0) -> filtering.FilterResult:
+        return filtering.FilterResult(None, papers, 128, unknown_year)
 
     assert describe([], 10) is None
     assert describe([passed(10)], 10) is None

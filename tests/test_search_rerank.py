@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qbe.search.config import SearchConfig
 from support.papers import Papers
 from support.rerankers import ByHand, score
 from support.searching import first_stage, reranked
@@ -22,7 +23,6 @@ from qbe.query import Query
 from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
 from qbe.search.__main__ import main
-from qbe.search.config import SearchConfig
 from qbe.search.fusion import interpolate
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_record, to_table

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from qbe.search.config import SearchConfig
 
 from qbe import _cli
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query, format_weight
 from qbe.search.__main__ import main
-from qbe.search.config import SearchConfig
 from qbe.search.filters import PaperFilter
 from qbe.search.fusion import combine_aspects, sum_of_papers, z_normalize
 from qbe.search.options import OPTIONS

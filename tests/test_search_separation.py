@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qbe.search.config import SEPARATE, SearchConfig
+from qbe.search.separation import EXPONENTS
 from support.rerankers import ByHand
 from support.searching import first_stage, reranked
 
@@ -13,9 +15,7 @@ from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
-from qbe.search.config import SEPARATE, SearchConfig
 from qbe.search.fusion import separate, z_normalize
-from qbe.search.separation import EXPONENTS
 from qbe.types import Facet, Hit
 
 POOL = ["s001", "s007", "s013", "s031", "s051", "s080"]

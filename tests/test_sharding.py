@@ -14,6 +14,15 @@ from hypothesis import strategies as st
 from support.builds import Job, build_job, build_part_job, dated_job
 from support.searching import first_stage
 
+from qbe.cluster.bm25 import (
+    FEWEST_FILLERS,
+    CorpusStatistics,
+    ShardSearch,
+    filler_for,
+    idf,
+    multiplied,
+    statistics_of,
+)
 from qbe.cluster.shard import MovedOnError, Shard
 from qbe.errors import IndexBuildError, UsageError
 from qbe.files import sha256
@@ -32,18 +41,9 @@ from qbe.index.segments.commit import read_commit
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import open_snapshot
 from qbe.index.segments.views import PaperStores
+from qbe.index.text_search import BUILDER_LOCK, LuceneSearch
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
-from qbe.search.lucene import BUILDER_LOCK, LuceneSearch
-from qbe.search.shard_lucene import (
-    FEWEST_FILLERS,
-    CorpusStatistics,
-    ShardSearch,
-    filler_for,
-    idf,
-    multiplied,
-    statistics_of,
-)
 from qbe.types import Facet
 
 SHARD_PAPERS = 8
@@ -187,8 +187,7 @@ def test_an_index_of_shards_is_updated_like_any_other(tmp_path, split, papers):
         (["--split", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
         (["--merge", "{parts}", "--shards", "3"], "expected --shards that divides the 8 parts, found 3"),
         (["--merge", "{parts}", "--shards", "2", "--tune-recall", "0.9"], "measures one index of all papers"),
-        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge, --split or --cluster"),
-        (["--corpus", "x.jsonl", "--parts", "2"], "--parts goes with --cluster; add it, or drop --parts"),
+        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge or --split"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(tmp_path, whole, split, parts, arguments, expected):

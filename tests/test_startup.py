@@ -284,10 +284,11 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
 
 
 def test_defaults_of_reranking_are_those_of_its_modules():
+    from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
+
     from qbe.models.reranker_files import resolve_reranker
     from qbe.rerank.entropic_transport import REGULARIZATION
     from qbe.rerank.open import open_reranker
-    from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
     from qbe.rerank.vector_matching import PART_TEMPERATURE, WHOLE_TEMPERATURE
 
     helps = {name: action.help for name, action in actions("search").items()}

@@ -131,7 +131,7 @@ SEARCH = ("search", "--paper", "s036", "--rerank", "none", "--index")
     ("arguments", "text", "code"),
     [
         ([*SEARCH, "index", "--format", "csv"], "", 0),
-        ([*SEARCH, "index", "--cluster", "local"], "", 0),
+        (["cluster", *SEARCH, "index", "--address", "local"], "", 0),
         (["cite", "--index", "index", "--paper", "s036"], "", 1),  # vectors of another encoder
         (["evaluate", "--qrels", "none", "--run", "none"], "", 1),
         (["tag", "--input", "papers.jsonl", "--output", "tagged.jsonl"], "", 0),

@@ -126,8 +126,8 @@ def _recommend(
 ) -> None:
     """Recommend block by block, and write each block that the output does not have yet."""
     from qbe.query import Query
+    from qbe.search.filtering import describe
     from qbe.search.fingerprint import BLOCK
-    from qbe.search.passing import describe
     from qbe.search.writers import Result
 
     firsts = range(0, len(ids), BLOCK)

@@ -10,8 +10,6 @@ from qbe.search.filters import PaperFilter
 
 CITATION, BM25, DENSE, FUSED = "citation", "bm25", "dense", "fused"
 FIRST_STAGES = (CITATION, BM25, DENSE, FUSED)
-TITLE, TITLE_ABSTRACT, KEYTERMS = "title", "title+abstract", "keyterms"
-QUERY_FORMS = (TITLE_ABSTRACT, TITLE, KEYTERMS)
 NO_RERANKING = "none"
 RERANKINGS = (CITATION, NO_RERANKING)
 
@@ -21,12 +19,10 @@ class CiteConfig:
     """All parameters of a recommendation.
 
     ``first_stage`` finds ``depth`` candidates: ``citation`` (default) fuses BM25 and vectors projected for
-    citation; ``bm25``, ``dense`` and ``fused`` are those of `qbe.SearchConfig`. ``query_form`` is the text of
-    the query (Nogueira et al., 2020, Table 4): ``title+abstract`` (default), ``title``, or ``keyterms``, the
-    most telling words by Lucene's MoreLikeThis, for ``bm25``. ``rerank`` is ``citation`` (default: the
-    citation model judges all candidates) or ``none``. With ``links`` (default) citations among the papers of
-    the index count as well, where its metadata have ``cites``. ``model`` is the folder of another
-    citation model. ``filter`` says which papers may be found.
+    citation; ``bm25``, ``dense`` and ``fused`` are the first stages of a search, by title
+    and abstract. ``rerank`` is ``citation`` (default: the citation model scores all candidates) or ``none``.
+    With ``links`` (default) citations among the papers of the index are used as well, where its metadata have
+    ``cites``. ``model`` is the folder of another citation model. ``filter`` says which papers may be found.
 
     Raises TypeError for a parameter of another type, UsageError for a value out of range.
 
@@ -35,7 +31,6 @@ class CiteConfig:
     """
 
     first_stage: str = CITATION
-    query_form: str = TITLE_ABSTRACT
     depth: int = 1000
     rerank: str = CITATION
     links: bool = True
@@ -43,7 +38,7 @@ class CiteConfig:
     filter: PaperFilter | None = None
 
     def __post_init__(self) -> None:
-        choices = (("first_stage", FIRST_STAGES), ("query_form", QUERY_FORMS), ("rerank", RERANKINGS))
+        choices = (("first_stage", FIRST_STAGES), ("rerank", RERANKINGS))
         for name, allowed in choices:
             value = getattr(self, name)
             if value not in allowed:
@@ -58,11 +53,6 @@ class CiteConfig:
             raise TypeError(f"expected a str as `model`, found {self.model!r} ({type(self.model).__name__})")
         if self.filter is not None and not isinstance(self.filter, PaperFilter):
             raise TypeError(f"expected a qbe.PaperFilter as `filter`, found {type(self.filter).__name__}")
-        if self.query_form == KEYTERMS and self.first_stage != BM25:
-            raise UsageError(
-                f"`query_form` keyterms is for words alone; choose `first_stage` bm25 with it, found "
-                f"{self.first_stage}"
-            )
         if not self.links and self.rerank != CITATION:
             raise UsageError("`links` is not read without reranking; drop it, or choose `rerank` citation")
 
@@ -75,7 +65,6 @@ class CiteConfig:
         """All parameters as JSON holds them: what distinguishes it from another."""
         return {
             "first_stage": self.first_stage,
-            "query_form": self.query_form,
             "depth": self.depth,
             "rerank": self.rerank,
             "links": self.links,

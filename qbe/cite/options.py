@@ -100,12 +100,6 @@ def _stages(group: argparse._ArgumentGroup) -> None:
         default="citation",
         help="what finds the candidates (default: %(default)s: BM25 and projected vectors)",
     )
-    group.add_argument(
-        "--query-form",
-        choices=("title+abstract", "title", "keyterms"),
-        default="title+abstract",
-        help="text of the query; keyterms, its most telling words, for bm25 (default: %(default)s)",
-    )
     group.add_argument("--depth", type=int, default=1000, help="candidates (default: %(default)s)")
     group.add_argument(
         "--rerank",
@@ -125,7 +119,6 @@ def config_of(options: argparse.Namespace) -> CiteConfig:
     before = None if options.before is None else parse_before(options.before)
     return CiteConfig(
         first_stage=options.first_stage,
-        query_form=options.query_form,
         depth=options.depth,
         rerank=options.rerank,
         links=not options.no_links,

@@ -14,10 +14,7 @@ from qbe.cite.config import (
     CITATION,
     DENSE,
     FUSED,
-    KEYTERMS,
     NO_RERANKING,
-    TITLE,
-    TITLE_ABSTRACT,
     CiteConfig,
 )
 from qbe.cite.features import columns
@@ -31,13 +28,15 @@ from qbe.index.reader import IndexReader
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
-from qbe.search.config import SearchConfig, check_filter
+from qbe.search.filtering import FilterCache, FilterResult
 from qbe.search.filters import PaperFilter, year_of
 from qbe.search.fusion import best_hits
 from qbe.search.matches import add_matches
-from qbe.search.passing import Passing, PassingPapers
-from qbe.search.pipeline import Pipeline, check_index, check_k
-from qbe.types import Hit, Paper, Sentence
+from qbe.search.pipeline import Pipeline
+from qbe.search.request import check_filter, check_k
+from qbe.search.session import check_index
+from qbe.search.stages import BM25, Dense, Fused
+from qbe.types import Hit, Paper
 
 Ints = NDArray[np.int64]
 
@@ -61,7 +60,7 @@ class _Opened(NamedTuple):
 
     reader: IndexReader
     judge: CandidateJudge | None
-    passing: PassingPapers
+    passing: FilterCache
 
 
 class Recommender(Closing):
@@ -98,7 +97,7 @@ class Recommender(Closing):
             model = read_model(default_model() if config.model is None else Path(config.model))
             _check_encoder(index, model)
         if config.first_stage != CITATION:
-            pipeline = Pipeline.open(index, _search_config(config))
+            pipeline = Pipeline(index, _first_stage(config))
         recommender = cls(index, config, model, pipeline)
         try:
             with index.reading() as reader:
@@ -146,35 +145,35 @@ class Recommender(Closing):
         check_k(k)
         _check(requests)
         check_filter(filter)
-        return self.index.attempt(lambda: self._recommended(requests, k, filter, matches=matches))
+        return self.index.read(lambda reader: self._recommended(reader, requests, k, filter, matches=matches))
 
     def _recommended(
-        self, requests: Sequence[CiteRequest], k: int, filter: PaperFilter | None, *, matches: bool
+        self,
+        reader: IndexReader,
+        requests: Sequence[CiteRequest],
+        k: int,
+        filter: PaperFilter | None,
+        *,
+        matches: bool,
     ) -> list[list[Hit]]:
-        with self.index.reading() as reader:
-            _, judge, passing = self._over(reader)
-            among = [self._passing(passing, request.paper, filter).selection for request in requests]
-            queries = [self._query(reader, request) for request in requests]
-            if judge is None:
-                hits = self._candidates(requests, queries, k, filter)
-            else:
-                hits = self._judged(reader, judge, requests, queries, among, filter)
-            hits = [query_hits[:k] for query_hits in hits]
-            if not matches or reader.manifest.dense is None or self.config.query_form == TITLE:
-                return hits  # a title is no sentence of an abstract, whose positions matches have
-            return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
+        _, judge, passing = self._over(reader)
+        among = [self._passing(passing, request.paper, filter).selection for request in requests]
+        queries = [self._query(reader, request) for request in requests]
+        if judge is None:
+            hits = self._candidates(requests, queries, k, filter)
+        else:
+            hits = self._judged(reader, judge, requests, queries, among, filter)
+        hits = [query_hits[:k] for query_hits in hits]
+        if not matches or reader.manifest.dense is None:
+            return hits
+        return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
 
-    def passing(self, paper: Paper, filter: PaperFilter | None = None) -> Passing:
+    def passing(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """How many papers of the index pass the filter for a paper (None: that of the configuration), and how
         many have no year.
         """
         check_filter(filter)
-
-        def passing() -> Passing:
-            with self.index.reading() as reader:
-                return self._passing(self._over(reader).passing, paper, filter)
-
-        return self.index.attempt(passing)
+        return self.index.read(lambda reader: self._passing(self._over(reader).passing, paper, filter))
 
     def _judged(
         self,
@@ -224,6 +223,7 @@ class Recommender(Closing):
         for count in dict.fromkeys(map(len, left_out)):
             places = [place for place, ids in enumerate(left_out) if len(ids) == count]
             searches = [Query(queries[place].encoded.aspect.paper) for place in places]
+            filter = self.config.filter if filter is None else filter
             hit_lists = self._pipeline.batch_search(searches, k + count, filter=filter, matches=False)
             for place, hits in zip(places, hit_lists, strict=True):
                 candidates[place] = [hit for hit in hits if hit.paper_id not in left_out[place]][:k]
@@ -232,8 +232,6 @@ class Recommender(Closing):
     def _query(self, reader: IndexReader, request: CiteRequest) -> CiteQuery:
         paper = request.paper
         row = reader.papers.find(paper.paper_id)
-        if self.config.query_form == TITLE:
-            paper = Paper(paper.paper_id, paper.title, (Sentence(paper.title),), metadata=paper.metadata)
         vectors = None
         if reader.manifest.dense is not None:
             vectors = reader.stored_vectors(paper) or self.index.encoder.encode_paper(paper)
@@ -242,7 +240,7 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _passing(self, passing: PassingPapers, paper: Paper, filter: PaperFilter | None) -> Passing:
+    def _passing(self, passing: FilterCache, paper: Paper, filter: PaperFilter | None) -> FilterResult:
         return passing.for_query(self.config.filter if filter is None else filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
@@ -252,20 +250,19 @@ class Recommender(Closing):
                 judge = None
                 if self._model is not None:
                     judge = CandidateJudge(reader, self._workers, self._model.projection, self.config.depth)
-                self._opened = _Opened(reader, judge, PassingPapers(reader))
+                self._opened = _Opened(reader, judge, FilterCache(reader))
             return self._opened
 
 
-def _search_config(config: CiteConfig) -> SearchConfig:
-    """The first stage as `qbe search` configures it."""
-    text = None if config.first_stage == DENSE else _BM25_QUERIES[config.query_form]
-    depth = config.depth if config.first_stage == FUSED else None
-    return SearchConfig(
-        first_stage=config.first_stage, bm25_query=text, depth=depth, rerank="none", filter=config.filter
-    )
-
-
-_BM25_QUERIES = {TITLE: "title", TITLE_ABSTRACT: "abstract", KEYTERMS: "keyterms"}
+def _first_stage(config: CiteConfig) -> BM25 | Dense | Fused:
+    """The first stage of a search that finds the candidates; without background penalty, which is about
+    facets.
+    """
+    if config.first_stage == DENSE:
+        return Dense()
+    if config.first_stage == FUSED:
+        return Fused(bm25_query="abstract", depth=config.depth, background_penalty=0)
+    return BM25("abstract")
 
 
 def _rows(reader: IndexReader, paper_ids: Sequence[str]) -> list[int]:

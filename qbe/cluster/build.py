@@ -7,12 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qbe.cluster.storage import Storage
+from qbe.cluster.ray_runtime import ClusterError
 from qbe.corpus.reading import Reading
-from qbe.errors import IndexBuildError, UsageError
+from qbe.errors import IndexBuildError, UsageError, check_package
 from qbe.files import lock
 from qbe.index.building.merge import PartsSource, merge_parts
 from qbe.index.building.part import BuildShard, build_part, read_part
@@ -43,8 +44,62 @@ class ClusterBuild:
     storage: str | None = None
 
 
+class Storage:
+    """Folders of files below an address such as ``s3://bucket/parts`` or ``/mnt/shared/parts``, in any
+    storage that fsspec opens.
+
+    A folder is there once its last file, by which it is told, is.
+
+    >>> storage = Storage("memory://parts")
+    >>> folder = Path("finished")
+    >>> folder.mkdir()
+    >>> _ = (folder / "part.json").write_text("{}")
+    >>> storage.has("1", "part.json"), storage.put(folder, "1", "part.json"), storage.has("1", "part.json")
+    (False, None, True)
+    """
+
+    def __init__(self, address: str) -> None:
+        """Raises MissingDependencyError without fsspec or the package that it needs for the protocol,
+        ClusterError for an address that it does not know.
+        """
+        check_package("fsspec")
+        import fsspec
+
+        try:
+            files, root = fsspec.core.url_to_fs(address)
+        except ValueError as error:
+            raise ClusterError(f"expected `storage` that fsspec opens, found {address}: {error}") from error
+        self._files: Any = files
+        self._root = str(root).rstrip("/")
+
+    def has(self, name: str, last: str) -> bool:
+        """Whether a folder is there as a whole."""
+        return bool(self._files.exists(f"{self._root}/{name}/{last}"))
+
+    def put(self, folder: Path, name: str, last: str) -> None:
+        """Copy a folder there, the file ``last`` behind all others."""
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / last)
+        for path in [*files, folder / last]:
+            target = f"{self._root}/{name}/{path.relative_to(folder).as_posix()}"
+            self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self._files.put_file(str(path), target)
+
+    def get(self, name: str, folder: Path) -> None:
+        """Copy a folder from there."""
+        root = f"{self._root}/{name}"
+        for path in sorted(self._files.find(root)):
+            target = folder / path[path.index(root) + len(root) :].lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._files.get_file(path, str(target))
+
+    def remove(self) -> None:
+        """Remove all folders."""
+        if self._files.exists(self._root):
+            self._files.rm(self._root, recursive=True)
+
+
 @dataclass(frozen=True, slots=True)
-class _PartTask:
+class PartTask:
     """Encodes one part, in whatever process; what a former attempt finished is kept."""
 
     folder: Path
@@ -57,6 +112,7 @@ class _PartTask:
     working_directory: str
 
     def __call__(self, number: int) -> str:
+        """Encode the part of a number; returns its digest, or its name where it lies in a storage."""
         os.chdir(self.working_directory)  # the corpus is named as it was given
         part = BuildShard(number, self.count)
         if self.storage is None:
@@ -71,16 +127,11 @@ class _PartTask:
         return str(number)
 
     def _build(self, folder: Path, part: BuildShard) -> str:
-        execution = Execution(self.threads)
-        return build_part(
-            folder,
-            list(self.corpus),
-            self.settings,
-            part,
-            reading=self.reading,
-            resume=True,
-            execution=execution,
-        ).digest
+        corpus, execution = list(self.corpus), Execution(self.threads)
+        part_metadata = build_part(
+            folder, corpus, self.settings, part, reading=self.reading, resume=True, execution=execution
+        )
+        return part_metadata.digest
 
 
 def build_on_cluster(
@@ -125,11 +176,11 @@ def build_on_cluster(
                 )
             shutil.rmtree(parts)
         parts.mkdir(exist_ok=True)
-        bar = execution.progress.steps("encoding", "parts", count)
-        with bar as advance:
-            encode_parts(
-                ray, parts, corpus, settings, reading, count, spread.threads, spread.storage, advance=advance
-            )
+        encode = PartTask(
+            parts, corpus, settings, reading, count, spread.threads, spread.storage, str(Path.cwd())
+        )
+        with execution.progress.steps("encoding", "parts", count) as advance:
+            list(run_tasks(ray, encode, range(1, count + 1), spread.threads, advance))
         folders = _collected(parts, count, spread.storage)
         manifest = _joined(ray, output, folders, settings, spread, overwrite, resume, execution)
         shutil.rmtree(parts)
@@ -137,27 +188,6 @@ def build_on_cluster(
             Storage(spread.storage).remove()
     (output.parent / f".{output.name}.parts.lock").unlink(missing_ok=True)
     return manifest
-
-
-def encode_parts(
-    ray: Any,
-    folder: Path,
-    corpus: Sequence[str],
-    settings: BuildSettings,
-    reading: Reading,
-    count: int,
-    threads: int,
-    storage: str | None = None,
-    *,
-    advance: Callable[[int], Any] = lambda _: None,
-) -> None:
-    """Encode a corpus in so many parts, each a task of Ray: into the folders ``1`` to ``count`` below
-    ``folder``, or into a ``storage``. ``advance`` is called with the number of parts just finished.
-    """
-    working_directory = str(Path.cwd())
-    task = _PartTask(folder, corpus, settings, reading, count, threads, storage, working_directory)
-    for _ in _tasks(ray, task, range(1, count + 1), threads, advance):
-        pass
 
 
 def _part_count(ray: Any, spread: ClusterBuild) -> int:
@@ -172,7 +202,7 @@ def _part_count(ray: Any, spread: ClusterBuild) -> int:
     return spread.shards * max(1, -(-count // spread.shards))
 
 
-def _tasks(
+def run_tasks(
     ray: Any,
     function: Callable[[int], str],
     numbers: Sequence[int],
@@ -236,25 +266,8 @@ def _joined(
     execution: Execution,
 ) -> Manifest:
     """One index of all parts, made here, or shards, made by tasks."""
+    how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "execution": execution}
     if spread.shards is None:
-        return merge_parts(
-            output,
-            PartsSource(folders),
-            settings,
-            overwrite=overwrite,
-            resume=resume,
-            execution=execution,
-        )
-
-    def by_tasks(function: Callable[[int], str], numbers: Sequence[int]) -> Iterator[str]:
-        return _tasks(ray, function, numbers, spread.threads)
-
-    return build_shards(
-        output,
-        PartShards(tuple(folders), settings),
-        spread.shards,
-        overwrite=overwrite,
-        resume=resume,
-        execution=execution,
-        spread=by_tasks,
-    )
+        return merge_parts(output, PartsSource(folders), settings, **how)
+    by_tasks = partial(run_tasks, ray, threads=spread.threads)
+    return build_shards(output, PartShards(tuple(folders), settings), spread.shards, spread=by_tasks, **how)

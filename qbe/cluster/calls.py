@@ -52,7 +52,7 @@ class _PendingShard:
 
 class ShardCalls:
     """The shards of a cluster, each with its replicas, which are Ray actors of
-    `qbe.cluster.actors.ShardActor`. Several threads may use it.
+    `qbe.cluster.index.ShardActor`. Several threads may use it.
     """
 
     def __init__(self, replicas: Sequence[Sequence[Any]], patience: Patience) -> None:

@@ -73,6 +73,16 @@ class ShardRows:
         self.counts = counts
         self._starts = starts_of(counts)
 
+    @classmethod
+    def of_papers(cls, shard: Sequence[Placed]) -> ShardRows:
+        """The rows of a shard's papers."""
+        return cls([each.first_paper for each in shard], [each.papers for each in shard])
+
+    @classmethod
+    def of_sentences(cls, shard: Sequence[Placed]) -> ShardRows:
+        """The rows of a shard's sentences."""
+        return cls([each.first_sentence for each in shard], [each.sentences for each in shard])
+
     def __len__(self) -> int:
         return int(self._starts[-1])
 
@@ -92,13 +102,3 @@ class ShardRows:
         """The shard's part of a mask of all rows of the index."""
         pairs = zip(self._firsts.tolist(), self.counts, strict=True)
         return np.concatenate([mask[first : first + count] for first, count in pairs])
-
-
-def paper_rows(shard: Sequence[Placed]) -> ShardRows:
-    """The rows of a shard's papers."""
-    return ShardRows([each.first_paper for each in shard], [each.papers for each in shard])
-
-
-def sentence_rows(shard: Sequence[Placed]) -> ShardRows:
-    """The rows of a shard's sentences."""
-    return ShardRows([each.first_sentence for each in shard], [each.sentences for each in shard])

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qbe.cluster.signals import handlers_kept
 from qbe.errors import MissingDependencyError, QbeError, UsageError
 
 LOCAL, AUTO = "local", "auto"
 
 CONNECT_SECONDS = 5.0
 """For a connection to an address."""
+
+FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+
+_ACTION_BYTES = 256
+"""More than a ``struct sigaction`` of any platform has."""
 
 
 class ClusterError(QbeError):
@@ -92,3 +98,23 @@ def _unreachable(address: str, error: Exception) -> ClusterError:
     return ClusterError(
         f"expected a Ray cluster at {address}, found none ({reason}); start one with: ray start --head"
     )
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """The handlers of FATAL are afterwards what they were before the block.
+
+    A running Java handles SIGSEGV and SIGBUS as a part of its ordinary work (null checks, safepoints). Ray
+    sets its own handlers where a process connects, and the default ones where it disconnects: the next such
+    signal would end the process. Python's ``signal`` module knows the handlers of Python alone, so that those
+    of the C library are read and written. No other thread should be within Java during the block.
+    """
+    library = ctypes.CDLL(None)
+    before = {number: ctypes.create_string_buffer(_ACTION_BYTES) for number in FATAL}
+    for number, action in before.items():
+        library.sigaction(int(number), None, action)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            library.sigaction(int(number), action, None)

@@ -21,9 +21,9 @@ class ClusterReranker:
         self._calls, self._parameters = calls, dict(parameters)
 
     @cached_property
-    def _about(self) -> tuple[str, bool]:
+    def _about(self) -> tuple[str, bool, bool]:
         answers = self._calls.to_each("about_reranker", {0: (self._parameters,)})
-        about: tuple[str, bool] = answers[0]
+        about: tuple[str, bool, bool] = answers[0]
         return about
 
     @property
@@ -35,6 +35,11 @@ class ClusterReranker:
     def needs_vectors(self) -> bool:
         """Whether requests must bring the vectors of the aspect's sentences."""
         return self._about[1]
+
+    @property
+    def takes_whole_abstracts(self) -> bool:
+        """Whether it scores aspects that are no facet."""
+        return self._about[2]
 
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None

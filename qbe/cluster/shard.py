@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbe.closing import Closing
-from qbe.cluster.placement import paper_rows, placed, sentence_rows
+from qbe.cluster.bm25 import CorpusStatistics, QueryTerm, ShardSearch, statistics_of
+from qbe.cluster.placement import ShardRows, placed
 from qbe.errors import QbeError
 from qbe.index.dense.contracts import Floats
-from qbe.index.dense.stored import Quantized
+from qbe.index.dense.stored import Vectors
 from qbe.index.dense.vectors import MappedVectors, StoredComparer
 from qbe.index.manifest import similarity_of
 from qbe.index.rows import Rows, starts_of
@@ -28,10 +29,9 @@ from qbe.index.segments.faiss import FaissSegments, Nearest, open_segments
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import Snapshot, open_snapshot
 from qbe.index.segments.views import PaperStores, open_vectors
+from qbe.index.text_search import Ranked
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker, RerankRequest, RerankScore
-from qbe.search.contracts import Ranked
-from qbe.search.shard_lucene import CorpusStatistics, QueryTerm, ShardSearch, statistics_of
 
 T = TypeVar("T")
 
@@ -55,30 +55,6 @@ class Selected(NamedTuple):
     bits: NDArray[np.uint8]
 
 
-class Gathered(NamedTuple):
-    """Vectors (n, dimension) as stored: numbers, or codes with ``scales`` (n,)."""
-
-    numbers: NDArray[Any]
-    scales: NDArray[np.float16] | None
-
-
-class _Kept:
-    """What was made last, by key."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
-        self._made: OrderedDict[Hashable, Any] = OrderedDict()
-
-    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        with self._lock:
-            if key not in self._made:
-                self._made[key] = make()
-                if len(self._made) > self._most:
-                    self._made.popitem(last=False)
-            made: T = self._made[key]
-            return made
-
-
 class _Commit:
     """The segments of a shard as of one commit."""
 
@@ -86,11 +62,11 @@ class _Commit:
         self.snapshot, self.readers = snapshot, 0
         held = placed(snapshot.segments, shards)[shard]
         self.segments = [each.segment for each in held]
-        self.rows, self.sentences = paper_rows(held), sentence_rows(held)
+        self.rows, self.sentences = ShardRows.of_papers(held), ShardRows.of_sentences(held)
         self._first_sentences = [each.first_sentence for each in held]
         self._threads, self._lock = threads, threading.RLock()
         self._made: dict[Hashable, Any] = {}
-        self.selections = _Kept(KEPT_SELECTIONS)
+        self._selections: OrderedDict[Hashable, Any] = OrderedDict()
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """A part of the commit, made when it is first used."""
@@ -99,6 +75,16 @@ class _Commit:
                 self._made[key] = make()
             part: T = self._made[key]
             return part
+
+    def selection(self, key: Hashable, make: Callable[[], T]) -> T:
+        """A selection as searches take it, made when it is first used; some are kept."""
+        with self._lock:
+            if key not in self._selections:
+                self._selections[key] = make()
+                if len(self._selections) > KEPT_SELECTIONS:
+                    self._selections.popitem(last=False)
+            selection: T = self._selections[key]
+            return selection
 
     def faiss(self, nprobe: int | None) -> FaissSegments:
         def make() -> FaissSegments:
@@ -179,17 +165,21 @@ class Shard(Closing):
             findable = None
             if among is not None:
                 bits = _unpacked(among, len(commit.sentences))
-                findable = commit.selections.get_or_make(("faiss", among.key), lambda: faiss.findable(bits))
+                findable = commit.selection(("faiss", among.key), lambda: faiss.findable(bits))
             return faiss.search(queries, count, findable, breadth)
 
-    def gather(self, generation: int, rows: Rows) -> tuple[Gathered, Gathered]:
-        """The vectors of the sentences of papers (n,), paper after paper, and of the whole papers (n,)."""
+    def gather(self, generation: int, rows: Rows) -> Vectors:
+        """The vectors of the sentences of papers (n,), paper after paper, as stored."""
         with self._at(generation) as commit:
-            local = commit.rows.local(rows)
-            return _gathered(commit.vectors.gather(local).vectors), _gathered(commit.vectors.whole(local))
+            return commit.vectors.gather(commit.rows.local(rows)).vectors
+
+    def whole(self, generation: int, rows: Rows) -> Vectors:
+        """The vectors of whole papers (n,), as stored."""
+        with self._at(generation) as commit:
+            return commit.vectors.whole(commit.rows.local(rows))
 
     def compare(
-        self, generation: int, sentences: Floats, rows: Rows, whole: Floats | None
+        self, generation: int, rows: Rows, sentences: Floats, whole: Floats | None
     ) -> tuple[Floats, Floats | None]:
         """Similarities (queries, sentences) and (papers,) of papers (n,); see
         `qbe.index.dense.contracts.Comparer.compare`.
@@ -219,13 +209,13 @@ class Shard(Closing):
         among: Selected | None = None,
     ) -> Ranked:
         """The shard's best papers for terms with these frequencies in the corpus; see
-        `qbe.search.shard_lucene.ShardSearch.best_of_terms`. ``among`` are papers.
+        `qbe.cluster.bm25.ShardSearch.best_of_terms`. ``among`` are papers.
         """
         with self._at(generation) as commit:
             search, filtering = commit.text(corpus), None
             if among is not None:
                 rows = np.flatnonzero(_unpacked(among, len(commit.rows)))
-                filtering = commit.selections.get_or_make(("text", among.key), lambda: search.filtering(rows))
+                filtering = commit.selection(("text", among.key), lambda: search.filtering(rows))
             local = None if pool is None else commit.rows.local(pool)
             rows, scores = search.best_of_terms(terms, frequencies, k, local, filtering)
             return Ranked(commit.rows.whole(rows), scores)
@@ -236,10 +226,10 @@ class Shard(Closing):
         """Scores of a reranker opened with these parameters; of any papers, not only the shard's."""
         return self._reranker(parameters).batch_score(requests)
 
-    def about_reranker(self, parameters: Mapping[str, Any]) -> tuple[str, bool]:
+    def about_reranker(self, parameters: Mapping[str, Any]) -> tuple[str, bool, bool]:
         """Its name, and whether it needs vectors."""
         reranker = self._reranker(parameters)
-        return reranker.name, reranker.needs_vectors
+        return reranker.name, reranker.needs_vectors, reranker.takes_whole_abstracts
 
     def _reranker(self, parameters: Mapping[str, Any]) -> Reranker:
         from qbe.rerank.open import open_reranker
@@ -285,9 +275,3 @@ class Shard(Closing):
 
 def _unpacked(selected: Selected, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(selected.bits, count=count).view(np.bool_)
-
-
-def _gathered(vectors: Any) -> Gathered:
-    if isinstance(vectors, Quantized):
-        return Gathered(vectors.codes, vectors.scales)
-    return Gathered(np.ascontiguousarray(vectors), None)

@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(options.output) if options.output else None
     with open_sample_index(folder, lambda line: print(line, file=sys.stderr)) as index:
         print(f"The sample, {len(index)} papers, is indexed in {index.folder}\n", flush=True)
-        with Pipeline.open(index) as pipeline:
+        with Pipeline(index) as pipeline:
             for text in searches(pipeline, read_layout(SAMPLE / "layout.json"), width):
                 print(text, flush=True)
         print(f"{about_the_sample(width)}\n\n{next_steps(index.folder)}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qbe.types import Paper
 
     Built = tuple[Mapping[str, Any], Manifest | PartMetadata]
-    Build = Callable[[Path, argparse.Namespace, Execution], Built]
+    Build = Callable[[Path, Execution], Built]
 
 PROGRAM = "qbe index"
 OPTIONS = {
@@ -59,9 +59,15 @@ class Bars:
             print(name, file=sys.stderr)
 
 
-def main(arguments: list[str], build: Build | None = None) -> None:
-    """Parse the options and build, or change, an index; ``build`` builds it in place of this process."""
+def main(arguments: list[str]) -> None:
+    """Parse the options and build, or change, an index."""
     options = parser().parse_args(arguments)
+    index_options.check_shards(options)
+    run(options)
+
+
+def run(options: argparse.Namespace, build: Build | None = None) -> None:
+    """Build or change an index as the options say; ``build`` builds one of a corpus in another place."""
     threads = _cli.threads(options.threads)
     action = index_options.action(options)
 
@@ -86,7 +92,7 @@ def main(arguments: list[str], build: Build | None = None) -> None:
             print(f"{output}: {_describe(written)}, {time.monotonic() - started:.1f} s")
         return
     try:
-        counts, built = (build or _build)(output, options, execution)
+        counts, built = _build(output, options, execution) if build is None else build(output, execution)
     except KeyboardInterrupt:
         print("interrupted; --resume goes on with what is finished", file=sys.stderr)
         raise

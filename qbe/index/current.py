@@ -57,6 +57,12 @@ class CurrentReader(ABC):
             return reader.generation
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """See `IndexReader.notes`."""
+        with self.reading() as reader:
+            return reader.notes
+
+    @property
     def manifest(self) -> Manifest:
         """The description of the index: its settings, counts, models and digest."""
         with self.reading() as reader:

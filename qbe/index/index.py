@@ -87,15 +87,6 @@ class Index(CurrentReader, Closing):
         """A reader of the newest commit."""
         return IndexReader(self.folder, self.threads)
 
-    def attempt(self, search: Callable[[], T]) -> T:
-        """Carry out a search; an index that may lose parts of itself meanwhile carries it out again."""
-        return search()
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """What searches go without at the moment, in words; nothing, where all is here."""
-        return ()
-
     def _models_for(self, reader: IndexReader) -> IndexModels:
         from qbe.index.models import IndexModels
 
@@ -124,6 +115,18 @@ class Index(CurrentReader, Closing):
             yield reader
         finally:
             reader.release()
+
+    def read(self, function: Callable[[IndexReader], T]) -> T:
+        """The result of a function of the current reader, which is held until it returns.
+
+        An index that may lose parts of itself meanwhile calls the function again, with another reader. Raises
+        UsageError where the index is closed, and what the function does.
+
+        >>> index.read(len)
+        128
+        """
+        with self.reading() as reader:
+            return function(reader)
 
     def refresh(self) -> bool:
         """Move to the newest commit; returns whether there was a newer one.

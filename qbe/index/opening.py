@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +12,6 @@ if TYPE_CHECKING:
     from qbe.corpus.reading import Reading
     from qbe.index.building.settings import BuildSettings, Progress
     from qbe.index.building.source import Corpus
-
-
-_opener: Callable[..., Index] = Index
 
 
 def open_index(
@@ -34,18 +29,7 @@ def open_index(
     ...     len(sample)
     128
     """
-    return _opener(folder, encoder=encoder, tagger=tagger, threads=threads)
-
-
-@contextmanager
-def opened_by(opener: Callable[..., Index]) -> Iterator[None]:
-    """While the block runs, `open_index` opens indexes by another function of the same parameters."""
-    global _opener
-    before, _opener = _opener, opener
-    try:
-        yield
-    finally:
-        _opener = before
+    return Index(folder, encoder=encoder, tagger=tagger, threads=threads)
 
 
 def build_index(

@@ -113,21 +113,6 @@ def parser() -> argparse.ArgumentParser:
         help="with --merge or --split: an index of N segments of like size, which several machines can hold "
         "and which finds what one index of all papers finds",
     )
-    cluster = parser.add_argument_group("on a Ray cluster (needs qbe[cluster])")
-    _cli.add_cluster_address(cluster, "build")
-    cluster.add_argument(
-        "--parts",
-        type=int,
-        metavar="P",
-        help="parts that are encoded apart (default: two for each processor of the cluster); with --shards a "
-        "multiple of them",
-    )
-    cluster.add_argument(
-        "--storage",
-        metavar="ADDRESS",
-        help="keep finished parts at an address such as s3://bucket/parts (default: beside --output, which "
-        "all nodes must see)",
-    )
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     parser.add_argument(
         "--overwrite",
@@ -294,16 +279,19 @@ def action(options: argparse.Namespace) -> str | None:
         part_numbers(options.part)
     if options.split and options.shards is None:
         raise UsageError("expected --shards with the number of shards, found none; add it")
-    _cli.check_cluster(options)
-    if chosen is not None and options.cluster is not None:
-        raise UsageError(f"--cluster builds an index of --corpus, found --{chosen}; drop one of them")
-    if chosen is None and options.shards is not None and options.cluster is None:
-        raise UsageError("--shards goes with --merge, --split or --cluster; add one of them, or drop it")
     ann_settings(options)
     reading(options)
     if options.device == "cuda" and options.precision == "int8":
         raise UsageError("--device cuda encodes in fp32, found --precision int8; drop one of them")
     return chosen
+
+
+def check_shards(options: argparse.Namespace) -> None:
+    """Raise UsageError for shards of a corpus, which only a cluster makes."""
+    from qbe.errors import UsageError
+
+    if options.shards is not None and action(options) is None:
+        raise UsageError("--shards goes with --merge or --split; add one of them, or drop it")
 
 
 def _written(name: str) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qbe.index.dense.stored import Vectors
     from qbe.index.labels import Mask
     from qbe.index.segments.lucene import Postings
+    from qbe.index.text_search import TextSearch
 
 T = TypeVar("T")
 
@@ -76,6 +77,13 @@ class IndexReader:
         if postings is not None:
             postings.close()
         self._snapshot.close()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said with results of this reader, in sentences without a full stop: nothing, unless
+        parts of the index cannot be reached.
+        """
+        return ()
 
     def is_current(self) -> bool:
         """Whether the index has no newer commit; raises IndexFormatError where it is no sound index now."""
@@ -210,6 +218,17 @@ class IndexReader:
         return self._open_once(
             "lucene", lambda: open_postings(self._snapshot.segments, self.papers, parameters)
         )
+
+    def text_search(self) -> TextSearch:
+        """What searches the texts by BM25, opened once; raises what `lucene` does.
+
+        >>> with index.reading() as reader:
+        ...     reader.text_search().search("unlabelled eye photographs", 1).rows.tolist()
+        [0]
+        """
+        from qbe.index.text_search import LuceneSearch
+
+        return self._open_once("text search", lambda: LuceneSearch(self.lucene, self.papers.ids))
 
     def stored_vectors(self, paper: Paper) -> PaperVectors | None:
         """The stored vectors of a paper, if the index has one of its id with the same texts, however its

@@ -71,9 +71,9 @@ def main(arguments: list[str]) -> None:
 
 def _passing(reader: IndexReader, paper_filter: PaperFilter | None) -> Iterable[Paper]:
     """The papers that pass a filter, as a stream."""
-    from qbe.search.passing import PassingPapers
+    from qbe.search.filtering import FilterCache
 
-    selection = None if paper_filter is None else PassingPapers(reader).of(paper_filter).selection
+    selection = None if paper_filter is None else FilterCache(reader).of(paper_filter).selection
     return reader if selection is None else (reader.papers[row] for row in selection.rows.tolist())
 
 

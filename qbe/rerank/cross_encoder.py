@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.tokenizer import PaperTokenizer
+from qbe.encode.windows import SpecialTokens
 from qbe.errors import ModelError
 from qbe.models.reranker_files import (
     PAIR_INPUTS,
@@ -18,18 +20,18 @@ from qbe.models.reranker_files import (
     open_reranker_session,
 )
 from qbe.parallel import Memo, Workers
-from qbe.rerank.pairs import (
-    CANDIDATE_TOKENS,
-    QUERY_TOKENS,
-    candidate_room,
-    check_budgets,
-    closed,
-    pair,
-    query_room,
-    side,
-)
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Paper
+
+SIDE_TOKENS = 256
+"""Tokens of query and of candidate that are read, special ones included (Nogueira et al., 2020, sec. 4)."""
+
+
+class Pair(NamedTuple):
+    """Token ids, and for each its side: 0 up to the first [SEP], 1 after it."""
+
+    ids: list[int]
+    types: list[int]
 
 
 class CrossEncoder:
@@ -42,29 +44,23 @@ class CrossEncoder:
     """
 
     needs_vectors = False
+    takes_whole_abstracts = True
 
-    def __init__(
-        self,
-        files: RerankerFiles,
-        workers: Workers | None = None,
-        query_tokens: int = QUERY_TOKENS,
-        candidate_tokens: int = CANDIDATE_TOKENS,
-    ) -> None:
+    def __init__(self, files: RerankerFiles, workers: Workers | None = None) -> None:
         """Load model and tokenizer.
 
-        Raises ModelError when a file is missing, damaged or of another kind, UsageError for budgets of tokens
-        that the model cannot read.
+        Raises ModelError when a file is missing, damaged or of another kind.
         """
         metadata = files.metadata
         if not isinstance(metadata, CrossEncoderMetadata):
             raise ModelError(
                 f"{files.folder}: expected a pair cross-encoder, found {metadata.kind} rerankers"
             )
-        check_budgets(query_tokens, candidate_tokens, metadata.max_tokens)
         files.verify()
         self.name = metadata.name
         self._workers = workers or Workers()
-        self._query_room, self._candidate_room = query_room(query_tokens), candidate_room(candidate_tokens)
+        tokens = min(SIDE_TOKENS, metadata.max_tokens // 2)
+        self._query_room, self._candidate_room = tokens - 2, tokens - 1  # beside [CLS] and [SEP], and [SEP]
         self._inputs = PAIR_INPUTS if metadata.token_types else PAIR_INPUTS[:-1]
         self._session = open_reranker_session(files.model(), self._inputs, [SCORE])
         self._tokenizer = PaperTokenizer(files.tokenizer)
@@ -111,3 +107,35 @@ class CrossEncoder:
     def _side(self, title: str, sentences: Iterable[str], room: int) -> list[int]:
         ids = self._tokenizer.ids
         return side(ids(closed(title)), [ids(text) for text in sentences], room)
+
+
+def closed(title: str) -> str:
+    """A title that ends as a sentence does, so that the text after it begins a new one.
+
+    >>> closed("On stone"), closed("Why stone?")
+    ('On stone.', 'Why stone?')
+    """
+    title = title.rstrip()
+    return title if not title or title[-1] in ".?!:" else f"{title}."
+
+
+def side(title: Sequence[int], sentences: Sequence[Sequence[int]], room: int) -> list[int]:
+    """Title and sentences, cut at the end to ``room`` tokens, so that the title is cut last.
+
+    >>> side([11, 12], [[13, 14], [15, 16]], room=5)
+    [11, 12, 13, 14, 15]
+    """
+    ids = list(title)
+    for sentence in sentences:
+        ids.extend(sentence)
+    return ids[:room]
+
+
+def pair(query: Sequence[int], candidate: Sequence[int], special: SpecialTokens) -> Pair:
+    """Both sides in one row.
+
+    >>> pair([11, 12], [13], SpecialTokens(cls=101, sep=102, unk=100))
+    Pair(ids=[101, 11, 12, 102, 13, 102], types=[0, 0, 0, 0, 1, 1])
+    """
+    first, second = [special.cls, *query, special.sep], [*candidate, special.sep]
+    return Pair(first + second, [0] * len(first) + [1] * len(second))

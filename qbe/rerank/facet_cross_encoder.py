@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.encode.windows import LEAST_TOKENS, Window
-from qbe.errors import ModelError, UsageError
+from qbe.encode.windows import Window
+from qbe.errors import ModelError
 from qbe.models.reranker_files import FACET_INPUTS, FACET_OUTPUTS, FacetRerankersMetadata, RerankerFiles
 from qbe.models.session import open_session
 from qbe.parallel import Memo, Workers
-from qbe.query import Aspect
 from qbe.rerank.late_interaction import Floats, Vectors, score, similarities
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
 from qbe.types import Facet, Match, Paper
@@ -44,35 +43,21 @@ class FacetCrossEncoder:
 
     The query is encoded once; each candidate is encoded with the query's keys and values before its own in
     the upper layers, and scored by late interaction (`qbe.rerank.late_interaction`). One candidate is one
-    call of a single-threaded session, so that no score depends on the others. An aspect without a facet is
-    scored by all three models, for its picked sentences or its whole abstract, and the scores are averaged.
+    call of a single-threaded session, so that no score depends on the others. It takes aspects that are a
+    facet. Of each paper it reads the title and as many sentences as fit into the models' tokens.
     """
 
     needs_vectors = False
+    takes_whole_abstracts = False
 
-    def __init__(
-        self,
-        files: RerankerFiles,
-        workers: Workers | None = None,
-        query_tokens: int = 384,
-        candidate_tokens: int = 384,
-    ) -> None:
+    def __init__(self, files: RerankerFiles, workers: Workers | None = None) -> None:
         """Load the tokenizer; models are loaded when their facet is first needed.
 
-        Of each side at most so many tokens are read, [CLS] and [SEP] included, and never more than the models
-        read: the title and as many sentences as fit. Raises UsageError for budgets below LEAST_TOKENS,
-        ModelError when a file is missing or damaged.
+        Raises ModelError when a file is missing or damaged.
         """
-        for name, tokens in (("query_tokens", query_tokens), ("candidate_tokens", candidate_tokens)):
-            if tokens < LEAST_TOKENS:
-                raise UsageError(
-                    f"expected `{name}` of at least {LEAST_TOKENS} ([CLS], a token, [SEP]), found {tokens}"
-                )
         if not isinstance(files.metadata, FacetRerankersMetadata):
             raise ModelError(f"{files.folder}: expected facet rerankers, found a pair cross-encoder")
         self._files, self._metadata, self._workers = files, files.metadata, workers or Workers()
-        limit = self._metadata.max_tokens
-        self._query_tokens, self._candidate_tokens = min(query_tokens, limit), min(candidate_tokens, limit)
         self._tokenizer = PaperTokenizer(files.tokenizer)
         self._models: dict[Facet, FacetModel] = {}
         self._opening = threading.Lock()
@@ -105,34 +90,34 @@ class FacetCrossEncoder:
     ) -> list[list[RerankScore]]:
         """See `qbe.rerank.reranker.Reranker.batch_score`. The pair of sentences is the most similar one."""
         windows: Memo[Paper, Window] = Memo(
-            lambda paper: self._tokenizer.first_window(paper, self._candidate_tokens)
+            lambda paper: self._tokenizer.first_window(paper, self._metadata.max_tokens)
         )
 
         def tasks() -> Iterator[tuple[Callable[[Paper], RerankScore], Paper]]:
             for request in requests:
-                for facet in _facets(request.query.aspect):
-                    # A query is encoded while the workers score the candidates of the one before.
-                    scorer = self._scorer(request.query, facet, windows)
-                    yield from ((scorer, paper) for paper in request.papers)
+                # A query is encoded while the workers score the candidates of the one before.
+                scorer = self._scorer(request.query, windows)
+                yield from ((scorer, paper) for paper in request.papers)
 
         computed = self._workers.map(lambda task: task[0](task[1]), tasks())
         results = []
-        for query, papers in requests:
-            of_other_facets = [list(islice(computed, len(papers))) for _ in _facets(query.aspect)[:-1]]
+        for request in requests:
             scores: list[RerankScore] = []
-            for i, last in enumerate(islice(computed, len(papers))):
-                scores.append(_averaged([*(facet_scores[i] for facet_scores in of_other_facets), last]))
+            for scored in islice(computed, len(request.papers)):
+                scores.append(scored)
                 if progress:
                     progress(1)
             results.append(scores)
         return results
 
     def _scorer(
-        self, query: EncodedAspect, facet: Facet, windows: Callable[[Paper], Window]
+        self, query: EncodedAspect, windows: Callable[[Paper], Window]
     ) -> Callable[[Paper], RerankScore]:
-        """The function that scores a candidate by a facet's model, its tokens attending to the query's."""
+        """The function that scores a candidate by the facet's model, its tokens attending to the query's."""
+        facet = query.aspect.facet
+        assert facet is not None
         model = self.model(facet)
-        window = self._tokenizer.first_window(query.aspect.paper, self._query_tokens)
+        window = self._tokenizer.first_window(query.aspect.paper, self._metadata.max_tokens)
         query_sentences = _selected(window, query.positions)
         query_encoding = self._encode(model, query_sentences, None)
 
@@ -181,17 +166,6 @@ def _selected(window: Window, positions: Sequence[int]) -> _Selected:
     """A window, and those of the positions that lie in it (all of it if none do)."""
     count = len(window.spans)
     return _Selected(window, sorted(i for i in positions if i < count) or list(range(count)))
-
-
-def _facets(aspect: Aspect) -> list[Facet]:
-    """The facets whose models score for an aspect: its own, or all."""
-    return [aspect.facet] if aspect.facet else list(Facet)
-
-
-def _averaged(scores: Sequence[RerankScore]) -> RerankScore:
-    """The scores of several models as one: their mean, and the closest pair of sentences."""
-    closest = max(scores, key=lambda scored: scored.match.score if scored.match else 0.0)
-    return RerankScore(sum(scored.score for scored in scores) / len(scores), closest.match)
 
 
 def _shares(logits: Floats, inside: NDArray[np.bool_]) -> Floats:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from qbe.encode.aspect import EncodedAspect
 from qbe.parallel import Workers
 from qbe.rerank.projections import Bools, FacetProjection, StoredPapers, compare
 from qbe.rerank.reranker import Progress, RerankRequest, RerankScore
@@ -19,9 +18,9 @@ VectorSource = Callable[[Sequence[Paper]], StoredPapers]
 class ProjectedMatching:
     """Scores candidates by late interaction of projected vectors (`qbe.rerank.projections`).
 
-    An aspect without a facet is scored by the projections of all three facets, for its picked sentences or
-    its whole abstract, and the scores are averaged. Of a score, ``match`` is the closest pair of sentences.
+    It takes aspects that are a facet. Of a score, ``match`` is the closest pair of sentences.
 
+    >>> from qbe.encode.aspect import EncodedAspect
     >>> from qbe.query import Aspect
     >>> from qbe.types import Sentence
     >>> axes = np.eye(2)
@@ -37,6 +36,7 @@ class ProjectedMatching:
 
     name = "facet-projections"
     needs_vectors = True
+    takes_whole_abstracts = False
 
     def __init__(
         self,
@@ -63,20 +63,8 @@ class ProjectedMatching:
         query, papers = request
         if not papers:
             return []
-        stored = self._vectors(papers)
-        facets = [query.aspect.facet] if query.aspect.facet else list(Facet)
-        by_facet = [self._score_by(facet, query, papers, stored) for facet in facets]
-        return [
-            RerankScore(
-                sum(each.score for each in of_paper) / len(facets),
-                max((each.match for each in of_paper if each.match), key=lambda match: match.score),
-            )
-            for of_paper in zip(*by_facet, strict=True)
-        ]
-
-    def _score_by(
-        self, facet: Facet, query: EncodedAspect, papers: Sequence[Paper], stored: StoredPapers
-    ) -> list[RerankScore]:
+        stored, facet = self._vectors(papers), query.aspect.facet
+        assert facet is not None
         projection = self._projections[facet]
         marked = _marked(papers, facet, stored)
         compared = compare(query.sentence_vectors, query.whole_vector, stored, marked, projection.matrix)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.errors import ModelError
+from qbe.query import Aspect
 from qbe.types import Match, Paper, TransportEntry
 
 Progress = Callable[[int], object]
@@ -46,6 +48,12 @@ class Reranker(Protocol):
     def needs_vectors(self) -> bool:
         """Whether requests must bring the vectors of the aspect's sentences."""
 
+    @property
+    def takes_whole_abstracts(self) -> bool:
+        """Whether it scores aspects that are no facet; those that it does not take keep the first stage's
+        order.
+        """
+
     def batch_score(
         self, requests: Sequence[RerankRequest], progress: Progress | None = None
     ) -> list[list[RerankScore]]:
@@ -54,3 +62,43 @@ class Reranker(Protocol):
         What concerns a candidate alone is computed once for all requests, and no thread waits for the end of
         a request.
         """
+
+
+Scoring = Callable[[Aspect, Sequence[Paper]], Sequence[float]]
+"""Gives a score for each paper, more is better, for an aspect of a query."""
+
+
+class FunctionReranker:
+    """Any function of an aspect and papers as a reranker, called for the papers of one aspect at a time.
+
+    >>> from qbe.types import Sentence
+    >>> papers = [Paper(name, "", (Sentence(name),)) for name in ("rivers", "seas")]
+    >>> longest = FunctionReranker(lambda aspect, papers: [len(paper.abstract) for paper in papers])
+    >>> ((first, second),) = longest.batch_score([RerankRequest(EncodedAspect.of(Aspect(papers[0])), papers)])
+    >>> first.score, second.score
+    (6.0, 4.0)
+    """
+
+    needs_vectors = False
+    takes_whole_abstracts = True
+
+    def __init__(self, function: Scoring) -> None:
+        self._function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def batch_score(
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
+    ) -> list[list[RerankScore]]:
+        """See `Reranker.batch_score`; raises ModelError for another number of scores than papers."""
+        results = []
+        for query, papers in requests:
+            scores = [float(score) for score in self._function(query.aspect, papers)] if papers else []
+            if len(scores) != len(papers):
+                raise ModelError(
+                    f"expected {len(papers)} scores of the reranker {self.name}, one for each paper, found "
+                    f"{len(scores)}; return one for each"
+                )
+            results.append([RerankScore(score) for score in scores])
+            if progress and papers:
+                progress(len(papers))
+        return results

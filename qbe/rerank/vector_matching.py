@@ -49,6 +49,7 @@ class VectorMatching:
     """
 
     needs_vectors = True
+    takes_whole_abstracts = True
 
     def __init__(
         self,

@@ -5,19 +5,22 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.search.options import FACET_ALONE, OPTIONS, PROGRAM, default_hits, parser
+from qbe.search.options import OPTIONS, PROGRAM, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qbe.index.index import Index
+    from qbe.search.filtering import FilterResult
+    from qbe.search.filters import PaperFilter
     from qbe.search.fingerprint import RunInputs
+    from qbe.search.opening import RerankerOpener
     from qbe.search.output import Output
-    from qbe.search.passing import Passing
-    from qbe.search.pipeline import Pipeline
     from qbe.search.queries import QuerySource
+    from qbe.search.session import SearchSession
+    from qbe.search.stages import Stages
     from qbe.search.writers import Result, ResultWriter
     from qbe.types import Paper
 
@@ -28,88 +31,90 @@ __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 def main(arguments: list[str]) -> None:
     """Parse the options, search, and write the results."""
-    from qbe.search.options import (
-        check,
-        check_labels,
-        config_of,
-        facet_weights_of,
-        form_of,
-        outputs_of,
-    )
+    run(parser().parse_args(arguments))
 
-    options = parser().parse_args(arguments)
-    _cli.check_cluster(options)
+
+def run(
+    options: argparse.Namespace,
+    open_index: Callable[..., Index] | None = None,
+    open_reranker: RerankerOpener | None = None,
+) -> None:
+    """Search as the options say. ``open_index`` opens the index, and ``open_reranker`` a cross-encoder, in
+    another place than this process; their parameters are those of `qbe.index.opening.open_index` and
+    `qbe.rerank.open.open_reranker`.
+    """
+    from qbe.search.options import check, default_hits, filter_of, form_of, stages_of
+
+    if "help" in (options.first_stage, options.rerank):
+        _print_stages(options)
+        return
     form, width = form_of(options)
     check(options, form)
-    outputs = outputs_of(options)
-    if options.resume:
-        outputs = _remaining(outputs)
-    configs = [config_of(options, stage) for stage in outputs]
-    if not options.topics and options.facet is None and facet_weights_of(options) is None:
-        check_labels(options, has_facet=False)
-        configs = [config.for_whole_abstracts() for config in configs]
-    k = options.hits or default_hits(form)
-    threads = _cli.threads(options.threads)
+    from qbe.search.stages import Fused, Stages, default_stages
+
+    stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
+    paper_filter = filter_of(options)
+    _check_files(options)
 
     from pathlib import Path
 
+    from qbe.index import opening
+    from qbe.search.session import SearchSession
+    from qbe.topics import read_pools
+
+    threads = _cli.threads(options.threads)
+    pools = read_pools(Path(options.pool)) if options.pool else None
+    opener = open_index or opening.open_index
+    with opener(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
+        source = _source(options, index)
+        _check_source(options, source, pools)
+        stages = stages_of(options, default_stages(index))
+        inputs = _run_inputs(options, paper_filter, stages, options.hits or default_hits(form), form, width)
+        with SearchSession(index, stages, open_reranker=open_reranker) as session:
+            _write(options, session, source, pools, inputs)
+
+
+def _print_stages(options: argparse.Namespace) -> None:
+    from qbe.search.stages import FIRST_STAGES, RERANKERS, describe_stages
+
+    print(describe_stages(FIRST_STAGES if options.first_stage == "help" else RERANKERS))
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Raise OutputError for files that are not to be replaced, and for plots that cannot be drawn."""
     from qbe.outputs import PLOT, SEARCH, check_output
 
-    for file in filter(None, outputs.values()):
-        check_output(file, SEARCH)
+    if options.output:
+        check_output(options.output, SEARCH)
     if options.plot:
         from qbe.plots import check_plot
 
         check_plot(options.plot)
         check_output(options.plot, PLOT, "plot")
 
-    from qbe.index.opening import open_index
-    from qbe.parallel import Workers
-    from qbe.search.pipeline import Pipeline
-    from qbe.search.stages import shared_reranker
-    from qbe.topics import read_pools
 
-    pools = read_pools(Path(options.pool)) if options.pool else None
-    with open_index(options.index, encoder=options.encoder, tagger=options.tagger, threads=threads) as index:
-        source = _source(options, index)
-        if not source.has_facet:
-            check_labels(options, has_facet=False)
-            configs = [config.for_whole_abstracts() for config in configs]
-        plain = sum(all(aspect.facet is None for aspect in aspects) for aspects in source.aspects)
-        if options.rerank in FACET_ALONE and plain:
-            print(
-                f"{PROGRAM}: {plain} of {len(source.ids)} queries have no facet: not reranked",
-                file=sys.stderr,
-            )
-        for note in source.notes:
-            print(f"{PROGRAM}: {_cli.with_options(note, OPTIONS)}", file=sys.stderr)
-        _check_pools(source.ids, pools)
-        with Workers(threads) as workers:
-            reranker = shared_reranker(configs, index, workers)
-            for config, path in zip(configs, outputs.values(), strict=True):
-                tag = options.run_tag or config.run_tag
-                run = _run_inputs(options, k, tag, form, width)
-                with Pipeline.open(index, config, reranker) as pipeline:
-                    _write(options, pipeline, source, pools, run, path)
+def _check_source(options: argparse.Namespace, source: QuerySource, pools: Pools | None) -> None:
+    """Raise UsageError for queries that options do not fit, and say what users should know of them."""
+    from qbe.errors import UsageError
+    from qbe.search.options import check_labels
+
+    check_labels(options, has_facet=source.has_facet)
+    for note in source.notes:
+        print(f"{PROGRAM}: {_cli.with_options(note, OPTIONS)}", file=sys.stderr)
+    absent = [query_id for query_id in source.ids if pools is not None and query_id not in pools]
+    if absent:
+        raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
 
 
-def _remaining(outputs: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """The outputs of an interrupted command that are left: from the unfinished one on, all where there is
-    none.
-    """
-    from pathlib import Path
-
-    from qbe.search.unfinished import is_unfinished
-
-    stages = list(outputs)
-    for place, path in enumerate(outputs.values()):
-        if path is not None and is_unfinished(Path(path)):
-            return {stage: outputs[stage] for stage in stages[place:]}
-    return outputs
-
-
-def _run_inputs(options: argparse.Namespace, k: int, tag: str, form: str, width: int) -> RunInputs:
-    """What a run depends on beside index and configuration."""
+def _run_inputs(
+    options: argparse.Namespace,
+    paper_filter: PaperFilter | None,
+    stages: Stages,
+    k: int,
+    form: str,
+    width: int,
+) -> RunInputs:
+    """What a run depends on besides index and stages."""
     from pathlib import Path
 
     from qbe.search.fingerprint import RunInputs
@@ -118,35 +123,44 @@ def _run_inputs(options: argparse.Namespace, k: int, tag: str, form: str, width:
     weights, facets = facet_weights_of(options), options.facet
     if weights is not None:
         facets = {facet.value: weight for facet, weight in weights.items()}
-    pool = Path(options.pool) if options.pool else None
-    return RunInputs(Path(options.topics or "."), pool, facets, k, tag, form, width, options.explain)
+    return RunInputs(
+        topics=Path(options.topics or "."),
+        pool=Path(options.pool) if options.pool else None,
+        facet=facets,
+        filter=paper_filter,
+        labels=options.facets,
+        k=k,
+        run_tag=options.run_tag or stages.run_tag,
+        format=form,
+        width=width,
+        explain=options.explain,
+    )
 
 
 def _write(
     options: argparse.Namespace,
-    pipeline: Pipeline,
+    session: SearchSession,
     source: QuerySource,
     pools: Pools | None,
     run: RunInputs,
-    path: str | None,
 ) -> None:
-    """Search by one configuration, and write the results to the file at ``path``, or to standard output."""
+    """Search, and write the results to their file, or to standard output."""
     from qbe.search.fingerprint import fingerprint
     from qbe.search.options import destination_of
     from qbe.search.output import open_output
     from qbe.search.writers import open_writer
 
+    index, path = session.index, options.output
     highlight = path is None and _shows_bold()
-    index = pipeline.index
     writer = open_writer(
         run.format, run.run_tag, index.paper, run.width, explain=run.explain, highlight=highlight
     )
     destination = destination_of(options, run.format, path)
-    with open_output(destination, lambda: fingerprint(index, pipeline.config, options.tagger, run)) as output:
+    with open_output(destination, lambda: fingerprint(index, session.stages, options.tagger, run)) as output:
         if options.plot is not None:
-            pipeline.require_grades()
+            session.require_grades()
         try:
-            _search(pipeline, source, pools, run, writer, output, plot=options.plot)
+            _search(session, source, pools, run, writer, output, plot=options.plot)
         except KeyboardInterrupt:
             if output.is_resumable():
                 print("interrupted; --resume continues with what is finished", file=sys.stderr)
@@ -207,16 +221,8 @@ def _papers(options: argparse.Namespace, index: Index) -> list[Paper]:
     return [index.paper(paper_id) for paper_id in named.paper_ids]
 
 
-def _check_pools(query_ids: Sequence[str], pools: Pools | None) -> None:
-    from qbe.errors import UsageError
-
-    absent = [query_id for query_id in query_ids if pools is not None and query_id not in pools]
-    if absent:
-        raise UsageError(f"expected a pool for each query, found none for {', '.join(absent)}; check --pool")
-
-
 def _search(
-    pipeline: Pipeline,
+    session: SearchSession,
     source: QuerySource,
     pools: Pools | None,
     run: RunInputs,
@@ -226,78 +232,99 @@ def _search(
     plot: str | None,
 ) -> None:
     """Search block by block, and write each block that the output does not have yet; first say on standard
-    error what users should know of the filter. ``plot`` names the file for a plot of one query's hits.
+    error what users should know. ``plot`` names the file for a plot of one query's hits.
     """
     from qbe.search.fingerprint import BLOCK
-    from qbe.search.passing import describe
+    from qbe.search.request import SearchRequest
     from qbe.search.writers import Result
 
     firsts = range(0, len(source.ids), BLOCK)
     blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
-    passing = _passing(pipeline, source, blocks)
-    if note := describe(passing, run.k if pools is None else None):
-        print(f"{PROGRAM}: {note}", file=sys.stderr)
-    pairs = _rerank_pairs(pipeline, source, pools, blocks, passing)
-    queries = sum(len(source.ids[block]) for block in blocks)
-    bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", queries)
+    places = [place for block in blocks for place in range(len(source.ids))[block]]
+    pairs = _rerank_pairs(session, source, pools, places, _selected(session, source, blocks, run, pools))
+    bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
     with _cli.counter(*bar) as advance:
         for block in blocks:
             ids = source.ids[block]
-            prepared = pipeline.prepare(source.load(block), explain=run.explain)
-            hits = pipeline.batch_search(
-                prepared,
-                run.k,
-                None if pools is None else [pools[query_id] for query_id in ids],
-                matches=writer.needs_matches,
-                explain=run.explain,
-                progress=advance if pairs else None,
-            )
+            requests = [
+                SearchRequest(
+                    query,
+                    run.k,
+                    None if pools is None else pools[query_id],
+                    run.filter,
+                    run.labels,
+                    matches=writer.needs_matches,
+                    explain=run.explain,
+                )
+                for query_id, query in zip(ids, source.load(block), strict=True)
+            ]
+            rankings = session.batch(requests, advance if pairs else None)
             results = [
-                Result(query_id, query.query, query_hits)
-                for query_id, query, query_hits in zip(ids, prepared, hits, strict=True)
+                Result(query_id, ranking.query, ranking.hits)
+                for query_id, ranking in zip(ids, rankings, strict=True)
             ]
             if plot is not None:
-                _plot(pipeline, plot, results)
+                _plot(session, plot, results)
             output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
             if not pairs:
                 advance(len(ids))
     output.publish(len(firsts))
 
 
-def _plot(pipeline: Pipeline, path: str, results: Sequence[Result]) -> None:
+def _plot(session: SearchSession, path: str, results: Sequence[Result]) -> None:
     """Draw the hits of one query by their grades."""
     from qbe.search.plot import MOST, write_plot
 
     ((_, query, hits),) = results
     drawn = list(hits[:MOST])
     if any(hit.grades is None for hit in drawn):
-        drawn = pipeline.grade(query, drawn)
-    write_plot(path, pipeline.index.paper, query, drawn)
+        drawn = session.grade(query, drawn)
+    write_plot(path, session.index.paper, query, drawn)
 
 
-def _passing(pipeline: Pipeline, source: QuerySource, blocks: Sequence[slice]) -> list[Passing]:
-    """What passes the filter for each query that is to be searched, none where there is no filter; what is
-    wrong with one is told before anything is searched.
+def _selected(
+    session: SearchSession,
+    source: QuerySource,
+    blocks: Sequence[slice],
+    run: RunInputs,
+    pools: Pools | None,
+) -> list[FilterResult]:
+    """What passes the filter for each query that is to be searched, none where there is no filter; invalid
+    filters raise before the search starts.
     """
-    if pipeline.config.filter is None:
+    if run.filter is None:
         return []
-    return [pipeline.passing(query) for block in blocks for query in source.load(block)]
+    from qbe.search.filtering import describe
+
+    selected = [session.selected(query, run.filter) for block in blocks for query in source.load(block)]
+    if note := describe(selected, run.k if pools is None else None):
+        print(f"{PROGRAM}: {note}", file=sys.stderr)
+    return selected
 
 
 def _rerank_pairs(
-    pipeline: Pipeline,
+    session: SearchSession,
     source: QuerySource,
     pools: Pools | None,
-    blocks: Sequence[slice],
-    passing: Sequence[Passing],
+    places: Sequence[int],
+    selected: Sequence[FilterResult],
 ) -> int:
-    """How many pairs of a query's aspect and a candidate will be reranked, at the most."""
-    places = [place for block in blocks for place in range(len(source.ids))[block]]
-    sizes = [len(pipeline.index if pools is None else pools[source.ids[place]]) for place in places]
-    if passing:
-        sizes = [min(size, each.papers) for size, each in zip(sizes, passing, strict=True)]
+    """How many pairs of a query's aspect and a candidate will be reranked, at most; queries that the reranker
+    does not take are counted on standard error.
+    """
+    from qbe.search.session import not_reranked
+
+    sizes = [len(session.index if pools is None else pools[source.ids[place]]) for place in places]
+    if selected:
+        sizes = [min(size, each.papers) for size, each in zip(sizes, selected, strict=True)]
+    if session.stages.reranker is not None:
+        left = sum(not session.takes(source.aspects[place]) for place in places)
+        if left:
+            print(
+                f"{PROGRAM}: {left} of {len(places)} queries: {not_reranked(session.stages)}", file=sys.stderr
+            )
     return sum(
-        pipeline.rerank_pairs(source.aspects[place], size) for place, size in zip(places, sizes, strict=True)
+        session.rerank_pairs(source.aspects[place], size) for place, size in zip(places, sizes, strict=True)
     )
 
 

@@ -13,19 +13,15 @@ from qbe.index.lucene import contents
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import PerSelection, Selection
+from qbe.index.text_search import Ranked
 from qbe.parallel import Workers
-from qbe.search.contracts import Candidates, HasTextSearch, Ranked, Rows, Scores, TextSearch, in_order
-from qbe.search.lucene import LuceneSearch
+from qbe.search.contracts import Candidates, Rows, Scores, in_order
 from qbe.types import Hit, Pools
-
-KEYTERMS = "keyterms"
-"""The form of a query that has only the most telling words of title and abstract."""
 
 
 def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
-    """The words of a BM25 query, in one of `qbe.search.config.BM25_QUERIES`: the aspect's sentences alone
-    (``facet``), behind the title of their paper (``title+facet``), title and whole abstract (``abstract``,
-    and ``keyterms``, of which the most telling ones are then chosen), or the title alone (``title``).
+    """The words of a BM25 query, in one of `qbe.search.stages.BM25_QUERIES`: the title of the paper and the
+    aspect's sentences (``title+facet``), or title and whole abstract (``abstract``).
 
     >>> from qbe import Facet, Paper, Sentence
     >>> from qbe.query import Aspect
@@ -34,20 +30,10 @@ def query_text(query: EncodedAspect, form: str = "title+facet") -> str:
     'On stone We cut it.'
     """
     paper = query.aspect.paper
-    if form == "title":
-        return paper.title
-    if form in ("abstract", KEYTERMS):
+    if form == "abstract":
         return contents(paper)
     sentences = " ".join(paper.sentences[position].text for position in query.positions)
-    return sentences if form == "facet" else f"{paper.title} {sentences}"
-
-
-def text_search_of(reader: IndexReader) -> TextSearch:
-    """What searches the postings of an index, which may be those of a cluster."""
-    postings: Any = reader.lucene
-    if isinstance(postings, HasTextSearch):
-        return postings.text_search(reader.papers.ids)
-    return LuceneSearch(postings, reader.papers.ids)
+    return f"{paper.title} {sentences}"
 
 
 class BM25Stage:
@@ -65,10 +51,10 @@ class BM25Stage:
     needs_vectors = False
 
     def __init__(self, reader: IndexReader, workers: Workers, form: str = "title+facet") -> None:
-        """``form`` is one of `qbe.search.config.BM25_QUERIES`."""
+        """``form`` is one of `qbe.search.stages.BM25_QUERIES`."""
         self._form, self._workers = form, workers
         self._papers = reader.papers
-        self._lucene = text_search_of(reader)
+        self._lucene = reader.text_search()
         self._filters = PerSelection(self._filter)
 
     def batch_search(
@@ -76,7 +62,7 @@ class BM25Stage:
         queries: Sequence[EncodedAspect],
         k: int,
         pools: Pools,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
@@ -87,7 +73,7 @@ class BM25Stage:
         def search(request: tuple[EncodedAspect, Sequence[str] | None]) -> list[Hit]:
             query, pool = request
             rows, scores = self._ranked(
-                query, k, None if pool is None else rows_of(self._papers, pool), among
+                query, k, None if pool is None else rows_of(self._papers, pool), allowed
             )
             pairs = zip(rows[:k].tolist(), scores[:k].tolist(), strict=True)
             hits = [Hit(self._papers.ids[row], score) for row, score in pairs]
@@ -96,12 +82,12 @@ class BM25Stage:
         return _jvm.map_in_threads(search, list(zip(queries, pools, strict=True)), self._workers)
 
     def batch_candidates(
-        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers."""
 
         def search(query: EncodedAspect) -> Candidates:
-            return in_order(*self._ranked(query, k, None, among))
+            return in_order(*self._ranked(query, k, None, allowed))
 
         return _jvm.map_in_threads(search, list(queries), self._workers)
 
@@ -115,13 +101,11 @@ class BM25Stage:
         return {"bm25": scores}
 
     def _ranked(
-        self, query: EncodedAspect, k: int, pool: Rows | None, among: Selection | None = None
+        self, query: EncodedAspect, k: int, pool: Rows | None, allowed: Selection | None = None
     ) -> Ranked:
-        selected = self._filters(among) if pool is None and among is not None else None
+        selected = self._filters(allowed) if pool is None and allowed is not None else None
         text = query_text(query, self._form)
-        only_key_terms = self._form == KEYTERMS
-        size = k if pool is None else len(pool)
-        rows, scores = self._lucene.search(text, size, pool, selected, only_key_terms=only_key_terms)
+        rows, scores = self._lucene.search(text, k if pool is None else len(pool), pool, selected)
         # Anserini lowers equal scores by a millionth each; it must not make a score of 0 negative.
         return Ranked(rows, np.maximum(scores, 0.0))
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.selection import Selection
-from qbe.rerank.reranker import Reranker
 from qbe.types import Hit, Pools
 
 Rows = NDArray[np.int64]
@@ -29,14 +28,14 @@ class FirstStage(Protocol):
         queries: Sequence[EncodedAspect],
         k: int,
         pools: Pools,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
         """For each aspect the best ``k`` papers of the whole index or of its pool, best first, ties by id;
         the result of one does not depend on the others.
 
-        ``among`` are the papers that may be found, at least one, in place of the whole index (None: all); a
+        ``allowed`` are the papers that may be found, at least one, in place of the whole index (None: all); a
         pool has none but them. The paper of the aspect is ranked like any other. ``explain`` adds the scores
         of the stage's components to each hit.
         """
@@ -64,47 +63,6 @@ class Candidates(NamedTuple):
         return scores
 
 
-class Ranked(NamedTuple):
-    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
-
-    rows: Rows
-    scores: Scores
-
-
-class TextSearch(Protocol):
-    """Searches the texts of an index by BM25; several threads may use one at a time."""
-
-    def search(
-        self,
-        text: str,
-        k: int,
-        pool: Rows | None = None,
-        among: Any = None,
-        *,
-        only_key_terms: bool = False,
-    ) -> Ranked:
-        """The best papers for a bag of words; see `qbe.search.lucene.LuceneSearch.search`."""
-
-    def filtering(self, rows: Rows) -> Any:
-        """Some papers in the form that `search` takes as ``among``."""
-
-
-@runtime_checkable
-class HasTextSearch(Protocol):
-    """Postings that bring their own search, such as those of a cluster."""
-
-    def text_search(self, ids: Sequence[str]) -> TextSearch:
-        """The search of the postings; ``ids`` are those of the papers by row."""
-
-
-@runtime_checkable
-class HasRerankers(Protocol):
-    """An index that has cross-encoders run elsewhere."""
-
-    def open_reranker(self, **parameters: Any) -> Reranker:
-        """A reranker; parameters and errors are those of `qbe.rerank.open.open_reranker`."""
-
-
 def in_order(rows: Rows, scores: Scores) -> Candidates:
     """Papers with their scores (n,) as candidates.
 
@@ -123,9 +81,9 @@ class ScoreSource(Protocol):
         """The names of its scores, in the order in which they are summed."""
 
     def batch_candidates(
-        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
-        """For each aspect about ``k`` papers of the whole index, or of ``among``, the best by this source."""
+        """For each aspect about ``k`` papers of the index, or of ``allowed``, the best by this source."""
 
     def scores(self, query: EncodedAspect, rows: Rows, known: Candidates | None) -> dict[str, Scores]:
         """Scores (papers,) by name of the papers at these rows, ascending; a name that does not apply to the

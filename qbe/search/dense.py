@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.dense.contracts import CandidateSource, Compared
-from qbe.index.dense.scoring import MATCHES, best_per_paper, restrict
+from qbe.index.dense.scoring import best_per_paper, mean_max, restrict
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
@@ -42,10 +42,9 @@ class DenseStage:
         self,
         reader: IndexReader,
         workers: Workers,
-        match: str = "mean-max",
         nprobe: int | None = None,
     ) -> None:
-        """``match`` is one of `qbe.search.config.MATCHES`; ``nprobe`` None: as the index was built.
+        """``nprobe`` None: as the index was built.
 
         Raises IndexFormatError where the index has no vectors, UsageError for an ``nprobe`` of an index
         without lists.
@@ -53,7 +52,6 @@ class DenseStage:
         self._papers, self._facet_mask, self._workers = reader.papers, reader.facet_mask, workers
         self._comparer = reader.comparer
         self._source: Callable[[], CandidateSource] = lambda: reader.candidate_source(nprobe)
-        self._match = MATCHES[match]
         if nprobe is not None:
             self._source()  # what does not fit the index is refused before anything is searched
 
@@ -62,7 +60,7 @@ class DenseStage:
         queries: Sequence[EncodedAspect],
         k: int,
         pools: Pools,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
@@ -70,7 +68,7 @@ class DenseStage:
         without_pool = [
             query.sentence_vectors for query, pool in zip(queries, pools, strict=True) if pool is None
         ]
-        nearest = self._source().nearest(without_pool, k, among, self._match) if without_pool else iter(())
+        nearest = self._source().nearest(without_pool, k, allowed, mean_max) if without_pool else iter(())
         rows = [next(nearest) if pool is None else self._rows(pool) for pool in pools]
 
         def best(number: int) -> list[Hit]:
@@ -82,11 +80,11 @@ class DenseStage:
         return list(self._workers.map(best, range(len(queries))))
 
     def batch_candidates(
-        self, queries: Sequence[EncodedAspect], k: int, among: Selection | None = None
+        self, queries: Sequence[EncodedAspect], k: int, allowed: Selection | None = None
     ) -> list[Candidates]:
         """See `qbe.search.contracts.ScoreSource`: the best ``k`` papers by all their sentences."""
         vectors = [query.sentence_vectors for query in queries]
-        nearest = list(self._source().nearest(vectors, k, among, self._match))
+        nearest = list(self._source().nearest(vectors, k, allowed, mean_max))
 
         def best(number: int) -> Candidates:
             scores = self._scores(queries[number], nearest[number])
@@ -121,7 +119,7 @@ class DenseStage:
         counted = compared.similarities
         if facet is not None:
             counted = restrict(counted, compared.starts, self._facet_mask(facet)[compared.rows])
-        return self._match(best_per_paper(counted, compared.starts))
+        return mean_max(best_per_paper(counted, compared.starts))
 
     def _rows(self, paper_ids: Sequence[str]) -> Rows:
         """Rows of papers, ascending, each once."""

@@ -38,22 +38,28 @@ class ExploreStage:
     def __init__(self, reader: IndexReader, stage: FirstStage, grader: Grader, depth: int) -> None:
         self._reader, self._stage, self._grader, self._depth = reader, stage, grader, depth
 
-    def batch_search(
-        self, requests: Sequence[ExploreRequest], k: int, *, explain: bool, progress: Progress | None
+    def first(self, requests: Sequence[ExploreRequest], k: int, *, explain: bool) -> list[list[Hit]]:
+        """For each request its candidates, at least ``k`` of them where there are so many, with their grades
+        by stored vectors, best first, ties by id.
+        """
+        ranked = []
+        for request in requests:
+            rows = self._rows(request.ranking, k)
+            graded = [
+                Graded(self._grader.by_vectors(GradeRequest(facets, rows)), {}) for facets in request.facets
+            ]
+            ranked.append(_hits(self._reader, request, rows, graded, explain=explain))
+        return ranked
+
+    def rerank(
+        self,
+        requests: Sequence[ExploreRequest],
+        ranked: Sequence[Sequence[Hit]],
+        *,
+        explain: bool,
+        progress: Progress | None,
     ) -> list[list[Hit]]:
-        """For each request its best ``k`` papers with their grades, best first, ties by id."""
-        rows = [self._rows(request.ranking, k) for request in requests]
-        places = list(zip(requests, rows, strict=True))
-        graded = [
-            [Graded(self._grader.by_vectors(GradeRequest(facets, papers)), {}) for facets in request.facets]
-            for request, papers in places
-        ]
-        ranked = [
-            _hits(self._reader, request, papers, by_paper, explain=explain)
-            for (request, papers), by_paper in zip(places, graded, strict=True)
-        ]
-        if not self._grader.reranks:
-            return [hits[:k] for hits in ranked]
+        """The candidates of `first`, the best of them graded again with the reranker, the others below."""
         best = [self._best_rows(hits) for hits in ranked]
         again = iter(
             self._grader.batch_grade(
@@ -70,19 +76,28 @@ class ExploreStage:
             by_paper = [next(again) for _ in request.facets]
             first = _hits(self._reader, request, top, by_paper, explain=explain)
             lowest = min((hit.score for hit in first), default=0.0)
-            final.append([*first, *below(lowest, hits[self._depth :])][:k])
+            final.append([*first, *below(lowest, hits[self._depth :])])
         return final
 
-    def grade(self, request: ExploreRequest, hits: Sequence[Hit]) -> list[Hit]:
-        """Hits of any query, in their order, with their grades."""
+    def grade(self, request: ExploreRequest, hits: Sequence[Hit], *, rerank: bool) -> list[Hit]:
+        """Hits of any query, in their order, with grades; without ``rerank`` by stored vectors alone."""
         rows = np.unique(rows_of(self._reader.papers, (hit.paper_id for hit in hits)))
-        graded = self._grader.batch_grade([GradeRequest(facets, rows) for facets in request.facets])
+        requests = [GradeRequest(facets, rows) for facets in request.facets]
+        if rerank:
+            graded = self._grader.batch_grade(requests)
+        else:
+            graded = [Graded(self._grader.by_vectors(each), {}) for each in requests]
         by_row = dict(zip(rows.tolist(), _named_grades(request, graded), strict=True))
         return [hit._replace(grades=by_row[self._reader.papers.row(hit.paper_id)]) for hit in hits]
 
     def pair_count(self, papers: int, candidates: int) -> int:
         """How many pairs are reranked for a query of so many papers, out of so many candidates, at most."""
-        return min(self._depth, candidates) * papers * len(Facet) if self._grader.reranks else 0
+        return min(self._depth, candidates) * papers * len(Facet) if self.reranks else 0
+
+    @property
+    def reranks(self) -> bool:
+        """Whether a reranker takes part in grading."""
+        return self._grader.reranks
 
     def _rows(self, request: RankingRequest, k: int) -> Rows:
         papers, paper_ids = self._reader.papers, checked_pool(self._reader, request)

@@ -167,17 +167,23 @@ def _first_year(text: str) -> int | None:
     return None if match is None else int(match[1]) or None
 
 
-def parse_years(text: str) -> Years:
-    """Years such as ``2015-2019``, ``2015-``, ``-2019`` or ``2018``; raises UsageError.
+def parse_years(text: str) -> tuple[Years | None, Literal["query"] | None]:
+    """Years such as ``2015-2019``, ``2015-``, ``-2019`` or ``2018``, and ``query`` where the last one is that
+    of the query's paper, as in ``query`` and ``2015-query``; raises UsageError.
 
-    >>> parse_years("2015-2019"), parse_years("2015-"), parse_years("2018")
-    ((2015, 2019), (2015, None), (2018, 2018))
+    >>> parse_years("2015-2019"), parse_years("2018"), parse_years("2015-query")
+    (((2015, 2019), None), ((2018, 2018), None), ((2015, None), 'query'))
     """
-    match = _YEARS.fullmatch(text.strip())
+    head, _, last = text.strip().rpartition("-")
+    of_query = last.strip() == OF_QUERY
+    if of_query and not head:
+        return None, OF_QUERY
+    match = _YEARS.fullmatch(f"{head}-" if of_query else text.strip())
     if match is None or not (match["first"] or match["last"]):
-        raise UsageError(f"expected `years` such as 2015-2019, 2015-, -2019 or 2018, found {text!r}")
-    first, last = (int(year) if year else None for year in match.group("first", "last"))
-    return (first, last) if match["range"] else (first, first)
+        raise UsageError(f"expected `years` such as 2015-2019, 2015-, -2019, 2018 or query, found {text!r}")
+    first, last_year = (int(year) if year else None for year in match.group("first", "last"))
+    years = (first, last_year) if match["range"] else (first, first)
+    return years, OF_QUERY if of_query else None
 
 
 def parse_before(text: str) -> int | Literal["query"]:

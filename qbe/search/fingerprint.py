@@ -13,7 +13,8 @@ from qbe.grade.model import WEIGHTS, default_model
 from qbe.index.index import Index
 from qbe.rerank import projection_model
 from qbe.rerank.open import describe_reranker
-from qbe.search.config import CASCADE, CROSS_ENCODED, PROJECTIONS, Z_SCORES, SearchConfig
+from qbe.search.filters import PaperFilter
+from qbe.search.stages import CrossEncoder, Projections, Stages
 from qbe.search.unfinished import Inputs
 
 BLOCK = 64
@@ -21,14 +22,16 @@ BLOCK = 64
 
 
 class RunInputs(NamedTuple):
-    """What a run depends on beside index and configuration: the files of topics and pools, the facet that
-    selects topics, or weights of facets by name, hits a query, and how results are written (``width`` of
-    tables, in columns).
+    """What a run depends on besides index and stages: the files of topics and pools, the facet that selects
+    topics, or weights of facets by name, the filter, whose labels are used, hits a query, and how results are
+    written (``width`` of tables, in columns).
     """
 
     topics: Path
     pool: Path | None
     facet: str | Mapping[str, float] | None
+    filter: PaperFilter | None
+    labels: str
     k: int
     run_tag: str
     format: str
@@ -36,13 +39,15 @@ class RunInputs(NamedTuple):
     explain: bool
 
 
-def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: RunInputs) -> Inputs:
+def fingerprint(index: Index, stages: Stages, tagger: str | None, run: RunInputs) -> Inputs:
     """All that a run depends on, as JSON holds it; errors are those of opening the models.
 
     ``tagger`` is the name or folder of one that was asked for in place of the index's.
 
-    >>> run = RunInputs(Path("sample/topics.tsv"), None, "method", 10, "qbe", "trec", 80, explain=False)
-    >>> fingerprint(index, SearchConfig(rerank="none"), None, run)["options"]["hits"]
+    >>> from qbe.search.stages import Fused
+    >>> topics = Path("sample/topics.tsv")
+    >>> run = RunInputs(topics, None, "method", None, "given", 10, "qbe", "trec", 80, explain=False)
+    >>> fingerprint(index, Stages(Fused()), None, run)["options"]["hits"]
     10
     """
     described = {
@@ -50,7 +55,9 @@ def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: Run
         "topics": sha256(run.topics),
         "pool": sha256(run.pool) if run.pool else None,
         "options": {
-            **config.record(),
+            **stages.to_json(),
+            "filter": run.filter and run.filter.record(),
+            "labels": run.labels,
             "facet": run.facet,
             "hits": run.k,
             "run_tag": run.run_tag,
@@ -58,30 +65,25 @@ def fingerprint(index: Index, config: SearchConfig, tagger: str | None, run: Run
             "format": run.format,
             "width": run.width if run.format == "table" else None,
         },
-        "models": _models(index, config, tagger),
+        "models": _models(index, stages, tagger, predicted=run.labels == "predicted"),
         "version": [version("qbe"), BLOCK],
     }
     inputs: Inputs = json.loads(json.dumps(described))
     return inputs
 
 
-def _models(index: Index, config: SearchConfig, tagger: str | None) -> dict[str, Any]:
-    """The identities of the grade model, of the reranker, and of a tagger that labels queries anew."""
-    models: dict[str, Any] = {}
-    if config.combine != Z_SCORES:
-        models["grades"] = sha256(default_model() / WEIGHTS)
-    if config.rerank in CROSS_ENCODED:
-        stated = {"name": config.reranker, "precision": config.rerank_precision}
-        models["reranker"] = describe_reranker(
-            **{name: value for name, value in stated.items() if value is not None}
-        )
-    if config.rerank in (PROJECTIONS, CASCADE):
+def _models(index: Index, stages: Stages, tagger: str | None, *, predicted: bool) -> dict[str, Any]:
+    """The identities of the grade model, of the reranker, and of a tagger that labels queries."""
+    models: dict[str, Any] = {"grades": sha256(default_model() / WEIGHTS)}
+    reranker = stages.reranker
+    if isinstance(reranker, CrossEncoder):
+        models["reranker"] = describe_reranker(**({} if reranker.model is None else {"name": reranker.model}))
+    if isinstance(reranker, Projections):
         assert index.manifest.dense is not None
-        named = config.reranker if config.rerank == PROJECTIONS else None
-        given = None if named is None else Path(named)
+        given = None if reranker.model is None else Path(reranker.model)
         folder = projection_model.find_model(index.manifest.dense["encoder"], given)
         models["projections"] = sha256(folder / projection_model.WEIGHTS)
-    if tagger is not None or config.facets == "predicted":
+    if tagger is not None or predicted:
         from qbe.tag.tagger import Tagger
 
         models["tagger"] = Tagger.open(tagger or index.manifest.settings["tagger"]).identity

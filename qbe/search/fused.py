@@ -12,10 +12,10 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
-from qbe.search.config import FUSED_DEPTH
+from qbe.search.background import BackgroundPenalty
 from qbe.search.contracts import Candidates, Rows, Scores, ScoreSource
-from qbe.search.fusion import FUSIONS, best_hits
-from qbe.search.separation import Separation
+from qbe.search.fusion import best_hits, weighted_sum
+from qbe.search.stages import FUSED_DEPTH
 from qbe.types import Hit, Pools
 
 
@@ -45,28 +45,27 @@ class FusedStage:
         sources: Sequence[ScoreSource],
         weights: Mapping[str, float],
         *,
-        fusion: str = "weighted",
         depth: int = FUSED_DEPTH,
-        separate: float = 0.0,
+        background_penalty: float = 0.0,
     ) -> None:
-        """``weights`` names scores of the ``sources``; ``fusion`` is one of `qbe.search.config.FUSIONS`;
-        ``depth`` is the number of papers each source brings; ``separate`` is that of
-        `qbe.search.separation.Separation`. Raises UsageError for a name that no source has.
+        """``weights`` names scores of the ``sources``; ``depth`` is the number of papers each source brings;
+        ``background_penalty`` is that of `qbe.search.background.BackgroundPenalty`. Raises UsageError for a
+        name that no source has.
         """
         known = [name for source in sources for name in source.names]
         unknown = [name for name in weights if name not in known]
         if unknown:
             raise UsageError(f"expected `weights` of {', '.join(known)}, found {', '.join(unknown)}")
         self._papers, self._workers, self._sources = reader.papers, workers, sources
-        self._fuse, self._weights, self._depth = FUSIONS[fusion], weights, depth
-        self._separation = Separation(reader, separate)
+        self._weights, self._depth = weights, depth
+        self._penalty = BackgroundPenalty(reader, background_penalty)
 
     def batch_search(
         self,
         queries: Sequence[EncodedAspect],
         k: int,
         pools: Pools,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         *,
         explain: bool = False,
     ) -> list[list[Hit]]:
@@ -77,13 +76,13 @@ class FusedStage:
         only_facet = not any(weight for name, weight in self._weights.items() if name != "facet")
         if only_facet and any(query.aspect.facet is None for query in queries):
             raise UsageError("expected a facet, since only the component facet has a weight, found none")
-        candidates = self._candidates(queries, k, pools, among)
+        candidates = self._candidates(queries, k, pools, allowed)
 
         def best(number: int) -> list[Hit]:
             rows, known = candidates[number]
             query = queries[number]
             components = self._components(query, rows, known)
-            fused, background = self._separation.separated(query, rows, self._fuse(components, self._weights))
+            fused, background = self._penalty.apply(query, rows, weighted_sum(components, self._weights))
             if background is not None:
                 components["background"] = background
             paper_ids = [self._papers.ids[row] for row in rows.tolist()]
@@ -93,7 +92,7 @@ class FusedStage:
         return list(self._workers.map(best, range(len(queries))))
 
     def _candidates(
-        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, among: Selection | None
+        self, queries: Sequence[EncodedAspect], k: int, pools: Pools, allowed: Selection | None
     ) -> list[tuple[Rows, Sequence[Candidates | None]]]:
         """The rows to be scored for each aspect, ascending, and what each source knows of them."""
         # One more than needed: the query paper is among them, and left out in the end.
@@ -101,7 +100,7 @@ class FusedStage:
         without_pool = [query for query, pool in zip(queries, pools, strict=True) if pool is None]
 
         def propose(source: ScoreSource) -> list[Candidates]:
-            return source.batch_candidates(without_pool, depth, among)
+            return source.batch_candidates(without_pool, depth, allowed)
 
         # A source spreads several queries over all threads by itself. Where all have pools none is asked: it
         # would open what it finds candidates by.

@@ -17,9 +17,6 @@ BEST_PAPERS = 2
 (`benchmarks.seeds`).
 """
 
-RRF_K = 60
-"""The constant of reciprocal rank fusion (Cormack et al., 2009, section 2)."""
-
 
 def z_normalize(scores: Floats) -> Floats:
     """Scores (n,) with mean 0 and standard deviation 1; all 0 where they do not differ.
@@ -48,22 +45,6 @@ def weighted_sum(components: Mapping[str, Floats], weights: Mapping[str, float])
         (weights[name] * z_normalize(components[name]) for name in used), np.zeros(_length(components))
     )
     return np.asarray(fused / total if total else fused, dtype=np.float64)
-
-
-def reciprocal_rank(components: Mapping[str, Floats], weights: Mapping[str, float], k: int = RRF_K) -> Floats:
-    """Reciprocal rank fusion (Cormack et al., 2009, section 2): the weighted sum of 1 / (k + rank).
-
-    Equal scores share the best of their ranks, so that the order of candidates does not matter.
-
-    >>> reciprocal_rank({"bm25": np.array([9.5, 7.5, 7.5])}, {"bm25": 6.0}, k=1).tolist()  # ranks 1, 2, 2
-    [3.0, 2.0, 2.0]
-    """
-    fused = np.zeros(_length(components))
-    for name, scores in components.items():
-        ascending = np.sort(-scores)
-        ranks = np.searchsorted(ascending, -scores, side="left") + 1
-        fused += weights.get(name, 0.0) / (k + ranks)
-    return fused
 
 
 def combine_aspects(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats:
@@ -113,11 +94,11 @@ def sum_of_papers(scores: Sequence[Floats], aspects: Sequence[Aspect]) -> Floats
     return np.asarray(best.sum(axis=0) * (len(liked) / len(best)) + rest, dtype=np.float64)
 
 
-def separate(scores: Floats, background: Floats, strength: float) -> Floats:
-    """``z(scores) - strength * z(background)`` of candidates (n,): what a candidate shares with the query's
-    background counts against it.
+def penalized(scores: Floats, background: Floats, strength: float) -> Floats:
+    """``z(scores) - strength * z(background)`` of candidates (n,): similarity to the query's background
+    lowers a score.
 
-    >>> separate(np.array([1.0, 3.0]), np.array([0.2, 0.4]), 0.25).round(6).tolist()  # 1 - 0.25
+    >>> penalized(np.array([1.0, 3.0]), np.array([0.2, 0.4]), 0.25).round(6).tolist()  # 1 - 0.25
     [-0.75, 0.75]
     """
     return z_normalize(scores) - strength * z_normalize(background)
@@ -160,6 +141,3 @@ def below(lowest: float, rest: Sequence[Hit]) -> list[Hit]:
 
 def _length(components: Mapping[str, Floats]) -> int:
     return len(next(iter(components.values())))
-
-
-FUSIONS = {"weighted": weighted_sum, "rrf": reciprocal_rank}

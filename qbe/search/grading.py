@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,8 +68,12 @@ class GradeFeatures:
     [1.0, 0.5]
     """
 
-    def __init__(self, reader: IndexReader, workers: Workers, reranker: Reranker | None = None) -> None:
-        """Raises IndexFormatError where the index has no vectors."""
+    def __init__(
+        self, reader: IndexReader, workers: Workers, reranker: Callable[[], Reranker] | None = None
+    ) -> None:
+        """``reranker`` gives the facet rerankers, if they take part; raises IndexFormatError where the index
+        has no vectors.
+        """
         reader.require_vectors()
         self._papers, self._workers, self._reranker = reader.papers, workers, reranker
         self._comparer, self._facet_mask = reader.comparer, reader.facet_mask
@@ -109,7 +113,7 @@ class GradeFeatures:
             for request in requests
             for aspect in request.facets.values()
         ]
-        scored = iter(self._reranker.batch_score(pairs, progress))
+        scored = iter(self._reranker().batch_score(pairs, progress))
         measured = []
         for request, features in zip(requests, by_vectors, strict=True):
             reranked = {facet: next(scored) for facet in request.facets}

@@ -7,11 +7,10 @@ from qbe import _cli
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
-    from qbe.search.config import SearchConfig
     from qbe.search.filters import PaperFilter
     from qbe.search.output import Destination
+    from qbe.search.stages import Stages
     from qbe.types import Facet
 
 PROGRAM = "qbe search"
@@ -22,12 +21,10 @@ OPTIONS = {
     "years": "--year",
     "categories": "--category",
     "authors": "--author",
+    "labels": "--facets",
     "not_paper_ids": "--not-paper",
 }
 """Parameters of the library whose options have other names."""
-
-PLACE = "{first_stage}"
-"""Where the name of an output has that of the first stage."""
 
 TABLE_HITS = 10
 RUN_HITS = 1000
@@ -35,9 +32,6 @@ RUN_HITS = 1000
 FORMATS = ("trec", "json", "table", "csv", "markdown", "bibtex", "ris")
 LONG_FORMATS = ("trec", "json")
 """Formats for programs, which get RUN_HITS where no number is given; others get TABLE_HITS."""
-
-FACET_ALONE = ("projections", "cascade")
-"""Ways to rerank that serve queries with a facet, and are chosen by name."""
 
 EXPLAINED_FORMATS = ("table", "json")
 """Formats that can hold an explanation."""
@@ -74,14 +68,6 @@ ALIASES = {
 }
 """Names that people try, and the options that do what they mean."""
 
-_PLAIN = (
-    *("bm25_query", "match", "fusion", "depth", "nprobe", "separate", "facets", "combine"),
-    *("rerank", "reranker", "rerank_precision", "rerank_depth", "rerank_weight"),
-    *("cascade_depth", "rerank_budget"),
-    *("query_tokens", "candidate_tokens", "temperature", "regularization"),
-)
-"""Options that are parameters of the same name of `qbe.search.config.SearchConfig`."""
-
 
 def parser() -> argparse.ArgumentParser:
     """The command's parser."""
@@ -96,13 +82,7 @@ def parser() -> argparse.ArgumentParser:
     _results(parser)
     filters = parser.add_argument_group("filters: papers that may be found")
     _cli.add_filters(filters)
-    filters.add_argument(
-        "--before",
-        metavar="YEAR|query",
-        help="papers of that year or earlier ones; query: not later than the query's own paper",
-    )
-    _first_stages(parser.add_argument_group("first stages in detail"))
-    _reranking(parser.add_argument_group("reranking"))
+    _stages(parser.add_argument_group("stages"))
     return parser
 
 
@@ -146,14 +126,9 @@ def _queries(parser: argparse.ArgumentParser) -> None:
         "--like",
         nargs="+",
         metavar="FACET",
-        help="facets to have in common: background, method or result, each with a weight if wanted, such as "
-        "method:0.5",
-    )
-    aspect.add_argument(
-        "--explore",
-        choices=("same-problem-other-method", "same-method-other-problem", "competitors"),
-        help="--like background --unlike method, --like method --unlike background, or --like background "
-        "method",
+        help="facets to have in common: background, method or result, with a weight as in method:0.5; or "
+        "same-problem-other-method, same-method-other-problem or competitors, short for background --unlike "
+        "method, method --unlike background, background method",
     )
     parser.add_argument(
         "--unlike",
@@ -172,33 +147,6 @@ def _queries(parser: argparse.ArgumentParser) -> None:
 
 
 def _results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--first-stage",
-        nargs="+",
-        choices=("bm25", "dense", "fused"),
-        default=["fused"],
-        metavar="STAGE",
-        help="bm25, dense or fused (default: fused); or several, each to an --output of its own, whose name "
-        f"holds {PLACE}: a reranker then scores no candidate of a query twice",
-    )
-    parser.add_argument(
-        "--rerank",
-        choices=(
-            "by-facet",
-            "none",
-            "cross-encoder",
-            "projections",
-            "cascade",
-            "transport",
-            "attention",
-            "single-match",
-            "mean-max",
-        ),
-        default="by-facet",
-        help="second stage: a cross-encoder for queries with a facet (by-facet) or for all, the stored "
-        "sentence vectors projected for the facet (projections; quick), both, the cross-encoder for the best "
-        "few (cascade), none, or another matching of sentence vectors (default: %(default)s)",
-    )
     parser.add_argument(
         "--hits",
         type=int,
@@ -239,10 +187,8 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--run-tag",
-        help="last column of the TREC run (default: qbe-<first stage>, then +rerank or +<matching> if "
-        "reranked)",
+        help="last column of the TREC run (default: qbe-, the first stage, + and the reranker)",
     )
-    _cli.add_cluster(parser)
     parser.add_argument(
         "--threads",
         type=int,
@@ -251,112 +197,26 @@ def _results(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _first_stages(group: argparse._ArgumentGroup) -> None:
-    """Parameters of first stages; None means that one was not given."""
+def _stages(group: argparse._ArgumentGroup) -> None:
+    """Stages; None means that one was not given."""
     group.add_argument(
-        "--bm25-query",
-        choices=("title+facet", "facet", "abstract", "title", "keyterms"),
-        help="bm25, fused: the words of the BM25 query (default: title+facet)",
+        "--first-stage",
+        metavar="STAGE",
+        help="bm25, dense or fused, with parameters as in fused:depth=500,background_penalty=0; help lists "
+        "them (default: fused; dense or bm25 where the index has but one of them)",
     )
     group.add_argument(
-        "--match",
-        choices=("mean-max", "single-match"),
-        help="dense, fused: mean of each query sentence's best match, or the best pair (default: mean-max)",
-    )
-    group.add_argument(
-        "--fusion",
-        choices=("weighted", "rrf"),
-        help="fused: weighted sum of z-normalized scores, or reciprocal ranks (default: weighted)",
-    )
-    group.add_argument(
-        "--weights",
-        metavar="bm25=1,...",
-        help="fused: of bm25, sentences, facet, whole; those left out get 0 (default: all 1)",
-    )
-    group.add_argument(
-        "--depth",
-        type=int,
-        help="fused: papers each side brings to the fusion, at least as many as hits (default: 300)",
-    )
-    group.add_argument(
-        "--nprobe",
-        type=int,
-        help="dense, fused: lists of an approximate index that are read: more of them bring more of the "
-        "right candidates (default: as the index was built)",
-    )
-    group.add_argument(
-        "--separate",
-        type=float,
-        metavar="SHARE",
-        help="fused, by method or result: rank papers on the query's own problem lower: 0 not at all, 1 most "
-        "(default: 0.35 where cross-encoders or projections rerank, else 0)",
-    )
-    group.add_argument(
-        "--combine",
-        choices=("grades", "z-scores"),
-        help="of queries by several facets: rank by estimated grades from 0 to 3 in each, or by the sum of "
-        "normalized scores (default: grades, where the index and the stages have what they are estimated by)",
+        "--rerank",
+        metavar="STAGE",
+        help="none, projections (stored vectors projected for the facet), cross-encoder, matching, or the "
+        "folder of a model, with parameters as in projections:depth=1000; help lists them (default: "
+        "projections where there are some for the index's encoder, else cross-encoder)",
     )
     group.add_argument(
         "--encoder", help="for queries from outside (default: the one the index was built with)"
     )
     group.add_argument(
         "--tagger", help="name or folder; for facets of queries (default: the one the index was built with)"
-    )
-
-
-def _reranking(group: argparse._ArgumentGroup) -> None:
-    """Parameters of second stages; None means that one was not given."""
-    group.add_argument(
-        "--reranker",
-        metavar="NAME",
-        help="name, folder, or hub name of a BERT-family cross-encoder (default: facet-rerankers); for "
-        "projections a folder of these (default: those that read the index's vectors)",
-    )
-    group.add_argument(
-        "--rerank-precision",
-        choices=("int8", "fp16", "fp32"),
-        help="of a cross-encoder for all facets (default: int8, the only one of facet-rerankers)",
-    )
-    group.add_argument("--rerank-depth", type=int, help="papers of the first stage to rerank (default: 100)")
-    group.add_argument(
-        "--cascade-depth",
-        type=int,
-        help="papers that a cascade's cross-encoder reranks (default: 20, or as many as a budget allows)",
-    )
-    group.add_argument(
-        "--rerank-budget",
-        type=float,
-        metavar="SECONDS",
-        help="rerank as many of the best candidates as a cross-encoder can in about this time for a query; "
-        "results then depend on the machine (default: all of --rerank-depth or --cascade-depth)",
-    )
-    group.add_argument(
-        "--rerank-weight",
-        type=float,
-        help="the reranker's share of the score, from 0 to 1 (default: 0.5; 1 for a matching of ASPIRE)",
-    )
-    group.add_argument(
-        "--query-tokens",
-        type=int,
-        help="tokens of the query that are read at most (default: 384; 256 with a pair cross-encoder)",
-    )
-    group.add_argument(
-        "--candidate-tokens",
-        type=int,
-        help="tokens of a candidate that are read at most (default: 384; 256 with a pair cross-encoder)",
-    )
-    group.add_argument(
-        "--temperature",
-        type=float,
-        metavar="TAU",
-        help="transport: the higher, the more evenly all weigh (default: 0.5; 5000 for whole abstracts)",
-    )
-    group.add_argument(
-        "--regularization",
-        type=float,
-        metavar="LAMBDA",
-        help="transport: the higher, the sparser the plan (default: 20)",
     )
 
 
@@ -389,26 +249,6 @@ def form_of(options: argparse.Namespace) -> tuple[str, int]:
     elif form is None:
         form = "table" if sys.stdout.isatty() else "trec"
     return form, min(shutil.get_terminal_size((100, 24)).columns, 120)
-
-
-def outputs_of(options: argparse.Namespace) -> Mapping[str, str | None]:
-    """Where the results of each first stage go, by its name; None for standard output. Raises UsageError
-    where those of several would go to one place.
-
-    >>> options = ["--index", "i", "--paper", "1", "--first-stage", "bm25", "dense"]
-    >>> outputs_of(parser().parse_args([*options, "--output", "{first_stage}.trec"]))
-    {'bm25': 'bm25.trec', 'dense': 'dense.trec'}
-    """
-    stages = list(dict.fromkeys(options.first_stage))
-    output = options.output
-    if len(stages) > 1 and PLACE not in (output or ""):
-        from qbe.errors import UsageError
-
-        raise UsageError(
-            f"expected an --output with {PLACE} in its name, for a file each of {', '.join(stages)}, found "
-            f"{output or 'none'}; add it, as in --output 'runs/{PLACE}.trec'"
-        )
-    return {stage: output and output.replace(PLACE, stage) for stage in stages}
 
 
 def destination_of(options: argparse.Namespace, form: str, output: str | None) -> Destination:
@@ -447,9 +287,7 @@ def check(options: argparse.Namespace, form: str) -> None:
         raise UsageError("--unlike says what not to have in common; give --like with what is to be")
     if options.plot is not None and options.topics:
         raise UsageError("--plot draws the hits of one query; give --paper, --paper-file, --text or --cited")
-    if options.plot is not None and len(set(options.first_stage)) > 1:
-        raise UsageError("--plot draws the hits of one search; give one --first-stage with it")
-    _cli.check_plot_is_no_output(options.plot, outputs_of(options).values())
+    _cli.check_plot_is_no_output(options.plot, [options.output])
     if options.not_paper and options.topics:
         raise UsageError("--not-paper goes with papers; topics have a column of aspects for that")
     if options.explain and form not in EXPLAINED_FORMATS:
@@ -496,50 +334,42 @@ def _check_text(text: str) -> None:
 
 
 def check_labels(options: argparse.Namespace, *, has_facet: bool) -> None:
-    """Raise UsageError for options of labels where no query has a facet and none is to be explained, and for
-    projections without a facet.
-    """
+    """Raise UsageError for options of labels where no query has a facet and none is to be explained."""
     from qbe.errors import UsageError
 
     if (options.tagger is not None or options.facets == "predicted") and not (has_facet or options.explain):
         raise UsageError(
             "--tagger and --facets predicted are of use only with a facet; add --facet, or drop them"
         )
-    if options.rerank in FACET_ALONE and not has_facet:
-        raise UsageError(
-            f"--rerank {options.rerank} reranks by a facet, and no query has one; add --facet, --like or "
-            "--explore, or give --rerank cross-encoder or none"
-        )
 
 
-def config_of(options: argparse.Namespace, first_stage: str) -> SearchConfig:
-    """The configuration that the options state with one of their first stages; raises what `SearchConfig`
-    does.
+def stages_of(options: argparse.Namespace, default: Stages) -> Stages:
+    """The stages that the options state, those of the ``default`` in place of what they leave out; raises
+    what `qbe.search.stages.parse_first_stage` and `parse_reranker` do.
 
+    >>> from qbe.search.stages import Fused, Projections
     >>> options = parser().parse_args(["--index", "indexes/sample", "--paper", "s036", "--rerank", "none"])
-    >>> config_of(options, "dense").run_tag
-    'qbe-dense'
+    >>> stages_of(options, Fused() >> Projections()).run_tag
+    'qbe-fused'
     """
-    from qbe.search.config import SearchConfig
+    from dataclasses import replace
 
-    parameters = {name: getattr(options, name) for name in _PLAIN}
-    from qbe.search.parsing import parse_weights
+    from qbe.search.stages import parse_first_stage, parse_reranker
 
-    weights = None if options.weights is None else parse_weights(options.weights)
-    return SearchConfig(first_stage=first_stage, **parameters, weights=weights, filter=filter_of(options))
+    if options.first_stage is not None:
+        default = replace(default, first_stage=parse_first_stage(options.first_stage))
+    if options.rerank is not None:
+        default = replace(default, reranker=parse_reranker(options.rerank))
+    return default
 
 
 def facet_weights_of(options: argparse.Namespace) -> dict[Facet, float] | None:
     """The weights of facets that the options state; None where they state none. Raises UsageError.
 
-    >>> options = parser().parse_args(["--index", "i", "--paper", "s036", "--explore", "competitors"])
+    >>> options = parser().parse_args(["--index", "i", "--paper", "s036", "--like", "competitors"])
     >>> facet_weights_of(options)
     {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: 1.0}
     """
-    if options.explore is not None:
-        from qbe.shapes import SHAPES
-
-        return dict(SHAPES[options.explore])
     if options.like is None:
         return None
     from qbe.search.parsing import parse_facets
@@ -554,16 +384,15 @@ def filter_of(options: argparse.Namespace) -> PaperFilter | None:
     >>> filter_of(options).years
     (2018, None)
     """
-    before = getattr(options, "before", None)
-    given = (options.year, options.category, options.author, options.where, before)
-    if all(value is None for value in given):
+    if all(value is None for value in (options.year, options.category, options.author, options.where)):
         return None
-    from qbe.search.filters import PaperFilter, parse_before, parse_where, parse_years
+    from qbe.search.filters import PaperFilter, parse_where, parse_years
 
+    years, before = (None, None) if options.year is None else parse_years(options.year)
     return PaperFilter(
-        years=None if options.year is None else parse_years(options.year),
+        years=years,
         categories=tuple(options.category or ()),
         authors=tuple(options.author or ()),
         where=parse_where(options.where or ()),
-        before=None if before is None else parse_before(before),
+        before=before,
     )

@@ -1,4 +1,4 @@
-"""Values of options that are small languages: weights of components and facets, sentence positions."""
+"""Values of options that are small languages: weights of facets, sentence positions."""
 
 from __future__ import annotations
 
@@ -7,41 +7,22 @@ from math import inf
 
 from qbe.errors import UsageError
 from qbe.query import check_weight
-from qbe.search.config import COMPONENTS
-from qbe.shapes import unlike_weight
+from qbe.shapes import SHAPES, unlike_weight
 from qbe.types import Facet
-
-
-def parse_weights(text: str) -> dict[str, float]:
-    """Component weights such as ``bm25=1,whole=0.5``; components not named get 0; raises UsageError.
-
-    >>> parse_weights("bm25=1,whole=0.5")
-    {'bm25': 1.0, 'sentences': 0.0, 'facet': 0.0, 'whole': 0.5}
-    """
-    weights = dict.fromkeys(COMPONENTS, 0.0)
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        try:
-            if name not in weights:
-                raise ValueError
-            weights[name] = float(value)
-        except ValueError:
-            raise UsageError(
-                f"expected weights such as {COMPONENTS[0]}=1,{COMPONENTS[-1]}=0.5 of "
-                f"{', '.join(COMPONENTS)}, found {part!r}; check `weights`"
-            ) from None
-    return weights
 
 
 def parse_facets(liked: Sequence[str], disliked: Sequence[str]) -> dict[Facet, float]:
     """Weights of facets out of those that are liked and those that are disliked, each a name with a weight
-    behind a colon, by default 1 for liked ones and `qbe.shapes.unlike_weight` for the others.
+    after a colon, by default 1 for liked ones and `qbe.shapes.unlike_weight` for the others; or one of
+    `qbe.shapes.SHAPES` alone.
 
     Raises UsageError for what is no facet or weight, and for a facet that is there twice.
 
     >>> parse_facets(["background"], ["method:0.5"])
     {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
     """
+    if len(liked) == 1 and liked[0] in SHAPES and not disliked:
+        return dict(SHAPES[liked[0]])
     weights = _parse(liked, 1.0)
     against = _parse(disliked, unlike_weight(weights))
     twice = weights.keys() & against.keys()

@@ -22,7 +22,7 @@ ASPECT_DEPTH = 1000
 
 class RankingRequest(NamedTuple):
     """A query, its encoded aspects, and the ids of the papers to rank, None for the whole index; of either
-    only those that are ``among`` some papers are ranked (None: all).
+    only those that are ``allowed`` some papers are ranked (None: all).
 
     >>> request = RankingRequest(Query(index.paper("s036")), [], None)
     >>> request.excluded(), request.label(0)
@@ -32,7 +32,7 @@ class RankingRequest(NamedTuple):
     query: Query
     aspects: Sequence[EncodedAspect]
     pool: Sequence[str] | None
-    among: Selection | None = None
+    allowed: Selection | None = None
 
     def excluded(self) -> set[str]:
         """Ids of the query's own papers, which are never among its hits."""
@@ -65,9 +65,9 @@ def checked_pool(reader: IndexReader, request: RankingRequest) -> list[str] | No
             f"{len(missing)} of {len(pool)} that it lacks, such as {missing[0]}; "
             "build the index from the collection of the pool"
         )
-    if request.among is None:
+    if request.allowed is None:
         return pool
-    mask = request.among.mask
+    mask = request.allowed.mask
     return [paper_id for paper_id in pool if mask[reader.papers.row(paper_id)]]
 
 
@@ -93,16 +93,16 @@ def rank(
     pools = [checked_pool(reader, request) for request in requests]
     ranked: list[list[Hit]] = [[] for _ in requests]
     pairs = enumerate(zip(requests, pools, strict=True))
-    papers = [(number, request.among if pool is None else pool) for number, (request, pool) in pairs]
+    papers = [(number, request.allowed if pool is None else pool) for number, (request, pool) in pairs]
     numbers = [number for number, candidates in papers if candidates is None or len(candidates)]
     single = [number for number in numbers if requests[number].query.is_single]
-    for among in dict.fromkeys(requests[number].among for number in single):
-        together = [number for number in single if requests[number].among is among]
+    for allowed in dict.fromkeys(requests[number].allowed for number in single):
+        together = [number for number in single if requests[number].allowed is allowed]
         hits = stage.batch_search(
             [requests[number].aspects[0] for number in together],
             k + 1,
             [pools[number] for number in together],
-            among,
+            allowed,
             explain=explain,
         )
         for number, query_hits in zip(together, hits, strict=True):
@@ -127,7 +127,7 @@ def liked_candidates(stage: FirstStage, request: RankingRequest, depth: int) -> 
         if aspect.weight > 0
     ]
     excluded = request.excluded()
-    hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive), request.among)
+    hits = stage.batch_search(positive, depth + len(excluded), [None] * len(positive), request.allowed)
     paper_ids = dict.fromkeys(hit.paper_id for aspect_hits in hits for hit in aspect_hits)
     return [paper_id for paper_id in paper_ids if paper_id not in excluded]
 

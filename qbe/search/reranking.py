@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 
@@ -13,85 +12,51 @@ from qbe.errors import ModelError
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
-from qbe.search.config import FACET_RERANKINGS, RerankSettings
+from qbe.search.background import BackgroundPenalty
 from qbe.search.contracts import Scores
 from qbe.search.fusion import below, combine_aspects, interpolate
 from qbe.search.ranking import RankingRequest
-from qbe.search.separation import Separation
 from qbe.types import Facet, Hit
-
-
-class SecondStage(Protocol):
-    """Puts the best papers of a first stage into another order."""
-
-    @property
-    def needs_vectors(self) -> bool:
-        """Whether aspects must bring the vectors of their sentences."""
-
-    @property
-    def depth(self) -> int:
-        """How many papers of the first stage are reranked."""
-
-    def rerank(
-        self,
-        reader: IndexReader,
-        requests: Sequence[RankingRequest],
-        ranked: Sequence[Sequence[Hit]],
-        *,
-        explain: bool,
-        progress: Progress | None,
-    ) -> list[list[Hit]]:
-        """All hits of each query (``ranked``, best first) in their final order, with their final scores;
-        ``progress`` is called with the number of pairs just scored.
-        """
-
-    def pair_count(self, facets: Sequence[Facet | None], papers: int) -> int:
-        """How many pairs are scored for a query whose aspects have these facets, out of so many papers."""
 
 
 class RerankStage:
     """Mixes a reranker's scores with those of the first stage.
 
     A reranked paper's score is ``(1 - weight) * z(first stage) + weight * z(reranker)``, both z-normalized
-    over the papers reranked; the reranker's scores are separated from the background
-    (`qbe.search.separation`), and those of several aspects combined (`qbe.search.fusion.combine_aspects`),
-    first. The other papers follow below them in the first stage's order. An explained hit has the reranker's
-    score under the name ``component``.
+    over the papers reranked; the background penalty is subtracted from the reranker's scores
+    (`qbe.search.background`), and those of several aspects are combined
+    (`qbe.search.fusion.combine_aspects`), first. The other papers follow below them in the first stage's
+    order. An explained hit has the reranker's score under the name ``reranker``.
     Each reranked hit carries the pair of sentences that contributed most to its score, where the reranker
-    has one, and if explained its transport plan. A query none of whose aspects the settings rerank keeps the
+    has one, and if explained its transport plan. A query none of whose aspects the reranker takes keeps the
     ranking of the first stage.
 
     >>> from qbe.rerank.vector_matching import VectorMatching
-    >>> from qbe.search.config import SearchConfig
     >>> matching = VectorMatching(
     ...     "mean-max", lambda paper: index.vectors(paper).sentences, similarity=index.similarity
     ... )
-    >>> stage = RerankStage(matching, SearchConfig(rerank="mean-max", rerank_depth=50).rerank_settings)
+    >>> stage = RerankStage(matching, depth=50, weight=0.5)
     >>> stage.pair_count([Facet.METHOD, None], papers=20)  # each of the 20 papers for both aspects
     40
     """
 
-    def __init__(self, reranker: Reranker, settings: RerankSettings, component: str = "reranker") -> None:
-        self._reranker, self._settings, self._component = reranker, settings, component
-
-    @property
-    def reranker(self) -> Reranker:
-        """What scores candidates."""
-        return self._reranker
+    def __init__(
+        self, reranker: Reranker, depth: int, weight: float, background_penalty: float = 0.0
+    ) -> None:
+        """``depth`` is how many papers of the first stage are reranked; ``weight``, from 0 to 1, the
+        reranker's share of the score; ``background_penalty`` needs an index with vectors.
+        """
+        self.reranker, self.depth = reranker, depth
+        self._weight, self._penalty = weight, background_penalty
 
     @property
     def needs_vectors(self) -> bool:
         """Whether aspects must bring the vectors of their sentences."""
-        return self._reranker.needs_vectors
-
-    @property
-    def depth(self) -> int:
-        """How many papers of the first stage are reranked."""
-        return self._settings.depth
+        return self._penalty > 0 or getattr(self.reranker, "needs_vectors", False)
 
     def reranks(self, facet: Facet | None) -> bool:
-        """Whether an aspect of that facet is reranked; by FACET_RERANKINGS only one that is a facet is."""
-        return facet is not None or self._settings.name not in FACET_RERANKINGS
+        """Whether an aspect of that facet is reranked: one that is no facet only if the reranker takes it."""
+        return facet is not None or getattr(self.reranker, "takes_whole_abstracts", True)
 
     def rerank(
         self,
@@ -116,7 +81,7 @@ class RerankStage:
             )
         }
         scores = iter(
-            self._reranker.batch_score(
+            self.reranker.batch_score(
                 [
                     RerankRequest(request.aspects[number], [papers[hit.paper_id] for hit in hits])
                     for request, hits, numbers in zip(requests, best, chosen, strict=True)
@@ -157,7 +122,7 @@ class RerankStage:
     ) -> list[Hit]:
         """One query's reranked hits with the scores of both stages mixed, in the order of ``hits``.
 
-        ``columns`` are the scores by aspect (papers,), separated.
+        ``columns`` are the reranker's scores by aspect (papers,), less the background penalty.
         """
         if not hits:
             return []
@@ -166,12 +131,12 @@ class RerankStage:
         if not request.query.is_single:
             combined = combine_aspects(columns, aspects).tolist()
         leading = max(range(len(numbers)), key=lambda place: aspects[place].weight)
-        mixed = interpolate([hit.score for hit in hits], combined, self._settings.weight)
+        mixed = interpolate([hit.score for hit in hits], combined, self._weight)
         reranked = []
         for place, hit in enumerate(_with_first_stage(hits, explain=explain)):
             best = aspect_scores[leading][place]
             if explain:
-                component_scores = {**(hit.component_scores or {}), self._component: combined[place]}
+                component_scores = {**(hit.component_scores or {}), "reranker": combined[place]}
                 hit = hit._replace(component_scores=component_scores, plan=best.plan)
             match = best.match and best.match._replace(aspect=numbers[leading])
             reranked.append(hit._replace(score=mixed[place], driven_by=match))
@@ -185,24 +150,25 @@ class RerankStage:
         hits: Sequence[Hit],
         aspect_scores: Sequence[Sequence[RerankScore]],
     ) -> list[Scores]:
-        """The reranker's scores (papers,) of the aspects with these numbers, separated if the settings say
-        so; raises ModelError for scores that are not finite.
+        """The reranker's scores (papers,) of the aspects with these numbers, less the background penalty;
+        raises ModelError for scores that are not finite.
         """
         columns = []
-        separation = Separation(reader, self._settings.separate)
+        penalty = BackgroundPenalty(reader, self._penalty)
         rows = rows_of(reader.papers, (hit.paper_id for hit in hits))
         for number, scored in zip(numbers, aspect_scores, strict=True):
             self._check_finite(hits, scored)
             column = np.array([entry.score for entry in scored], dtype=np.float64)
-            columns.append(separation.separated(request.aspects[number], rows, column).scores)
+            columns.append(penalty.apply(request.aspects[number], rows, column).scores)
         return columns
 
     def _check_finite(self, hits: Sequence[Hit], scores: Sequence[RerankScore]) -> None:
         for hit, scored in zip(hits, scores, strict=True):
             if not math.isfinite(scored.score):
+                name = getattr(self.reranker, "name", type(self.reranker).__name__)
                 raise ModelError(
-                    f"expected finite scores of the reranker {self._reranker.name}, found {scored.score} for "
-                    f"paper {hit.paper_id}; choose another `rerank_precision` or `reranker`"
+                    f"expected finite scores of the reranker {name}, found {scored.score} for paper "
+                    f"{hit.paper_id}; choose another `rerank`"
                 )
 
 

@@ -1,252 +1,499 @@
-"""The stages that a configuration names, opened over an index."""
+"""The stages of a search: what finds candidates, what reranks them, and what grades them.
+
+Each stage checks its own parameters, writes itself as JSON, and is written in one grammar on the command
+line: ``fused:depth=500,background_penalty=0``. Light: nothing here opens an index or loads a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from qbe.errors import UsageError
-from qbe.index.index import Index
-from qbe.index.reader import IndexReader
-from qbe.index.segments.views import rows_of
-from qbe.parallel import Workers
-from qbe.rerank.reranker import Reranker
-from qbe.search.budget import BudgetedStage
-from qbe.search.cascade import Cascade
-from qbe.search.config import (
-    BY_FACET,
-    CASCADE,
-    CROSS_ENCODED,
-    CROSS_ENCODER,
-    GRADES,
-    PROJECTIONS,
-    RERANK_DEPTH,
-    Z_SCORES,
-    RerankSettings,
-    SearchConfig,
-)
-from qbe.search.contracts import FirstStage, HasRerankers
-from qbe.search.reranking import RerankStage, SecondStage
-from qbe.types import Paper
+from qbe.errors import UsageError, check_positive, did_you_mean
 
 if TYPE_CHECKING:
-    from qbe.grade.model import GradeModel
-    from qbe.search.exploring import ExploreStage
+    from qbe.index.index import Index
+
+TITLE_FACET, TITLE_ABSTRACT = "title+facet", "abstract"
+BM25_QUERIES = (TITLE_FACET, TITLE_ABSTRACT)
+COMPONENTS = ("bm25", "sentences", "facet", "whole")
+"""What the fused first stage scores a paper by."""
+
+MATCHINGS = ("transport", "attention", "single-match", "mean-max")
+"""The matchings of ASPIRE (Mysore et al., 2022), and the mean of best matches."""
+
+NO_RERANKING = "none"
+
+EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
+"""Weights of the fused first stage: all alike, so that no data chose them."""
+
+FUSED_DEPTH = 300
+"""How many papers BM25 and vectors each bring to the fusion; chosen on graded pairs
+(`benchmarks.fused_depth`)."""
+
+RERANK_DEPTH = 100
+"""How many papers of the first stage are reranked."""
+
+RERANK_WEIGHT = 0.5
+"""The reranker's share of the score, the rest being the first stage's; chosen on graded pairs."""
+
+BACKGROUND_PENALTY = 0.35
+"""How much the similarity to the query's background lowers a score, of queries by method and result; chosen
+on graded pairs."""
+
+MAX_WEIGHT = 1e6
 
 
-def open_first_stage(config: SearchConfig, reader: IndexReader, workers: Workers) -> FirstStage:
-    """The first stage; raises IndexFormatError when the index was built without what it needs.
+def _parameter(default: Any, kind: str, text: str, choices: tuple[str, ...] = ()) -> Any:
+    """A field of a stage: how its value is checked and read (``kind``), and what help says of it."""
+    return field(default=default, metadata={"kind": kind, "help": text, "choices": choices})
 
-    That is checked before the Java virtual machine starts.
 
-    >>> with index.reading() as reader:
-    ...     open_first_stage(SearchConfig(first_stage="dense"), reader, Workers()).needs_vectors
-    True
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What all stages do."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                _CHECKS[each.metadata["kind"]](each.name, value, each.metadata["choices"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The stage and all its parameters as JSON; raises TypeError for a model that is an object.
+
+        >>> Dense(nprobe=4).to_json()
+        {'stage': 'dense', 'nprobe': 4}
+        """
+        record: dict[str, Any] = {"stage": self.name}
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            value = os.fspath(value) if isinstance(value, os.PathLike) else value
+            if not isinstance(value, str | int | float | Mapping | None):
+                raise TypeError(
+                    f"expected a name or folder as `{each.name}` to be written as JSON, found {value!r:.60}"
+                )
+            record[each.name] = dict(value) if isinstance(value, Mapping) else value
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstStage(_Stage):
+    def __rshift__(self, reranker: Any) -> Stages:
+        return Stages(self, reranker)
+
+
+@dataclass(frozen=True, slots=True)
+class BM25(_FirstStage):
+    """Ranks by BM25 over title and abstract, exactly as Pyserini does.
+
+    ``query`` is the text of the BM25 query: ``title+facet`` (title and the aspect's sentences) or
+    ``abstract`` (title and whole abstract, whatever the facet). Raises UsageError for another one.
+
+    >>> BM25() >> CrossEncoder()
+    Stages(first_stage=BM25(query='title+facet'), reranker=CrossEncoder(model=None, ...), grades=Grades(...))
     """
-    settings = config.first_stage_settings
-    if settings.name == "bm25":
-        from qbe.search.bm25 import BM25Stage
 
-        return BM25Stage(reader, workers, settings.bm25_query)
-    from qbe.search.dense import DenseStage
+    name: ClassVar[str] = "bm25"
+    query: str = _parameter(TITLE_FACET, "choice", "words of the query", BM25_QUERIES)
 
-    reader.require_vectors()
-    dense = DenseStage(reader, workers, settings.match, settings.nprobe)
-    if settings.name == "dense":
-        return dense
-    from qbe.search.bm25 import BM25Stage
-    from qbe.search.fused import FusedStage
 
-    bm25 = BM25Stage(reader, workers, settings.bm25_query)
-    return FusedStage(
-        reader,
-        workers,
-        [bm25, dense],
-        settings.weights,
-        fusion=settings.fusion,
-        depth=settings.depth,
-        separate=settings.separate,
+@dataclass(frozen=True, slots=True)
+class Dense(_FirstStage):
+    """Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
+
+    ``nprobe`` is how many lists of an approximate index are read (None: as the index was built). Raises
+    TypeError or UsageError for what is no number of at least 1.
+
+    >>> Dense(nprobe=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `nprobe` of at least 1, found 0
+    """
+
+    name: ClassVar[str] = "dense"
+    nprobe: int | None = _parameter(None, "count", "lists of an approximate index that are read")
+
+
+@dataclass(frozen=True, slots=True)
+class Fused(_FirstStage):
+    """Ranks by the weighted mean of the z-normalized scores of BM25 and vectors, over what either proposes.
+
+    ``bm25_query`` and ``nprobe`` are those of `BM25` and `Dense`; ``weights`` of bm25, sentences, facet and
+    whole (default: all 1; those left out get 0); ``depth`` is how many papers each side brings;
+    ``background_penalty``, from 0 to 1, is for queries by method and by result: how much a paper's similarity
+    to the query's background lowers its score (see `qbe.search.background`). Raises TypeError for values of
+    another type, UsageError for values out of range.
+
+    >>> Fused(weights={"bm25": 1, "whole": 0.5}).depth
+    300
+    """
+
+    name: ClassVar[str] = "fused"
+    bm25_query: str = _parameter(TITLE_FACET, "choice", "words of the BM25 query", BM25_QUERIES)
+    nprobe: int | None = _parameter(None, "count", "lists of an approximate index that are read")
+    weights: Mapping[str, float] | None = _parameter(
+        None, "weights", "of bm25, sentences, facet, whole, as in bm25:1+whole:0.5; those left out get 0"
+    )
+    depth: int = _parameter(FUSED_DEPTH, "count", "papers that BM25 and vectors each bring")
+    background_penalty: float = _parameter(
+        BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
     )
 
 
-def open_rerank_stage(
-    config: SearchConfig, index: Index, workers: Workers, reranker: Reranker | None = None
-) -> SecondStage | None:
-    """The second stage, None where nothing is reranked; its cross-encoder is the ``reranker``, by default the
-    one that the configuration names.
+@dataclass(frozen=True, slots=True)
+class Projections(_Stage):
+    """Reranks by stored sentence vectors, projected for the facet: milliseconds a query; facets only.
 
-    Raises what `qbe.rerank.open.open_reranker` does, IndexFormatError where the vectors to be matched are not
-    in the index.
+    ``model`` is a folder that `qbe train facet-projections` wrote (None: what ships for the index's encoder);
+    ``depth`` how many papers are reranked; ``weight`` the reranker's share of the score, from 0 to 1;
+    ``background_penalty`` as in `Fused`. Errors are those of `Fused`.
 
-    >>> stage = open_rerank_stage(SearchConfig(rerank="transport"), index, Workers())
-    >>> stage.depth, stage.needs_vectors
-    (100, True)
+    >>> Projections(depth=1000).to_json()["depth"]
+    1000
     """
-    settings = config.rerank_settings
-    if settings is None:
-        return None
-    if settings.name in (BY_FACET, CROSS_ENCODER):
-        return _cross_encoder_stage(settings, index, workers, reranker)
-    if settings.name == PROJECTIONS:
-        return RerankStage(_projected_matching(settings, index, workers), settings)
-    if settings.name == CASCADE:
-        projections = settings._replace(name=PROJECTIONS, reranker=None)
-        first = RerankStage(_projected_matching(projections, index, workers), projections, "projections")
-        last = settings._replace(name=BY_FACET, depth=settings.cascade_depth)
-        return _cross_encoder_stage(last, index, workers, reranker, first)
-    from qbe.rerank.vector_matching import VectorMatching
 
-    index.require_vectors()
-    parameters = {"temperature": settings.temperature, "regularization": settings.regularization}
-    matching = VectorMatching(
-        settings.name,
-        lambda paper: index.vectors(paper).sentences,
-        similarity=index.similarity,
-        workers=workers,
-        **_stated(parameters),
+    name: ClassVar[str] = "projections"
+    model: str | None = _parameter(None, "folder", "folder written by qbe train facet-projections")
+    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
+    weight: float = _parameter(RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
+    background_penalty: float = _parameter(
+        BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
     )
-    return RerankStage(matching, settings)
 
 
-def open_explore_stage(
-    config: SearchConfig,
-    reader: IndexReader,
-    stage: FirstStage,
-    second: SecondStage | None,
-    workers: Workers,
-) -> ExploreStage | None:
-    """What ranks queries of several facets by grades; None where `combine` is z-scores, and by default where
-    the grade model does not read what the configuration names.
+@dataclass(frozen=True, slots=True)
+class CrossEncoder(_Stage):
+    """Reranks by a model that reads query and candidate together: seconds a query.
 
-    Raises UsageError where grades are asked for and cannot be had.
+    ``model`` is a name, a folder or the name of a model on the Hugging Face hub (None: the facet rerankers
+    that ship, which rerank by facet), an object with ``batch_score`` (`qbe.rerank.reranker.Reranker`), or any
+    function ``(aspect, papers) -> scores``. The other parameters and errors are those of `Projections`.
 
-    >>> config = SearchConfig(first_stage="dense", rerank="none")
-    >>> with index.reading() as reader:
-    ...     stage = open_first_stage(config, reader, Workers())
-    ...     open_explore_stage(config, reader, stage, None, Workers()).pair_count(1, 20)
-    0
+    >>> shortest = CrossEncoder(model=lambda aspect, papers: [-len(paper.abstract) for paper in papers])
+    >>> (Fused() >> shortest).reranker.depth
+    100
     """
-    if config.combine == Z_SCORES:
-        return None
-    problem = "without vectors" if reader.manifest.dense is None or config.first_stage == "bm25" else None
-    if problem is None:
-        from qbe.grade.model import default_model, read_model
 
-        model = read_model(default_model())
-        problem = _not_read(config, reader, model)
-    if problem is not None:
-        if config.combine == GRADES:
-            raise UsageError(f"expected `combine` z-scores {problem}, found grades; choose z-scores")
-        return None
-    from qbe.search.exploring import ExploreStage
-    from qbe.search.grading import GradeFeatures, Grader
-
-    # Projections have no part in the grades, and a cascade's cross-encoders are meant for few papers.
-    reranker = second.reranker if isinstance(second, RerankStage) and config.rerank != PROJECTIONS else None
-    features = GradeFeatures(reader, workers, reranker)
-    grader = Grader(features, model)
-    return ExploreStage(reader, stage, grader, RERANK_DEPTH if second is None else second.depth)
+    name: ClassVar[str] = "cross-encoder"
+    model: Any = _parameter(None, "model", "name, folder, or hub name of a BERT-family pair model")  # noqa: RUF009
+    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
+    weight: float = _parameter(RERANK_WEIGHT, "share", "the reranker's share of the score, 0 to 1")
+    background_penalty: float = _parameter(
+        BACKGROUND_PENALTY, "share", "by method or result: lowers papers on the query's own problem, 0 to 1"
+    )
 
 
-def _not_read(config: SearchConfig, reader: IndexReader, model: GradeModel) -> str | None:
-    """What the grade model does not read of an index with vectors and its second stage; None if nothing."""
-    dense, second = reader.manifest.dense, config.rerank_settings
-    assert dense is not None
-    if dense["encoder"]["weights_sha256"] != model.encoder["weights_sha256"]:
-        return f"with vectors of {dense['encoder']['name']}, which the grade model does not read"
-    if second is None or second.name in (PROJECTIONS, CASCADE):
-        return None
-    if second.name not in (BY_FACET, CROSS_ENCODER):
-        return f"with `rerank` {second.name}"
-    from qbe.rerank.open import describe_reranker
+@dataclass(frozen=True, slots=True)
+class Matching(_Stage):
+    """Reranks by another matching of stored sentence vectors: those of ASPIRE (Mysore et al., 2022).
 
-    stated = _stated({"name": second.reranker, "precision": second.precision})
-    if describe_reranker(**stated) != dict(model.reranker):
-        name = "that is the default" if second.reranker is None else second.reranker
-        return f"with the reranker {name}, which the grade model does not read"
-    return None
+    ``kind`` is ``transport``, ``attention``, ``single-match`` or ``mean-max``; ``temperature`` (default 0.5;
+    5000 for whole abstracts) and ``regularization`` (default 20) belong to transport. The other parameters
+    and errors are those of `Projections`.
 
-
-def shared_reranker(configs: Sequence[SearchConfig], index: Index, workers: Workers) -> Reranker | None:
-    """One cross-encoder for several configurations that differ in their first stages alone, which scores no
-    pair twice; None where there is one configuration, nothing reads candidates anew, or a budget of time
-    decides how many are read.
-
-    Errors are those of `qbe.rerank.open.open_reranker`.
-
-    >>> configs = [SearchConfig(first_stage=stage) for stage in ("dense", "fused")]
-    >>> shared_reranker(configs, index, Workers()).name, shared_reranker(configs[:1], index, Workers())
-    ('facet-rerankers', None)
+    >>> Matching("attention", temperature=1)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: `temperature` is not read with `kind` attention; drop it or choose transport
     """
-    settings = configs[0].rerank_settings
-    if (
-        len(configs) < 2
-        or settings is None
-        or settings.name not in CROSS_ENCODED
-        or settings.budget is not None
-    ):
-        return None
-    from qbe.rerank.cached import CachedReranker
 
-    return CachedReranker(_cross_encoder(settings, index, workers))
+    name: ClassVar[str] = "matching"
+    kind: str = _parameter("transport", "choice", "how sentence vectors are matched", MATCHINGS)
+    depth: int = _parameter(RERANK_DEPTH, "count", "papers of the first stage to rerank")
+    weight: float = _parameter(1.0, "share", "the matching's share of the score, 0 to 1")
+    temperature: float | None = _parameter(
+        None, "positive", "transport: the higher, the more evenly sentences weigh (0.5; 5000 for abstracts)"
+    )
+    regularization: float | None = _parameter(
+        None, "positive", "transport: the higher, the sparser the plan (20)"
+    )
+
+    def __post_init__(self) -> None:
+        _Stage.__post_init__(self)
+        for name in ("temperature", "regularization"):
+            if getattr(self, name) is not None and self.kind != "transport":
+                raise UsageError(f"`{name}` is not read with `kind` {self.kind}; drop it or choose transport")
 
 
-def _cross_encoder_stage(
-    settings: RerankSettings,
-    index: Index,
-    workers: Workers,
-    reranker: Reranker | None,
-    before: RerankStage | None = None,
-) -> SecondStage:
-    """A cross-encoder that reranks after the stage ``before`` it, within a budget if there is one."""
-    opened = _cross_encoder(settings, index, workers) if reranker is None else reranker
-    if settings.budget is not None:
-        return BudgetedStage(
-            lambda depth: RerankStage(opened, settings._replace(depth=depth)),
-            settings.depth,
-            settings.budget,
-            before,
+@dataclass(frozen=True, slots=True)
+class Grades(_Stage):
+    """Grades the candidates of queries of several facets from 0 to 3 in each (`qbe.grade`), to rank them.
+
+    All candidates are graded by stored vectors, and the best ``depth`` of them again by the scores of the
+    facet rerankers, unless nothing reranks (`Stages.reranker` None). Where the index's encoder has no grade
+    model, the z-normalized scores of the facets are summed up.
+
+    >>> (Fused() >> Projections() >> Grades(depth=50)).grades
+    Grades(depth=50)
+    """
+
+    name: ClassVar[str] = "grades"
+    depth: int = _parameter(RERANK_DEPTH, "count", "candidates that are graded by the facet rerankers too")
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """A first stage, what reranks its papers (None: nothing), and what grades those of several facets.
+
+    ``first_stage`` may also be an object that meets `qbe.search.contracts.FirstStage`, and ``reranker`` what
+    `CrossEncoder` takes as its model. Raises TypeError for anything else.
+
+    >>> Stages(Fused(), Projections()).run_tag
+    'qbe-fused+projections'
+    """
+
+    first_stage: Any = field(default_factory=Fused)
+    reranker: Any = None
+    grades: Grades = field(default_factory=Grades)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.first_stage, _FirstStage) and not _has(self.first_stage, "batch_search"):
+            raise TypeError(
+                f"expected a first stage such as qbe.Fused(), found {self.first_stage!r:.60} "
+                f"({type(self.first_stage).__name__})"
+            )
+        if self.reranker is not None and not isinstance(self.reranker, Projections | CrossEncoder | Matching):
+            object.__setattr__(self, "reranker", CrossEncoder(self.reranker))
+        if not isinstance(self.grades, Grades):
+            raise TypeError(f"expected qbe.Grades as `grades`, found {self.grades!r:.60}")
+
+    def __rshift__(self, grades: Grades) -> Stages:
+        return dataclasses.replace(self, grades=grades)
+
+    @property
+    def run_tag(self) -> str:
+        """The tag of runs: ``qbe-``, the first stage, and ``+`` with what reranks."""
+        first = self.first_stage.name if isinstance(self.first_stage, _FirstStage) else "first-stage"
+        if self.reranker is None:
+            return f"qbe-{first}"
+        second = self.reranker.kind if isinstance(self.reranker, Matching) else self.reranker.name
+        return f"qbe-{first}+{second}"
+
+    def to_json(self) -> dict[str, Any]:
+        """All stages with all parameters as JSON holds them; raises TypeError for stages that are objects."""
+        if not isinstance(self.first_stage, _FirstStage):
+            raise TypeError(f"expected a stage of qbe to be written as JSON, found {self.first_stage!r:.60}")
+        return {
+            "first_stage": self.first_stage.to_json(),
+            "reranker": self.reranker and self.reranker.to_json(),
+            "grades": self.grades.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The stages of a record of `to_json`; raises UsageError for one that is none.
+
+        >>> stages = Fused(depth=500) >> Matching("attention")
+        >>> Stages.from_json(stages.to_json()) == stages
+        True
+        """
+        try:
+            first, second, third = record["first_stage"], record["reranker"], record["grades"]
+            return cls(stage_of(first), second and stage_of(second), stage_of(third))
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"expected a record of stages, found another ({error})") from None
+
+
+FIRST_STAGES: Mapping[str, type[_FirstStage]] = {stage.name: stage for stage in (BM25, Dense, Fused)}
+RERANKERS: Mapping[str, type[_Stage]] = {stage.name: stage for stage in (Projections, CrossEncoder, Matching)}
+_STAGES: Mapping[str, type[_Stage]] = {**FIRST_STAGES, **RERANKERS, Grades.name: Grades}
+
+
+def stage_of(record: Mapping[str, Any]) -> Any:
+    """The stage of a record of `to_json`; raises KeyError and TypeError for one that is none."""
+    return _STAGES[record["stage"]](**{name: value for name, value in record.items() if name != "stage"})
+
+
+def parse_first_stage(text: str) -> Any:
+    """A first stage as the command line has it: a name, and parameters behind a colon; raises UsageError.
+
+    >>> parse_first_stage("fused:depth=500,background_penalty=0,weights=bm25:1+whole:0.5").weights
+    {'bm25': 1.0, 'whole': 0.5}
+    """
+    name, _, parameters = text.partition(":")
+    if name not in FIRST_STAGES:
+        raise UsageError(
+            f"expected `first_stage` of {', '.join(FIRST_STAGES)}, found {name!r}; "
+            f"{did_you_mean(name, FIRST_STAGES, 'choose one of these')}"
         )
-    stage = RerankStage(opened, settings)
-    return stage if before is None else Cascade([before, stage])
+    return _parsed(FIRST_STAGES[name], parameters, "first_stage")
 
 
-def _cross_encoder(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.open import open_reranker
+def parse_reranker(text: str) -> Any:
+    """A reranker as the command line has it: ``none`` (gives None), a name or the folder of a model, and
+    parameters behind a colon; raises UsageError.
 
-    parameters = {
-        "name": settings.reranker,
-        "precision": settings.precision,
-        "query_tokens": settings.query_tokens,
-        "candidate_tokens": settings.candidate_tokens,
-    }
-    if isinstance(index, HasRerankers):
-        return index.open_reranker(**_stated(parameters))
-    return open_reranker(workers=workers, **_stated(parameters))
-
-
-def _projected_matching(settings: RerankSettings, index: Index, workers: Workers) -> Reranker:
-    from qbe.rerank.projected_matching import ProjectedMatching
-    from qbe.rerank.projection_model import find_model, read_model
-    from qbe.rerank.projections import StoredPapers
-
-    index.require_vectors()
-    assert index.manifest.dense is not None
-    given = None if settings.reranker is None else Path(settings.reranker)
-    model = read_model(find_model(index.manifest.dense["encoder"], given))
-
-    def stored(papers: Sequence[Paper]) -> StoredPapers:
-        with index.reading() as reader:
-            rows = rows_of(reader.papers, (paper.paper_id for paper in papers))
-            block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
-            return StoredPapers(block.vectors.astype(np.float64), block.starts, whole.astype(np.float64))
-
-    return ProjectedMatching(model.projections, stored, workers)
+    >>> parse_reranker("none"), parse_reranker("matching:kind=attention,depth=50").depth
+    (None, 50)
+    """
+    name, _, parameters = text.partition(":")
+    if name == NO_RERANKING and not parameters:
+        return None
+    if name in RERANKERS:
+        return _parsed(RERANKERS[name], parameters, "rerank")
+    folder, colon, rest = text.rpartition(":")
+    folder, parameters = (folder, rest) if colon and "=" in rest else (text, "")
+    if not (os.sep in folder or os.path.isdir(folder)):  # noqa: PTH112
+        names = (NO_RERANKING, *RERANKERS)
+        raise UsageError(
+            f"expected `rerank` of {', '.join(names)}, or the folder of a model, found {folder!r}; "
+            f"{did_you_mean(folder, names, 'check it')}"
+        )
+    of_projections = os.path.isfile(os.path.join(folder, "facet-projections.json"))  # noqa: PTH113, PTH118
+    kind: type[_Stage] = Projections if of_projections else CrossEncoder
+    return _parsed(kind, f"model={folder}{parameters and ','}{parameters}", "rerank")
 
 
-def _stated(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that are not left to their defaults."""
-    return {name: value for name, value in parameters.items() if value is not None}
+def _parsed(kind: type[_Stage], parameters: str, option: str) -> Any:
+    known = {each.name: each for each in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for part in parameters.split(",") if parameters else ():
+        name, sign, value = part.partition("=")
+        if not sign or name not in known or name in values:
+            raise UsageError(
+                f"expected parameters of {kind.name} as in {kind.name}:{next(iter(known))}=..., each once, "
+                f"of {', '.join(known)}, found {part!r}; check `{option}`"
+            )
+        values[name] = _READ.get(known[name].metadata["kind"], _text)(name, value)
+    return kind(**values)
+
+
+def _text(name: str, value: str) -> str:  # noqa: ARG001
+    return value
+
+
+def _whole_number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"expected a whole number as `{name}`, found {value!r}") from None
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise UsageError(f"expected a number as `{name}`, found {value!r}") from None
+
+
+def _weights(name: str, value: str) -> dict[str, float]:
+    pairs = [part.partition(":") for part in value.split("+")]
+    return {component: _number(name, weight) for component, _, weight in pairs}
+
+
+_READ: Mapping[str, Callable[[str, str], Any]] = {
+    "count": _whole_number,
+    "share": _number,
+    "positive": _number,
+    "weights": _weights,
+}
+
+
+def describe_stages(stages: Mapping[str, type[_Stage]]) -> str:
+    """The names of stages with their parameters, for people, one a line.
+
+    >>> print(describe_stages({"dense": Dense}))
+    dense: Ranks by sentence vectors: the mean over the query's sentences of each one's best match in a paper.
+      nprobe  lists of an approximate index that are read
+    """
+    lines = []
+    for name, stage in stages.items():
+        lines.append(f"{name}: {(stage.__doc__ or '').partition(chr(10))[0]}")
+        for each in dataclasses.fields(stage):
+            choices = f" ({', '.join(each.metadata['choices'])})" if each.metadata["choices"] else ""
+            default = "" if each.default is None else f" (default: {each.default})"
+            lines.append(f"  {each.name}  {each.metadata['help']}{choices}{default}")
+    return "\n".join(lines)
+
+
+def default_stages(index: Index) -> Stages:
+    """What searches an index where nothing else is said, the same in every front end.
+
+    The first stage is fused, dense where the index has no postings, and bm25 where it has no vectors. The
+    index's own projections rerank where there are some for its encoder, else the facet rerankers.
+
+    >>> default_stages(index).run_tag
+    'qbe-fused+projections'
+    """
+    with index.reading() as reader:
+        dense, lucene = reader.manifest.dense, reader.manifest.lucene
+    if dense is None:
+        return BM25() >> CrossEncoder()
+    from qbe.rerank.projection_model import shipped_model
+
+    first = Dense() if lucene is None else Fused()
+    shipped = shipped_model(dense["encoder"]["weights_sha256"])
+    return first >> (CrossEncoder() if shipped is None else Projections())
+
+
+def _has(value: object, method: str) -> bool:
+    return callable(getattr(value, method, None))
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"expected `{name}` of {', '.join(choices)}, found {value!r}")
+
+
+def _check_count(name: str, value: object, _: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected an int as `{name}`, found {value!r} ({type(value).__name__})")
+    if value < 1:
+        raise UsageError(f"expected `{name}` of at least 1, found {value}")
+
+
+def _check_share(name: str, value: object, _: object) -> None:
+    if not 0 <= _checked_number(name, value) <= 1:
+        raise UsageError(f"expected `{name}` from 0 to 1, found {value:g}")
+
+
+def _check_positive(name: str, value: object, _: object) -> None:
+    check_positive(name, _checked_number(name, value))
+
+
+def _checked_number(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"expected a number as `{name}`, found {value!r} ({type(value).__name__})")
+    return value
+
+
+def _check_weights(name: str, weights: object, _: object) -> None:
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"expected a mapping as `{name}`, such as {{'bm25': 1}}, found {weights!r}")
+    numbers = all(isinstance(weight, int | float) for weight in weights.values())
+    sound = numbers and all(0 <= weight <= MAX_WEIGHT for weight in weights.values())
+    if set(weights) - set(COMPONENTS) or not sound or not any(weights.values()):
+        raise UsageError(
+            f"expected `{name}` from 0 to {MAX_WEIGHT:g}, not all 0, of {', '.join(COMPONENTS)}, found "
+            f"{dict(weights)}"
+        )
+
+
+def _check_folder(name: str, value: object, _: object) -> None:
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"expected a folder as `{name}`, found {value!r:.60} ({type(value).__name__})")
+
+
+def _check_model(name: str, value: object, _: object) -> None:
+    if not (isinstance(value, str | os.PathLike) or callable(value) or _has(value, "batch_score")):
+        raise TypeError(
+            f"expected a model as `{name}`: a name, a folder, an object with batch_score, or a function of "
+            f"an aspect and papers, found {value!r:.60} ({type(value).__name__})"
+        )
+
+
+_CHECKS: Mapping[str, Callable[[str, Any, tuple[str, ...]], None]] = {
+    "choice": _check_choice,
+    "count": _check_count,
+    "share": _check_share,
+    "positive": _check_positive,
+    "weights": _check_weights,
+    "folder": _check_folder,
+    "model": _check_model,
+}

@@ -5,13 +5,23 @@ from __future__ import annotations
 from qbe import _cli
 from qbe.serve.options import OPTIONS, PROGRAM, parser
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from qbe.index.index import Index
+
 __all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
 
 
 def main(arguments: list[str]) -> None:
     """Parse the options, open the index, and answer requests until told to end."""
-    options = parser().parse_args(arguments)
-    _cli.check_cluster(options)
+    run(parser().parse_args(arguments))
+
+
+def run(options: argparse.Namespace, open_index: Callable[..., Index] | None = None) -> None:
+    """Serve as the options say; ``open_index`` opens the index in another place than this process."""
     import contextlib
     import logging
     import signal
@@ -36,7 +46,7 @@ def main(arguments: list[str]) -> None:
     )
     threads = _cli.threads(options.threads)
 
-    from qbe.index.opening import open_index
+    from qbe.index.opening import open_index as open_here
     from qbe.network.server import server_of
     from qbe.serve.app import create_app
     from qbe.service.service import SearchService
@@ -45,7 +55,7 @@ def main(arguments: list[str]) -> None:
     listening = listen(options.host, options.port)
     with (
         listening,
-        open_index(options.index, threads=threads) as index,
+        (open_index or open_here)(options.index, threads=threads) as index,
         SearchService(index, rerank=options.rerank) as service,
     ):
 

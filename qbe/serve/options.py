@@ -65,6 +65,5 @@ def parser() -> argparse.ArgumentParser:
         "--log-queries", action="store_true", help="log what is searched for, pasted texts too"
     )
     _cli.add_rerank(parser)
-    _cli.add_cluster(parser)
     parser.add_argument("--threads", type=int, help="default: all processors this process may use")
     return parser

@@ -16,7 +16,6 @@ from qbe.errors import QbeError
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
-from qbe.search.vectors import PreparedQuery
 from qbe.types import Hit
 
 Request = TypeVar("Request")
@@ -156,12 +155,11 @@ def _still_wanted(waiting: Sequence[_Waiting[Request]]) -> list[_Waiting[Request
     return [each for each in waiting if each.answer.set_running_or_notify_cancel()]
 
 
-class Lane(WaitingLine[Query | PreparedQuery]):
+class Lane(WaitingLine[Query]):
     """Searches with one pipeline: `submit` gives the hits of `Pipeline.search`.
 
-    >>> from qbe import Facet, SearchConfig
-    >>> config = SearchConfig(rerank="none")
-    >>> with Pipeline.open(index, config) as pipeline, Lane(pipeline, patience=5) as lane:
+    >>> from qbe import Facet, Fused
+    >>> with Pipeline(index, Fused()) as pipeline, Lane(pipeline, patience=5) as lane:
     ...     [hit.paper_id for hit in lane.submit(Query(index.paper("s036"), Facet.METHOD), 1).result()]
     ['s051']
     """

@@ -17,12 +17,14 @@ from qbe.closing import Closing
 from qbe.errors import PaperNotFoundError, QbeError, UsageError
 from qbe.index.index import Index
 from qbe.query import Query, TopicAspect
-from qbe.search.config import BY_FACET, CASCADE, NO_RERANKING, PROJECTIONS, SEPARATE, SearchConfig
-from qbe.search.passing import describe
-from qbe.search.pipeline import Pipeline, check_index
+from qbe.search.filtering import describe
+from qbe.search.pipeline import Pipeline
+from qbe.search.preparing import PreparedQuery
 from qbe.search.present import heading, to_record
 from qbe.search.queries import Counted, pasted_paper, query_by
-from qbe.search.vectors import PreparedQuery
+from qbe.search.request import SearchRequest as Search
+from qbe.search.session import check_index
+from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Stages, default_stages, parse_reranker
 from qbe.service.exporting import exported
 from qbe.service.lanes import CitationLane, Lane
 from qbe.service.records import paper_record, sentence_records
@@ -43,8 +45,6 @@ T = TypeVar("T")
 
 FIRST, RERANKED = "first-stage", "reranked"
 """Stages that a ranking may have gone through."""
-RERANKINGS = (BY_FACET, CASCADE, PROJECTIONS)
-"""What may rerank the hits of a service."""
 
 
 class Limits(NamedTuple):
@@ -73,25 +73,24 @@ class SearchService(Closing):
     ('first-stage', 's051')
     """
 
-    def __init__(self, index: Index, limits: Limits = Limits(), rerank: str = BY_FACET) -> None:  # noqa: B008
-        """``rerank`` is one of RERANKINGS; other than by-facet it needs projections of the index's vectors,
-        and grades are then by stored vectors alone.
+    def __init__(self, index: Index, limits: Limits = Limits(), rerank: str | None = None) -> None:  # noqa: B008
+        """``rerank`` is a reranker as the command line has it, by default that of the index.
 
         Raises TypeError for what is no index, IndexFormatError for one without vectors, UsageError for
         another reranking or one that the index does not allow.
         """
         check_index(index)
-        if rerank not in RERANKINGS:
-            raise UsageError(f"expected `rerank` of {', '.join(RERANKINGS)}, found {rerank!r}")
         with index.reading() as reader:
             reader.require_vectors()
             self._has_postings = reader.manifest.lucene is not None
-        self.index, self._rerank, self._limits = index, rerank, limits
+        self.index, self._limits = index, limits
+        stages = default_stages(index)
+        self._reranker = stages.reranker if rerank is None else parse_reranker(rerank)
         self._titles = TitleSearch(index)
         self._lock = threading.Lock()
         self._lanes: dict[tuple[str, bool], Lane] = {}
         self._citations: CitationLane | None = None
-        if rerank != BY_FACET:
+        if rerank is not None:
             self._lane(self.first_stages[-1], reranked=True)  # fails here, not at the first search
 
     def close(self) -> None:
@@ -128,7 +127,7 @@ class SearchService(Closing):
     @property
     def reranks_at_once(self) -> bool:
         """Whether reranking takes less than seconds: no cross-encoder reads all candidates anew."""
-        return self._rerank != BY_FACET
+        return not isinstance(self._reranker, CrossEncoder)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -173,15 +172,15 @@ class SearchService(Closing):
         query = self._query(request, request.counted)
         first_stage = request.first_stage or self.first_stages[-1]
         lane = self._lane(first_stage, request.rerank)
-        (prepared,) = lane.pipeline.prepare([query], explain=True)
-        missing = self.index.missing
+        (prepared,) = lane.pipeline.session.prepared([Search(query, explain=True)])
+        notes = list(self.index.notes)
         end, left_out = request.start + request.k, set(request.exclude)
-        hits = self._result(lane.submit(prepared, end + len(left_out) + 1, request.paper_filter))
+        hits = self._result(lane.submit(prepared.query, end + len(left_out) + 1, request.paper_filter))
         hits = [hit for hit in hits if hit.paper_id not in left_out]
         page = self._graded(prepared, hits[request.start : end])
-        passing = lane.pipeline.passing(query, request.paper_filter)
-        notes = [describe([passing], None), _missing_note([*missing, *self.index.missing])]
-        is_reranked = lane.pipeline.rerank_pairs(_topic_aspects(query), 1) > 0
+        passing = lane.pipeline.session.selected(query, request.paper_filter)
+        notes = [describe([passing], None) or "", *dict.fromkeys([*notes, *self.index.notes])]
+        is_reranked = lane.pipeline.session.rerank_pairs(_topic_aspects(query), 1) > 0
         return {
             "query": self._query_record(prepared),
             "stage": RERANKED if is_reranked else FIRST,
@@ -199,7 +198,7 @@ class SearchService(Closing):
             return False
         query = self._query(request, request.counted)
         pipeline = self._lane(request.first_stage or self.first_stages[-1], reranked=True).pipeline
-        return pipeline.rerank_pairs(_topic_aspects(query), 1) > 0
+        return pipeline.session.rerank_pairs(_topic_aspects(query), 1) > 0
 
     def recommend(self, request: RecommendationRequest) -> Record:
         """Papers of the index that a paper should cite, best first, in the form of `search`.
@@ -319,9 +318,9 @@ class SearchService(Closing):
         with self._lock:
             lane = self._lanes.get((first_stage, reranked))
             if lane is None:
-                config = _config(first_stage, self._rerank if reranked else NO_RERANKING)
+                stages = Stages(_FIRST_STAGES[first_stage](), self._reranker if reranked else None)
                 patience = self._limits.reranked if reranked else self._limits.first_stage
-                lane = Lane(Pipeline.open(self.index, config), patience)
+                lane = Lane(Pipeline(self.index, stages), patience)
                 self._lanes[first_stage, reranked] = lane
             return lane
 
@@ -350,7 +349,7 @@ class SearchService(Closing):
 
     def _can_grade(self) -> bool:
         try:
-            self._lane(self.first_stages[-1], reranked=False).pipeline.require_grades()
+            self._lane(self.first_stages[-1], reranked=False).pipeline.session.require_grades()
         except UsageError:
             return False
         return True
@@ -359,7 +358,7 @@ class SearchService(Closing):
         """Hits with grades in all facets, by stored vectors alone where a search did not grade them."""
         if not hits or any(hit.grades is not None for hit in hits) or not self._can_grade():
             return list(hits)
-        return self._lane(self.first_stages[-1], reranked=False).pipeline.grade(query, hits)
+        return self._lane(self.first_stages[-1], reranked=False).pipeline.grade(query.query, hits)
 
     def _query_record(self, prepared: PreparedQuery) -> Record:
         query = prepared.query
@@ -415,10 +414,7 @@ class SearchService(Closing):
         return record
 
 
-def _config(first_stage: str, rerank: str) -> SearchConfig:
-    """The configuration of a pipeline; without a reranker, the order in which candidates come to it."""
-    separate = SEPARATE if first_stage == "fused" else None
-    return SearchConfig(first_stage=first_stage, rerank=rerank, separate=separate)
+_FIRST_STAGES = {"bm25": BM25, "dense": Dense, "fused": Fused}
 
 
 def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
@@ -435,10 +431,3 @@ def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
 
 def _topic_aspects(query: Query) -> list[TopicAspect]:
     return [TopicAspect(aspect.paper.paper_id, aspect.facet, aspect.positions) for aspect in query.aspects]
-
-
-def _missing_note(missing: Sequence[str]) -> str:
-    """What a reader of an answer should know of the parts of the index that it went without."""
-    if not missing:
-        return ""
-    return f"answered without shard {', '.join(dict.fromkeys(missing))}, which cannot be reached"

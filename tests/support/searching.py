@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from qbe.search.config import CROSS_ENCODER, SearchConfig
+
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.rerank.reranker import Reranker
-from qbe.search.config import CROSS_ENCODER, SearchConfig
 from qbe.search.pipeline import Pipeline
 from qbe.search.reranking import RerankStage
 

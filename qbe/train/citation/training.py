@@ -27,8 +27,8 @@ from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
+from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
-from qbe.search.passing import PassingPapers
 from qbe.train.citation.card import describe
 from qbe.train.citation.data import query_at, read_split
 from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
@@ -104,7 +104,7 @@ class _Training:
         sources: Sources,
     ) -> None:
         self._index, self._reader, self._workers = index, reader, workers
-        self._work, self._recipe, self._passing = work, recipe, PassingPapers(reader)
+        self._work, self._recipe, self._passing = work, recipe, FilterCache(reader)
         self._train, self._dev = read_split(reader, sources.train), read_split(reader, sources.dev)
         self._vectors = StoredVectors(
             index.sentence_vectors.astype(np.float32), index.whole_vectors.astype(np.float32), _starts(reader)

@@ -71,7 +71,8 @@ def train_grades(
         }
         reranker = describe_reranker(DEFAULT_RERANKER)
         check_provenance(folders.work, {**provenance, "reranker": reranker})
-        features = GradeFeatures(reader, workers, open_reranker(DEFAULT_RERANKER, workers=workers))
+        opened = open_reranker(DEFAULT_RERANKER, workers=workers)
+        features = GradeFeatures(reader, workers, lambda: opened)
 
         def read(file: Path, count: int | None) -> GradedFeatures:
             lists: GradedLists = read_graded_pairs(file)

@@ -94,9 +94,7 @@ def publish(
                 heads=heads,
                 training=training,
             )
-            measured[precision] = _measure(
-                RerankerFiles(folder, metadata, precision), max_tokens, data, threads
-            )
+            measured[precision] = _measure(RerankerFiles(folder, metadata, precision), data, threads)
             metadata = dataclasses.replace(metadata, training={**training, "exported": dict(measured)})
             write_reranker_card(folder, metadata)
         size = sum((staged / name).stat().st_size for name in names)
@@ -104,9 +102,9 @@ def publish(
     return metadata
 
 
-def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) -> list[float]:
+def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
     """Mean Spearman correlation of the exported models on dev, by facet, computed as in a search."""
     with Workers(threads) as workers:
-        reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
+        reranker = FacetCrossEncoder(files, workers)
         correlations = rank_correlations(reranker, data.papers, data.splits.dev)
     return [mean_correlation(values.values()) for values in correlations]

@@ -19,7 +19,7 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import PaperStores
 from qbe.index.selection import Mask, Selection
 from qbe.query import Query
-from qbe.search.filters import PaperFilter, year_of
+from qbe.search.filters import OF_QUERY, PaperFilter, year_of
 
 T = TypeVar("T")
 
@@ -29,18 +29,18 @@ KEPT = 64
 NO_YEAR = 0
 
 
-class Passing(NamedTuple):
+class FilterResult(NamedTuple):
     """The papers that pass a filter: ``selection``, None where all do; how many ``papers`` that are, of how
-    many ``total``, and how many more would pass if their year was known, ``without_year``.
+    many ``total``, and how many more would pass if their year was known, ``unknown_year``.
     """
 
     selection: Selection | None
     papers: int
     total: int
-    without_year: int
+    unknown_year: int
 
 
-class PassingPapers:
+class FilterCache:
     """The papers of one commit of an index that pass filters.
 
     Metadata is read from the index's records when the first filter comes, and again for a filter that asks
@@ -48,8 +48,8 @@ class PassingPapers:
     KEPT filters a byte a paper. Several threads may use it.
 
     >>> with index.reading() as reader:
-    ...     passing = PassingPapers(reader).of(PaperFilter(years=(2020, None)))
-    >>> passing.papers, passing.total, passing.without_year
+    ...     passing = FilterCache(reader).of(PaperFilter(years=(2020, None)))
+    >>> passing.papers, passing.total, passing.unknown_year
     (86, 128, 0)
     """
 
@@ -58,24 +58,26 @@ class PassingPapers:
         self._lock = threading.Lock()
         self._years: NDArray[np.int16] | None = None
         self._kept: OrderedDict[str, Mask] = OrderedDict()
-        self._passing: OrderedDict[str, Passing] = OrderedDict()
+        self._passing: OrderedDict[str, FilterResult] = OrderedDict()
 
-    def for_query(self, paper_filter: PaperFilter | None, query: Query) -> Passing:
+    def for_query(self, paper_filter: PaperFilter | None, query: Query) -> FilterResult:
         """What passes the filter for a query, all papers where there is none; raises what `PaperFilter.of`
         and `of` do.
         """
         if paper_filter is None:
-            return Passing(None, len(self._papers), len(self._papers), 0)
+            return FilterResult(None, len(self._papers), len(self._papers), 0)
         return self.of(paper_filter.of(query))
 
-    def of(self, paper_filter: PaperFilter) -> Passing:
+    def of(self, paper_filter: PaperFilter) -> FilterResult:
         """What passes; the filter's ``before`` is a year by now (see `PaperFilter.of`). Raises UsageError for
-        a key of ``where`` that no paper has.
+        a filter by the year of a query, and for a key of ``where`` that no paper has.
         """
+        if paper_filter.before == OF_QUERY:
+            raise UsageError("expected `years` without query, since there is no query, found it; give a year")
         with self._lock:
             return _remembered(self._passing, _key(paper_filter), lambda: self._computed(paper_filter))
 
-    def _computed(self, paper_filter: PaperFilter) -> Passing:
+    def _computed(self, paper_filter: PaperFilter) -> FilterResult:
         without_years = PaperFilter(
             categories=paper_filter.categories, authors=paper_filter.authors, where=paper_filter.where
         )
@@ -88,7 +90,7 @@ class PassingPapers:
             mask = mask & self._allowed(paper_filter, self._years)
         selection = Selection(mask)
         total = len(self._papers)
-        return Passing(None if len(selection) == total else selection, len(selection), total, missing)
+        return FilterResult(None if len(selection) == total else selection, len(selection), total, missing)
 
     def _read(self, paper_filter: PaperFilter) -> Mask:
         """Which papers (papers,) that are not deleted pass, years apart; the years are read as well, once."""
@@ -146,13 +148,13 @@ def _remembered(known: OrderedDict[str, T], key: str, make: Callable[[], T]) -> 
     return known[key]
 
 
-def describe(passing: Sequence[Passing], hits: int | None) -> str | None:
+def describe(passing: Sequence[FilterResult], hits: int | None) -> str | None:
     """In one line what users should know of the filters of some queries, for each of which ``hits`` papers
     are asked for (None: any number); None where there is nothing.
 
-    >>> describe([Passing(None, 3, 128, 5)], hits=10)
+    >>> describe([FilterResult(None, 3, 128, 5)], hits=10)
     '3 of 128 papers pass the filter, fewer than the 10 hits asked for; 5 papers have no year and do not pass'
-    >>> describe([Passing(None, 3, 128, 0), Passing(None, 90, 128, 0)], hits=10)
+    >>> describe([FilterResult(None, 3, 128, 0), FilterResult(None, 90, 128, 0)], hits=10)
     '3 of 128 papers pass the filter of a query, fewer than the 10 hits asked for (so of 1 in 2 queries)'
     """
     parts = []
@@ -166,7 +168,7 @@ def describe(passing: Sequence[Passing], hits: int | None) -> str | None:
             + f", fewer than the {hits} hits asked for"
             + (f" (so of {len(few)} in {len(passing)} queries)" if several else "")
         )
-    missing = max((each.without_year for each in passing), default=0)
+    missing = max((each.unknown_year for each in passing), default=0)
     if missing:
         parts.append(f"{missing} papers have no year and do not pass")
     return "; ".join(parts) or None

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from qbe import _jvm
 from qbe.index.segments.lucene import Postings
-from qbe.search.contracts import Ranked
-from qbe.search.lucene import BUILDER_LOCK, LuceneSearch
+from qbe.index.text_search import BUILDER_LOCK, LuceneSearch, Ranked
 
 FIELD = "contents"
 FILLER = "\ue000"
@@ -150,10 +149,10 @@ class ShardSearch(LuceneSearch):
         frequencies: Mapping[str, int],
         k: int,
         pool: NDArray[np.int64] | None = None,
-        among: Any = None,
+        allowed: Any = None,
     ) -> Ranked:
         """The best ``k`` papers of the shard for terms whose document frequencies in the corpus are
-        ``frequencies``; ties by id, scores as Lucene gives them. ``pool`` and ``among`` are those of
+        ``frequencies``; ties by id, scores as Lucene gives them. ``pool`` and ``allowed`` are those of
         `LuceneSearch.search`.
         """
         java = _jvm.java_class
@@ -165,7 +164,7 @@ class ShardSearch(LuceneSearch):
                 if query is not None:
                     builder.add(query, should)
             query = builder.build()
-        return self.best_unbroken(self.restricted(query, pool, among), k)
+        return self.best_unbroken(self.restricted(query, pool, allowed), k)
 
     @lru_cache(_TERMS_KEPT)  # noqa: B019  (a shard lives as long as its actor)
     def _document_frequency(self, term: str) -> int:

@@ -6,14 +6,14 @@ import base64
 import json
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbe import _jvm
+from qbe.index.rows import Rows
 from qbe.index.segments.lucene import Postings
-from qbe.search.contracts import Ranked
 
 _NEAR = np.float32(1.5e-4)
 """More than the difference up to which scores count as equal, which is a ten-thousandth."""
@@ -32,8 +32,28 @@ _SPARE = 16
 at the last place all must be known, since ties are told apart by id.
 """
 
-KEY_TERMS = 25
-"""Words of a query of key terms: as many as Lucene's MoreLikeThis takes where nothing else is said."""
+
+class Ranked(NamedTuple):
+    """Papers, best first: their ``rows`` (n,) int64 and ``scores`` (n,) float64."""
+
+    rows: Rows
+    scores: NDArray[np.float64]
+
+
+class TextSearch(Protocol):
+    """Searches the texts of an index by BM25; several threads may use one at a time."""
+
+    def search(
+        self,
+        text: str,
+        k: int,
+        pool: Rows | None = None,
+        allowed: Any = None,
+    ) -> Ranked:
+        """The best papers for a bag of words; see `LuceneSearch.search`."""
+
+    def filtering(self, rows: Rows) -> Any:
+        """Some papers in the form that `search` takes as ``allowed``."""
 
 
 class LuceneSearch:
@@ -74,47 +94,25 @@ class LuceneSearch:
         text: str,
         k: int,
         pool: NDArray[np.int64] | None = None,
-        among: Any = None,
-        *,
-        only_key_terms: bool = False,
+        allowed: Any = None,
     ) -> Ranked:
         """The best hits for a bag of words, ties by id; with a ``pool`` (rows) only of its papers, those
         without any of the words too, at a score of 0 or, by the adjustment of ties, a little below.
 
-        ``among`` (see `filtering`) restricts the hits, and nothing else: they have the scores that they have
-        without it, but for the millionths by which equal scores are told apart. A pool is ranked as it is.
-        ``only_key_terms``: of the text the KEY_TERMS words count that tell it best from others.
+        ``allowed`` (see `filtering`) restricts the hits, and nothing else: they have the scores that they
+        have without it, but for the millionths by which equal scores are told apart. A pool is ranked as
+        it is.
         """
-        if only_key_terms:
-            query = self._key_terms(text)
-        else:
-            query = self._generator.buildQuery("contents", self._analyzer, text)
-        return self.best(self.restricted(query, pool, among), k)
+        query = self._generator.buildQuery("contents", self._analyzer, text)
+        return self.best(self.restricted(query, pool, allowed), k)
 
-    def restricted(self, query: Any, pool: NDArray[np.int64] | None, among: Any) -> Any:
-        """A query of Lucene's that finds papers of a pool (rows), all of them, or of ``among``."""
+    def restricted(self, query: Any, pool: NDArray[np.int64] | None, allowed: Any) -> Any:
+        """A query of Lucene's that finds papers of a pool (rows), all of them, or of ``allowed``."""
         if pool is not None:
             return _within(query, self._of(pool), all_of_them=True)
-        return query if among is None else _within(query, among, all_of_them=False)
+        return query if allowed is None else _within(query, allowed, all_of_them=False)
 
-    def _key_terms(self, text: str) -> Any:
-        """A query of the words with the highest tf-idf, by Lucene's MoreLikeThis: none that only one document
-        has.
-        """
-        with BUILDER_LOCK:
-            java = _jvm.java_class
-            chooser = java("org.apache.lucene.queries.mlt.MoreLikeThis")(self._searcher.getIndexReader())
-            chooser.setAnalyzer(self._analyzer)
-            chooser.setFieldNames(["contents"])
-            chooser.setMinTermFreq(1)
-            chooser.setMinDocFreq(2)
-            chooser.setMaxQueryTerms(KEY_TERMS)
-            fields, texts = java("java.util.HashMap")(), java("java.util.ArrayList")()
-            texts.add(text)
-            fields.put("contents", texts)
-            return chooser.like(fields)
-
-    def filtering(self, rows: NDArray[np.int64]) -> Any:
+    def filtering(self, rows: Rows) -> Any:
         """A query of Lucene's that some papers match, ready to be a filter of many searches."""
         query = self._of(rows)
         for _ in range(_WARM_UP):
@@ -140,7 +138,7 @@ class LuceneSearch:
                 return Ranked(self._ties_by_id(rows, scores)[:k], scores[:k])
             wanted *= 2
 
-    def _top(self, query: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _top(self, query: Any, k: int) -> tuple[Rows, NDArray[np.float64]]:
         """Numbers and scores (n,) of the best documents, best first, ties in no order that matters."""
         text = self._writer.writeValueAsString(self._searcher.search(query, k))
         best = json.loads(text)["scoreDocs"]
@@ -149,7 +147,7 @@ class LuceneSearch:
         scores = np.array([each["score"] for each in best], dtype=np.float32)
         return documents, scores.astype(np.float64)
 
-    def _ties_by_id(self, rows: NDArray[np.int64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _ties_by_id(self, rows: Rows, scores: NDArray[np.float64]) -> Rows:
         """Rows in the order of descending ``scores`` that they have, those of equal scores by id."""
         if not (scores[1:] == scores[:-1]).any():
             return rows
@@ -157,14 +155,14 @@ class LuceneSearch:
         ordered = sorted(pairs, key=lambda pair: (pair[0], self._ids[pair[1]]))
         return np.array([row for _, row in ordered], dtype=np.int64)
 
-    def _of(self, rows: NDArray[np.int64]) -> Any:
+    def _of(self, rows: Rows) -> Any:
         """A query that the papers at these rows match."""
         ids = self._terms.readValue(json.dumps([_bytes_ref(self._ids[row]) for row in rows.tolist()]))
         return _jvm.java_class("org.apache.lucene.search.TermInSetQuery")("id", ids)
 
 
-def _within(query: Any, among: Any, *, all_of_them: bool) -> Any:
-    """A query, restricted to what matches ``among``, which adds nothing to a score; ``all_of_them`` are
+def _within(query: Any, allowed: Any, *, all_of_them: bool) -> Any:
+    """A query, restricted to what matches ``allowed``, which adds nothing to a score; ``all_of_them`` are
     found, or those only that match the query as well.
     """
     java = _jvm.java_class
@@ -172,7 +170,7 @@ def _within(query: Any, among: Any, *, all_of_them: bool) -> Any:
     with BUILDER_LOCK:
         builder = java("org.apache.lucene.search.BooleanQuery$Builder")()
         builder.add(query, occur.SHOULD if all_of_them else occur.MUST)
-        builder.add(among, occur.FILTER)
+        builder.add(allowed, occur.FILTER)
         return builder.build()
 
 

@@ -1,0 +1,455 @@
+"""A search as every front end runs it: the query prepared once, the first stage once, then what reranks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from qbe.closing import Closing
+from qbe.index.index import Index
+from qbe.index.reader import IndexReader
+from qbe.parallel import Workers
+from qbe.query import Aspect, Query, TopicAspect
+from qbe.rerank.reranker import Progress, Reranker
+from qbe.search.contracts import FirstStage
+from qbe.search.exploring import ExploreRequest, ExploreStage
+from qbe.search.filtering import FilterCache, FilterResult, describe
+from qbe.search.filters import PaperFilter
+from qbe.search.grading import ByFacet
+from qbe.search.matches import add_matches
+from qbe.search.opening import (
+    RerankerOpener,
+    open_cross_encoder,
+    open_explore_stage,
+    open_first_stage,
+    open_rerank_stage,
+    require_grades,
+)
+from qbe.search.preparing import PreparedQuery, by_every_facet, encode_queries, prepare_queries
+from qbe.search.ranking import RankingRequest, rank
+from qbe.search.request import SearchRequest
+from qbe.search.stages import RERANK_DEPTH, Stages, default_stages
+from qbe.types import Hit
+
+FIRST, RERANKED = "first-stage", "reranked"
+"""Stages that a ranking may have gone through."""
+
+T = TypeVar("T")
+
+
+class Ranking(NamedTuple):
+    """Hits of a query, best first: ``stage`` is FIRST or RERANKED; ``query`` as it was prepared, its papers
+    labelled as needed; ``selected`` says which papers pass the filter; ``is_final`` whether no other ranking
+    follows; ``notes`` are for people.
+    """
+
+    stage: str
+    query: Query
+    hits: list[Hit]
+    selected: FilterResult
+    is_final: bool
+    notes: tuple[str, ...] = ()
+
+
+class _Opened(NamedTuple):
+    """What searches one commit of the index; ``explore`` ranks queries of several facets by grades."""
+
+    reader: IndexReader
+    first_stage: FirstStage
+    explore: ExploreStage | None
+    filters: FilterCache
+
+
+class Task(NamedTuple):
+    """A query on its way through the stages: what it is ranked by, how many papers are to be ranked
+    (``depth``), and the ``hits`` of the first stage, once there are some.
+
+    ``facets``, of a query that grades rank or whose hits are graded, are its papers by every facet.
+    """
+
+    opened: _Opened
+    request: SearchRequest
+    prepared: PreparedQuery
+    ranking: RankingRequest
+    selected: FilterResult
+    facets: Sequence[ByFacet] | None
+    depth: int
+    hits: Sequence[Hit] = ()
+
+    @property
+    def explores(self) -> bool:
+        """Whether grades rank the query."""
+        return self.opened.explore is not None and self.prepared.query.is_by_facets
+
+
+Batch = Callable[[Sequence[Task]], Sequence[list[Hit]]]
+"""Carries out a stage for several tasks; the result of one does not depend on the others."""
+
+Executor = Callable[[str, Batch, Task], list[Hit]]
+"""Carries out a stage (FIRST or RERANKED) for a task, perhaps together with tasks that wait for the same."""
+
+
+def at_once(stage: str, batch: Batch, task: Task) -> list[Hit]:  # noqa: ARG001
+    """Carry out a stage for a task alone, now."""
+    return batch([task])[0]
+
+
+class SearchSession(Closing):
+    """Searches an index by `Stages`, for the command line, the page, HTTP, MCP, the shell and Python.
+
+    Models and threads stay open until it is closed, which leaves the index open. A search after
+    ``index.refresh()`` is one over the newest commit. Several threads may use it.
+
+    >>> from qbe import Facet
+    >>> request = SearchRequest(Query(index.paper("s036"), Facet.METHOD), k=1)
+    >>> with SearchSession(index) as session:
+    ...     [(ranking.stage, ranking.hits[0].paper_id) for ranking in session.run(request)]
+    [('first-stage', 's051'), ('reranked', 's051')]
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        stages: Stages | None = None,
+        executor: Executor | None = None,
+        *,
+        open_reranker: RerankerOpener | None = None,
+    ) -> None:
+        """Open the ``stages`` (default: `qbe.search.stages.default_stages`) over an index; ``executor``
+        carries them out, and ``open_reranker`` opens cross-encoders in another place.
+
+        Raises TypeError for values of another type, UsageError for parameters that do not fit the index,
+        IndexFormatError where the index was built without what a stage needs, ModelError for a reranker that
+        cannot be loaded, JavaError where BM25 finds no Java.
+        """
+        check_index(index)
+        self.index = index
+        self.stages = default_stages(index) if stages is None else _checked(stages)
+        self._execute = executor or at_once
+        self._workers = Workers(index.threads)
+        self._opening, self._opening_models = threading.Lock(), threading.Lock()
+        self._opened: _Opened | None = None
+        self._open_reranker = open_reranker
+        self._cross_encoders: dict[str, Reranker] = {}
+        try:
+            # Before the first stage, so that a reranker that cannot be had is refused before Java starts.
+            self._second = open_rerank_stage(self.stages.reranker, index, self._workers, self._cross_encoder)
+            with index.reading() as reader:
+                self._over(reader)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the threads; the index stays open."""
+        self._workers.close()
+
+    def run(self, request: SearchRequest, *, rerank: bool = True) -> Iterator[Ranking]:
+        """The first stage's ranking, then, where something reranks the query, the reranked one; without
+        ``rerank`` the first alone.
+
+        The query's own papers are never among the hits, and ties are broken by id. Raises UsageError for
+        positions out of range and a filter by the year of a query's paper that has none, FacetNotFoundError
+        for a facet that the query's paper lacks, PaperNotFoundError for a pool with papers that the index
+        lacks, ModelError for scores that are not finite.
+        """
+        reranks = rerank and self.reranks(request.query)
+
+        def first_stage(reader: IndexReader) -> tuple[Task, Ranking]:
+            (task,) = self._first(reader, [request], self._execute)
+            return task, self._finished(task, FIRST, is_final=not reranks)
+
+        first, ranking = self.index.read(first_stage)
+        yield ranking
+        if reranks:
+            yield self.index.read(lambda reader: self._run_second(reader, request, first))
+
+    def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
+        """The last ranking of `run`; the first stage's ranking is not finished for showing."""
+        return self.batch([request], rerank=rerank, execute=self._execute)[0]
+
+    def batch(
+        self,
+        requests: Sequence[SearchRequest],
+        progress: Progress | None = None,
+        *,
+        rerank: bool = True,
+        execute: Executor | None = None,
+    ) -> list[Ranking]:
+        """For each request the last ranking of `run`, in less time: FAISS is asked for all queries at once,
+        and the reranker gets the candidates of all queries as one stream.
+
+        All results are held in memory: give some dozens of requests at a time. ``progress`` is called with
+        the number of candidates just reranked.
+        """
+
+        def batch(reader: IndexReader) -> list[Ranking]:
+            tasks = self._first(reader, requests, execute)
+            again = [place for place, task in enumerate(tasks) if rerank and self.reranks(task.request.query)]
+            reranked = self._carried_out(RERANKED, [tasks[place] for place in again], execute, progress)
+            for place, hits in zip(again, reranked, strict=True):
+                tasks[place] = tasks[place]._replace(hits=hits)
+            stages = [RERANKED if place in set(again) else FIRST for place in range(len(tasks))]
+            return self._all_finished(tasks, stages)
+
+        return self.index.read(batch)
+
+    def reranks(self, query: Query) -> bool:
+        """Whether the hits of a query are reranked: of several facets where grades by a reranker rank them,
+        of others where the reranker takes one of the aspects.
+        """
+        aspects = [TopicAspect(each.paper.paper_id, each.facet, each.positions) for each in query.aspects]
+        return self.rerank_pairs(aspects, 1) > 0
+
+    def takes(self, aspects: Iterable[Aspect | TopicAspect]) -> bool:
+        """Whether there is a reranker that takes one of a query's aspects (see `qbe.rerank.reranker`)."""
+        return self._second is not None and any(self._second.reranks(aspect.facet) for aspect in aspects)
+
+    def rerank_pairs(self, aspects: Sequence[TopicAspect], papers: int) -> int:
+        """How many pairs the reranker will score for a query of these aspects, out of so many papers to rank,
+        at most; 0 without a reranker.
+        """
+        if self._second is None:
+            return 0
+        facets = [aspect.facet for aspect in aspects]
+        explore = self.index.read(lambda reader: self._over(reader).explore)
+        if explore is not None and len(facets) > 1 and None not in facets:
+            return explore.pair_count(len({aspect.paper_id for aspect in aspects}), papers)
+        return self._second.pair_count(facets, papers)
+
+    def selected(self, query: Query, filter: PaperFilter | None) -> FilterResult:
+        """How many papers of the index pass a filter for a query, and how many are dropped for lack of a
+        year; raises what `run` does.
+        """
+        return self.index.read(lambda reader: self._over(reader).filters.for_query(filter, query))
+
+    @property
+    def can_grade(self) -> bool:
+        """Whether the index's encoder has a grade model."""
+        return self.index.read(lambda reader: self._over(reader).explore) is not None
+
+    def require_grades(self) -> None:
+        """Raise UsageError where the index's encoder has no grade model."""
+        require_grades(self.index.read(lambda reader: self._over(reader).explore))
+
+    def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
+        """Hits of a query with their grades (`qbe.types.Hit`), however they were found, by the reranker too
+        where it takes part; raises what `run` does, and UsageError where the index's encoder has no grade
+        model.
+        """
+
+        def grade(reader: IndexReader) -> list[Hit]:
+            opened = self._over(reader)
+            explore = require_grades(opened.explore)
+            (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
+            return explore.grade(_explored(task), hits, rerank=explore.reranks)
+
+        return self.index.read(grade)
+
+    def _first(
+        self, reader: IndexReader, requests: Sequence[SearchRequest], execute: Executor | None
+    ) -> list[Task]:
+        """Tasks with the hits of the first stage."""
+        tasks = self._tasks(self._over(reader), requests)
+        ranked = self._carried_out(FIRST, tasks, execute, None)
+        return [task._replace(hits=hits) for task, hits in zip(tasks, ranked, strict=True)]
+
+    def _run_second(self, reader: IndexReader, request: SearchRequest, first: Task) -> Ranking:
+        """The reranked ranking; where the index has moved on since the first one, over its newest commit."""
+        if first.opened is not self._over(reader):
+            (first,) = self._first(reader, [request], self._execute)
+        (hits,) = self._carried_out(RERANKED, [first], self._execute, None)
+        return self._finished(first._replace(hits=hits), RERANKED, is_final=True)
+
+    def _carried_out(
+        self, stage: str, tasks: Sequence[Task], execute: Executor | None, progress: Progress | None
+    ) -> Sequence[list[Hit]]:
+        """The hits of a stage: by the executor where there is one, else of all tasks together."""
+        batch: Batch = self.first_stage if stage == FIRST else lambda some: self.rerank(some, progress)
+        if execute is None:
+            return batch(tasks)
+        return [execute(stage, batch, task) for task in tasks]
+
+    def first_stage(self, tasks: Sequence[Task]) -> list[list[Hit]]:
+        """The first stage for tasks, whatever their depth, filter or pool: for each the best ``depth``
+        papers, or all candidates of a query that grades rank.
+        """
+        ranked: list[list[Hit]] = [[] for _ in tasks]
+        for places in _alike(
+            tasks, lambda task: (id(task.opened), task.depth, task.request.explain, task.explores)
+        ):
+            some = [tasks[place] for place in places]
+            opened, depth, explain = some[0].opened, some[0].depth, some[0].request.explain
+            if some[0].explores:
+                assert opened.explore is not None
+                hits = opened.explore.first([_explored(task) for task in some], depth, explain=explain)
+            else:
+                rankings = [task.ranking for task in some]
+                hits = rank(opened.first_stage, opened.reader, rankings, depth, explain=explain)
+            for place, query_hits in zip(places, hits, strict=True):
+                ranked[place] = query_hits
+        return ranked
+
+    def rerank(self, tasks: Sequence[Task], progress: Progress | None = None) -> list[list[Hit]]:
+        """The second stage for tasks that have the hits of the first one."""
+        ranked: list[list[Hit]] = [[] for _ in tasks]
+        for places in _alike(tasks, lambda task: (id(task.opened), task.request.explain, task.explores)):
+            some = [tasks[place] for place in places]
+            opened, explain, hits = some[0].opened, some[0].request.explain, [task.hits for task in some]
+            if some[0].explores:
+                assert opened.explore is not None
+                requests = [_explored(task) for task in some]
+                final = opened.explore.rerank(requests, hits, explain=explain, progress=progress)
+            else:
+                assert self._second is not None
+                rankings = [task.ranking for task in some]
+                final = self._second.rerank(opened.reader, rankings, hits, explain=explain, progress=progress)
+            for place, query_hits in zip(places, final, strict=True):
+                ranked[place] = query_hits
+        return ranked
+
+    def _tasks(self, opened: _Opened, requests: Sequence[SearchRequest]) -> list[Task]:
+        """Tasks of requests: their queries labelled and encoded, once, as far as anything needs it."""
+        prepared = self.prepared(requests)
+        has_vectors = opened.reader.manifest.dense is not None
+        second = self._second
+        stages = getattr(opened.first_stage, "needs_vectors", False) or (
+            second is not None and second.needs_vectors
+        )
+        graded = [
+            opened.explore is not None and (each.query.is_by_facets or request.grades)
+            for request, each in zip(requests, prepared, strict=True)
+        ]
+        needed = [
+            stages or (has_vectors and (request.matches or by_grades))
+            for request, by_grades in zip(requests, graded, strict=True)
+        ]
+        encoding = [each for each, need in zip(prepared, needed, strict=True) if need]
+        encoded = iter(encode_queries(self.index, opened.reader, encoding, self._workers))
+        tasks = []
+        for request, each, need, by_grades in zip(requests, prepared, needed, graded, strict=True):
+            query = next(encoded) if need else each
+            selected = opened.filters.for_query(request.filter, query.query)
+            ranking = RankingRequest(query.query, query.aspects, request.pool, selected.selection)
+            facets = by_every_facet(query) if by_grades else None
+            # The same for few hits as for many, and with a reranker as without one.
+            depth = max(request.k, RERANK_DEPTH if second is None else second.depth)
+            tasks.append(Task(opened, request, query, ranking, selected, facets, depth))
+        return tasks
+
+    def prepared(self, requests: Sequence[SearchRequest]) -> list[PreparedQuery]:
+        """The queries of requests, their papers labelled as they need."""
+        prepared: dict[int, PreparedQuery] = {}
+        for places in _alike(requests, lambda request: (request.labels, request.explain or request.grades)):
+            some = [requests[place] for place in places]
+            queries = prepare_queries(
+                self.index,
+                [request.query for request in some],
+                self._workers,
+                labels=some[0].labels,
+                label_all=some[0].explain or some[0].grades,
+            )
+            prepared.update(zip(places, queries, strict=True))
+        return [prepared[place] for place in range(len(requests))]
+
+    def _finished(self, task: Task, stage: str, *, is_final: bool) -> Ranking:
+        (ranking,) = self._all_finished([task], [stage])
+        return ranking._replace(is_final=is_final)
+
+    def _all_finished(self, tasks: Sequence[Task], stages: Sequence[str]) -> list[Ranking]:
+        """Rankings of the best ``k`` hits, with matches and grades where these are asked for."""
+        hits = [list(task.hits[: task.request.k]) for task in tasks]
+        matched = [place for place, task in enumerate(tasks) if task.request.matches and hits[place]]
+        for places in _alike(tasks, lambda task: id(task.opened)):
+            reader = tasks[places[0]].opened.reader
+            some = [place for place in places if place in set(matched)]
+            if some and reader.manifest.dense is not None:
+                aspects = [tasks[place].prepared.aspects for place in some]
+                added = add_matches(reader, self._workers, aspects, [hits[place] for place in some])
+                for place, query_hits in zip(some, added, strict=True):
+                    hits[place] = query_hits
+        return [
+            Ranking(
+                stage,
+                task.prepared.query,
+                _graded(task, query_hits) if task.request.grades else query_hits,
+                task.selected,
+                True,
+                tuple(self._notes(task)),
+            )
+            for task, stage, query_hits in zip(tasks, stages, hits, strict=True)
+        ]
+
+    def _notes(self, task: Task) -> Iterator[str]:
+        if note := describe([task.selected], None):
+            yield note
+        if self._second is not None and not self.takes(task.request.query.aspects):
+            yield not_reranked(self.stages)
+        yield from task.opened.reader.notes
+
+    def _cross_encoder(self, model: str | Path | None) -> Reranker:
+        """The cross-encoder of a name or folder, opened once."""
+        with self._opening_models:
+            name = str(model or "")
+            if name not in self._cross_encoders:
+                self._cross_encoders[name] = open_cross_encoder(model, self._workers, self._open_reranker)
+            return self._cross_encoders[name]
+
+    def _over(self, reader: IndexReader) -> _Opened:
+        """What searches a commit of the index; opened again when the index has moved on."""
+        with self._opening:
+            if self._opened is None or self._opened.reader is not reader:
+                stage = open_first_stage(self.stages.first_stage, reader, self._workers)
+                explore = open_explore_stage(
+                    self.stages, reader, stage, self._workers, lambda: self._cross_encoder(None)
+                )
+                self._opened = _Opened(reader, stage, explore, FilterCache(reader))
+            return self._opened
+
+
+def not_reranked(stages: Stages) -> str:
+    """What to say of a query that the reranker does not take.
+
+    >>> from qbe.search.stages import Fused, Projections
+    >>> not_reranked(Fused() >> Projections())
+    'not reranked, since projections take queries with a facet'
+    """
+    name = "the facet rerankers" if stages.reranker.name == "cross-encoder" else stages.reranker.name
+    return f"not reranked, since {name} take queries with a facet"
+
+
+def check_index(index: object) -> None:
+    """Raise TypeError for what is no `Index`."""
+    if not isinstance(index, Index):
+        raise TypeError(
+            f"expected a qbe.Index, found {type(index).__name__}; open one with qbe.open_index(folder)"
+        )
+
+
+def _checked(stages: object) -> Stages:
+    if not isinstance(stages, Stages):
+        return Stages(stages)  # a first stage alone
+    return stages
+
+
+def _alike(items: Sequence[T], key: Callable[[T], object]) -> Iterable[list[int]]:
+    """The places of items, those of one key together."""
+    places: dict[object, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(key(item), []).append(place)
+    return places.values()
+
+
+def _explored(task: Task) -> ExploreRequest:
+    assert task.facets is not None
+    return ExploreRequest(task.ranking, task.facets)
+
+
+def _graded(task: Task, hits: Sequence[Hit]) -> list[Hit]:
+    """Hits with grades in all facets, by stored vectors alone where the search did not grade them."""
+    explore = task.opened.explore
+    if explore is None or not hits or any(hit.grades is not None for hit in hits):
+        return list(hits)
+    return explore.grade(_explored(task), hits, rerank=False)
