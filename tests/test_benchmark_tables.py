@@ -10,7 +10,7 @@ from benchmarks.tables import PREPARATIONS, TABLES, Preparation, Table
 from qbe.errors import OutputError, UsageError
 
 README = Path(__file__).parent.parent / "benchmarks" / "README.md"
-LEFT_OUT = ("benchmarks.citation_balance", "benchmarks.citation_tokens", "benchmarks.run")
+LEFT_OUT = ("benchmarks.run",)
 
 
 def test_the_document_shows_the_commands_that_are_run():

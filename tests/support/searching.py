@@ -1,32 +1,24 @@
 """Pipelines for tests, and rerankers worked by hand put into them."""
 
-import dataclasses
-
-from qbe.search.config import CROSS_ENCODER, SearchConfig
+from typing import Any
 
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.reranker import Reranker
 from qbe.search.pipeline import Pipeline
-from qbe.search.reranking import RerankStage
+from qbe.search.stages import FIRST_STAGES, CrossEncoder, Fused
+
+PLAIN = Fused(background_penalty=0)
+"""The fused first stage whose scores can be worked by hand."""
 
 
-def first_stage(index: Index, name: str = "fused", **parameters: object) -> Pipeline:
+def first_stage(index: Index, name: str = "fused", **parameters: Any) -> Pipeline:
     """A pipeline of a first stage alone."""
-    return Pipeline.open(index, SearchConfig(first_stage=name, rerank="none", **parameters))
+    return Pipeline(index, FIRST_STAGES[name](**parameters))
 
 
-def reranked(
-    index: Index, reranker: Reranker, config: SearchConfig | None = None, **settings: float
-) -> Pipeline:
-    """A pipeline with a reranker that has no name, behind the first stage of ``config`` (fused, not
-    separated, so that scores can be worked by hand); ``settings`` are the depth and the weight of reranking.
-    """
-    config = config or SearchConfig(separate=0.0)
-    named = {f"rerank_{name}": value for name, value in settings.items()}
-    config = dataclasses.replace(config, rerank=CROSS_ENCODER, **named)
-    assert config.rerank_settings is not None
-    return Pipeline(index, config, RerankStage(reranker, config.rerank_settings))
+def reranked(index: Index, reranker: Any, first: Any = PLAIN, **parameters: Any) -> Pipeline:
+    """A pipeline with a reranker after a first stage, both without background penalty unless told."""
+    return Pipeline(index, first, CrossEncoder(reranker, **{"background_penalty": 0, **parameters}))
 
 
 def paper_of(query: Query) -> str:
