@@ -4,7 +4,6 @@ import functools
 import gzip
 import json
 import os
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -115,12 +114,6 @@ def test_large_files_are_read_without_stopping(tmp_path):
     assert left_out.counts() == {"no title": 1}  # skipped, where a small file had stopped
 
 
-def test_nothing_kept_says_why(tmp_path):
-    source = write(tmp_path / "a.jsonl", {"paper_id": "1"})
-    with pytest.raises(CorpusError, match=r"found none in .*a.jsonl \(no title: 1\); check the corpus"):
-        ids(source, Reading(on_error="skip", max_rejected=1))
-
-
 SAMPLES = {
     "acl_anthology.xml": "acl-anthology",
     "acl_anthology_2018.xml": "acl-anthology",
@@ -169,13 +162,6 @@ def test_abstracts_in_other_files_are_joined_with_their_papers():
 def test_abstracts_are_not_joined_where_another_format_is_named():
     with pytest.raises(RecordError, match=r"papers\.jsonl, line 1: expected .* as abstract, found none"):
         list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("jsonl")))
-
-
-def test_a_folder_of_papers_and_abstracts_is_no_dataset(tmp_path):
-    for source in PAPERS_AND_ABSTRACTS:
-        shutil.copy(source, tmp_path)
-    together = [each.paper_id for each in read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip"))]
-    assert ids(str(tmp_path), Reading(on_error="skip")) == together
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")

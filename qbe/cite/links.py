@@ -12,6 +12,8 @@ from qbe.index.reader import IndexReader
 from qbe.index.segments.views import PaperStores
 from qbe.search.filters import year_of
 
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
 
@@ -47,11 +49,6 @@ class Evidence:
         if row is not None:
             citing[row] = False
         return citing
-
-
-Ints = NDArray[np.int64]
-Doubles = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 class Neighbours(NamedTuple):

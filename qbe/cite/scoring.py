@@ -21,6 +21,7 @@ from qbe.search.dense import DenseStage
 from qbe.search.fused import FusedStage
 from qbe.search.fusion import z_normalize
 
+Ints = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
 SCORES = ("bm25", "sentences", "whole", "citation")
@@ -96,9 +97,6 @@ def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
     """
     return np.stack([features[name] for name in names], axis=1)
 
-
-Ints = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 
 WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
 """What the first stage ranks by; chosen on dev of `citations`."""
