@@ -217,7 +217,7 @@ PIECES += [
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_records_and_errors_in_one_line(name, data):
-    """Damaged samples of programs, of JSON also with values of other types, of XML with elements elsewhere."""
+    """Damaged samples of programs; of JSON with values of other types, of XML with elements elsewhere."""
     sample = (FILES / name).read_bytes()
     form = recognized(io.BufferedReader(io.BytesIO(sample)), name)
     kinds = [damaged(sample, pieces=PIECES), random_bytes(sample[:20], sample[-20:])]
