@@ -50,9 +50,9 @@ def main(argv: list[str]) -> None:
     print(machine(threads, PACKAGES))
 
     from qbe.index.opening import open_index
-    from qbe.search.config import FIRST_STAGES, SearchConfig
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
+    from qbe.search.stages import FIRST_STAGES, CrossEncoder
     from qbe.topics import read_pools
 
     pools_by_query = read_pools(options.pool)
@@ -61,14 +61,14 @@ def main(argv: list[str]) -> None:
         pools = [pools_by_query[query.query_id] for query in queries]
         print(f"{len(queries)} queries, {BLOCK} at a time; {len(index)} papers; {options.rounds} rounds\n")
         rows = []
-        for name in FIRST_STAGES:
-            with Pipeline.open(index, SearchConfig(first_stage=name, rerank="none")) as pipeline:
+        for name, stage in FIRST_STAGES.items():
+            with Pipeline(index, stage()) as pipeline:
                 whole = [None] * len(queries)
                 rows.append(_row(f"{name}, whole index", pipeline, queries, whole, options.rounds))
                 rows.append(_row(f"{name}, pools", pipeline, queries, pools, options.rounds))
         if options.reranked:
             few = slice(options.reranked)
-            with Pipeline.open(index) as pipeline:
+            with Pipeline(index, reranker=CrossEncoder()) as pipeline:
                 rows.append(
                     _row("fused, reranked, pools", pipeline, queries[few], pools[few], options.rounds)
                 )

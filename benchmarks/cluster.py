@@ -25,7 +25,7 @@ from qbe import _cli
 
 if TYPE_CHECKING:
     from qbe.query import Query
-    from qbe.search.config import SearchConfig
+    from qbe.search.stages import Stages
     from qbe.types import Hit
 
 PACKAGES = ("ray", "onnxruntime", "faiss-cpu", "pyserini")
@@ -77,16 +77,16 @@ def nodes(count: int) -> Iterator[Any]:
         cluster.shutdown()
 
 
-def stages() -> dict[str, SearchConfig]:
+def stages() -> dict[str, Stages]:
     """The searches that are compared."""
-    from qbe.search.config import SearchConfig
+    from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Projections, Stages
 
     return {
-        "bm25": SearchConfig(first_stage="bm25", rerank="none"),
-        "dense": SearchConfig(first_stage="dense", rerank="none"),
-        "fused": SearchConfig(rerank="none"),
-        "fused, projections": SearchConfig(rerank="projections"),
-        "fused, reranked": SearchConfig(),
+        "bm25": Stages(BM25()),
+        "dense": Stages(Dense()),
+        "fused": Stages(Fused()),
+        "fused, projections": Fused() >> Projections(),
+        "fused, reranked": Fused() >> CrossEncoder(),
     }
 
 
@@ -106,7 +106,7 @@ def same(options: argparse.Namespace) -> None:
     with nodes(options.nodes), Index(options.index) as single, open_index(options.shards, "auto") as several:
         queries = queries_for(single, options.topics)
         for name, config in stages().items():
-            with Pipeline.open(single, config) as expected, Pipeline.open(several, config) as actual:
+            with Pipeline(single, config) as expected, Pipeline(several, config) as actual:
                 pairs = [(expected.search(query, 1000), actual.search(query, 1000)) for query in queries]
             rows.append([name, len(pairs), sum(map(_same_order, pairs)), f"{max(map(_difference, pairs)):g}"])
             print(rows[-1], flush=True)
@@ -140,7 +140,7 @@ def overhead(options: argparse.Namespace) -> None:
         for name, config in stages().items():
             if name == "fused, reranked":
                 continue
-            with Pipeline.open(here, config) as plain, Pipeline.open(there, config) as on_ray:
+            with Pipeline(here, config) as plain, Pipeline(there, config) as on_ray:
                 pairs = [(plain.search(query, 100), on_ray.search(query, 100)) for query in queries]
                 assert all(expected == actual for expected, actual in pairs)
                 times: dict[str, list[float]] = {"without": [], "on Ray": []}
@@ -163,12 +163,12 @@ def killed(options: argparse.Namespace) -> None:
     from qbe.cluster.calls import Patience
     from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
-    from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Fused
 
-    config = SearchConfig(rerank="none")
+    config = Fused()
     rows = []
-    with Index(options.index) as single, Pipeline.open(single, config) as pipeline:
+    with Index(options.index) as single, Pipeline(single, config) as pipeline:
         queries = queries_for(single, options.topics)
         expected = [pipeline.search(query, 100) for query in queries]
     for name, replicas, partial in (
@@ -182,7 +182,7 @@ def killed(options: argparse.Namespace) -> None:
             fleet, patience = Fleet(replicas=replicas), Patience(deadline=120, partial=partial)
             with (
                 open_index(options.shards, "auto", fleet=fleet, patience=patience) as index,
-                Pipeline.open(index, config) as pipeline,
+                Pipeline(index, config) as pipeline,
             ):
                 pipeline.search(queries[0], 100)
                 moment = threading.Timer(3.0, cluster.remove_node, [victim, False])

@@ -112,16 +112,16 @@ def client(address: str, folder: str, seed: str) -> None:
     from qbe.cluster.index import Fleet, open_index
     from qbe.index.index import Index
     from qbe.query import Query
-    from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Dense
 
-    chance, config = random.Random(seed), SearchConfig(first_stage="dense", rerank="none")
+    chance, config = random.Random(seed), Dense()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     fleet, patience = Fleet(replicas=REPLICAS), Patience(deadline=120)
     with (
         (Path(folder).parent / f"client-{seed}.jsonl").open("w") as target,
         open_index(folder, address, fleet=fleet, patience=patience) as there,
-        Pipeline.open(there, config) as pipeline,
+        Pipeline(there, config) as pipeline,
     ):
         while True:
             there.refresh()
@@ -131,7 +131,7 @@ def client(address: str, folder: str, seed: str) -> None:
             except Exception as error:
                 _write(target, {"wrong": False, "error": repr(error)})
                 continue
-            with Index(folder) as here, Pipeline.open(here, config) as expected:
+            with Index(folder) as here, Pipeline(here, config) as expected:
                 is_same = hits == expected.search(query, 50)
                 if not is_same and here.generation != there.generation:
                     continue  # a commit between the two searches

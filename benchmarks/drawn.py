@@ -36,10 +36,10 @@ def faceted_queries(index: Index, queries: DrawnQueries) -> list[Query]:
 def best_rows(index: Index, queries: DrawnQueries, hits: int) -> list[list[int]]:
     """Rows of each query's best papers, best first, every paper of the index scored by its stored vectors."""
     from qbe.index.dense.exhaustive import best_papers
-    from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Dense
 
-    dense = Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none"))
+    dense = Pipeline(index, Dense())
     starts, vectors = index.layout.starts, index.sentence_vectors
     scanned = best_papers(vectors, starts, queries, _OVER * hits, index.similarity)
     best = []

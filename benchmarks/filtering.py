@@ -76,9 +76,9 @@ class Measured:
         from qbe.encode.aspect import EncodedAspect
         from qbe.parallel import Workers
         from qbe.search.bm25 import BM25Stage
-        from qbe.search.config import EQUAL_WEIGHTS
         from qbe.search.dense import DenseStage
         from qbe.search.fused import FusedStage
+        from qbe.search.stages import EQUAL_WEIGHTS
 
         self.papers, workers = reader.papers, Workers(threads)
         bm25, dense = BM25Stage(reader, workers), DenseStage(reader, workers)
@@ -164,8 +164,8 @@ HEADER = [
 def main(argv: list[str]) -> None:
     from benchmarks.synthetic import write_searchable
     from qbe.index.opening import open_index
-    from qbe.search.filters import PaperFilter
     from qbe.search.filtering import FilterCache
+    from qbe.search.filters import PaperFilter
 
     options = parser().parse_args(argv)
     threads = _cli.threads(options.threads)

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.common import machine, median_p95, table
 from benchmarks.graded_queries import Queries, Rankings, facet_queries, measured
 from benchmarks.reranking_dev import Grades, read_grades
-from qbe import Pipeline, SearchConfig, _cli, open_index
+from qbe import Fused, Pipeline, _cli, open_index
 
 DEPTHS = (1000, 700, 500, 300, 200, 100)
 HITS, SHOWN = 100, 20
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
         print(f"{len(index):,} papers, {len(queries)} queries\n")
         rows, deepest = [], None
         for depth in DEPTHS:
-            with Pipeline.open(index, SearchConfig(rerank="none", depth=depth)) as pipeline:
+            with Pipeline(index, Fused(depth=depth, background_penalty=0)) as pipeline:
                 ranked, seconds = rankings(pipeline, queries)
             deepest = deepest or ranked
             gain, recall = quality(ranked, grades)

@@ -64,13 +64,14 @@ def main(argv: list[str]) -> None:
 
 def measured(index: Path, topics: Path) -> NDArray[np.float64]:
     """Seconds (queries,) that the first shard takes for both of its first stages, one query at a time."""
+    from qbe.search.vectors import encode_queries, prepare_queries
+
     from qbe.cluster.placement import shard_count
     from qbe.cluster.shard import Shard
     from qbe.index.index import Index
     from qbe.parallel import Workers
     from qbe.search.bm25 import query_text
     from qbe.search.queries import queries_of, topics_of
-    from qbe.search.vectors import encode_queries, prepare_queries
 
     with Index(index) as opened, opened.reading() as reader:
         queries = prepare_queries(

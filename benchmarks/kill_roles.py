@@ -28,8 +28,8 @@ from qbe.index.index import Index
 from qbe.index.opening import build_index, open_index
 from qbe.index.text_search import LuceneSearch
 from qbe.query import Query
-from qbe.search.config import SearchConfig
 from qbe.search.pipeline import Pipeline
+from qbe.search.stages import Fused
 from qbe.types import Paper
 
 CORPUS, JOURNAL, INDEX = "corpus.jsonl", "journal.jsonl", "index"
@@ -121,7 +121,7 @@ def check(work: Path) -> int:
         faiss = faiss_ids(index)
         assert faiss == papers.keys(), f"FAISS {_difference(faiss, papers)}"
         query = Query(index.paper(min(papers)))
-        with Pipeline.open(index, SearchConfig(rerank="none")) as pipeline:
+        with Pipeline(index, Fused()) as pipeline:
             hits = pipeline.search(query, len(papers))
         assert len(hits) == len(papers) - 1, f"{len(hits)} hits of {len(papers)} papers"
         return index.generation

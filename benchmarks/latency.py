@@ -67,10 +67,10 @@ def main(argv: list[str]) -> None:
     from qbe.index.opening import open_index
     from qbe.parallel import Workers
     from qbe.search.bm25 import BM25Stage
-    from qbe.search.config import FIRST_STAGES, SearchConfig
     from qbe.search.dense import DenseStage
     from qbe.search.pipeline import Pipeline
     from qbe.search.queries import queries_of, topics_of
+    from qbe.search.stages import FIRST_STAGES
     from qbe.topics import read_pools
 
     pools = read_pools(options.pool)
@@ -82,9 +82,7 @@ def main(argv: list[str]) -> None:
             f"{len(queries)} queries, {options.rounds} rounds; {len(index)} papers, {sentences} sentences; "
             f"{size:.0f} papers per pool; {options.hits} hits\n"
         )
-        pipelines = {
-            name: Pipeline.open(index, SearchConfig(first_stage=name, rerank="none")) for name in FIRST_STAGES
-        }
+        pipelines = {name: Pipeline(index, stage()) for name, stage in FIRST_STAGES.items()}
         workers = Workers(threads)
         opened = Opened(index, reader, BM25Stage(reader, workers), DenseStage(reader, workers), pipelines)
         whole = [_stages(opened, query, options.hits, None) for query in queries]
@@ -118,9 +116,9 @@ def _stages(opened: Opened, query: Query, hits: int, pool: list[str] | None) -> 
     import numpy as np
 
     from qbe.parallel import Workers
-    from qbe.search.config import EQUAL_WEIGHTS
     from qbe.search.fusion import weighted_sum
     from qbe.search.matches import add_matches
+    from qbe.search.stages import EQUAL_WEIGHTS
 
     index, pipelines = opened.index, opened.pipelines
     (aspect,) = query.aspects

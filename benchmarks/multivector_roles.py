@@ -29,11 +29,11 @@ def of_qbe(folder: Path, threads: int) -> tuple[Search, int]:
     """The dense first stage of the index itself, whatever kind it is of."""
     from benchmarks.drawn import drawn, faceted_queries
     from qbe.index.opening import open_index
-    from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Dense
 
     index = open_index((folder / "index").read_text(), threads=threads)
-    pipeline = Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none"))
+    pipeline = Pipeline(index, Dense())
     papers = np.load(folder / "papers.npy").tolist()
     rows = {paper_id: row for row, paper_id in enumerate(index.papers.ids)}
     queries = dict(zip(papers, faceted_queries(index, drawn(index, len(papers))), strict=True))

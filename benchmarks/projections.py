@@ -14,19 +14,15 @@ from pathlib import Path
 
 from benchmarks.common import machine, median_p95, positive, table
 from benchmarks.reranking_dev import CROSSED, crossed, figures, held, pool_scores, ranked_by, read_grades
-from qbe import Facet, Pipeline, Query, SearchConfig, _cli, open_index
+from qbe import CrossEncoder, Facet, Fused, Pipeline, Projections, Query, Stages, _cli, open_index
 from qbe.index.index import Index
-from qbe.search.config import SEPARATE
 
-DEPTHS = (6, 8, 10, 20, 100)
-"""How many papers the cross-encoder of a cascade reads."""
-STAGES: Mapping[str, SearchConfig] = {
-    "fused": SearchConfig(rerank="none", separate=SEPARATE),
-    "fused, projections": SearchConfig(rerank="projections"),
-    "fused, projections of 300": SearchConfig(rerank="projections", rerank_depth=300),
-    "fused, projections of 1,000": SearchConfig(rerank="projections", rerank_depth=1000),
-    **{f"fused, cascade of {depth}": SearchConfig(rerank="cascade", cascade_depth=depth) for depth in DEPTHS},
-    "fused, cross-encoders": SearchConfig(rerank="by-facet"),
+STAGES: Mapping[str, Stages] = {
+    "fused": Stages(Fused()),
+    "fused, projections": Fused() >> Projections(),
+    "fused, projections of 300": Fused() >> Projections(depth=300),
+    "fused, projections of 1,000": Fused() >> Projections(depth=1000),
+    "fused, cross-encoders": Fused() >> CrossEncoder(),
 }
 UNGRADED = ("fused, projections of 300", "fused, projections of 1,000")
 """Stages that are timed alone: pools are not as deep."""
@@ -65,7 +61,7 @@ def main(argv: list[str]) -> None:
     rows, timed = [], []
     with open_index(options.index, threads=threads) as index:
         for stage in options.stages:
-            with Pipeline.open(index, STAGES[stage]) as pipeline:
+            with Pipeline(index, STAGES[stage]) as pipeline:
                 timed.append([stage, " / ".join(median_p95(times(pipeline, index, options.queries)))])
                 for path in () if stage in UNGRADED else options.pairs:
                     grades = held(index, read_grades(path))

@@ -1,4 +1,4 @@
-"""Figures on which the rerankers' weights and token budgets were chosen, on graded pairs of arXiv papers.
+"""Figures on which the rerankers' weights were chosen, on graded pairs of arXiv papers.
 
     QBE_DATA=... python -m benchmarks.reranking_dev [--reranker FOLDER] [--pairs FILE] [--index DIR]
 
@@ -6,7 +6,7 @@ Builds an index over the papers of facet-judgments and of the pairs (unless --in
 them), ranks each query's candidates with each first stage and with the facet rerankers, and prints by facet
 mean Spearman with the grades, and NDCG%20 as CSFCube's scorer computes it; and for each pair of facets the
 shares of crossed pairs (`qbe.evaluate.crossed`) that are ranked right by the first, by the second, by both.
-The last rows are those of fused with the reranker at its default share, for values of `separate`.
+The last rows are those of fused with the reranker at its default share, for values of `background_penalty`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from qbe.parallel import Workers
 from qbe.query import Aspect, Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.rerank.reranker import RerankRequest
-from qbe.search.config import FIRST_STAGES, RERANK_WEIGHT, SearchConfig
+from qbe.search.background import BackgroundPenalty
 from qbe.search.fusion import z_normalize
 from qbe.search.pipeline import Pipeline
-from qbe.search.separation import Separation
+from qbe.search.stages import BM25, RERANK_WEIGHT, Dense, Fused
 from qbe.types import Facet
 
 Grades = Mapping[str, Mapping[str, Sequence[float]]]
@@ -46,7 +46,7 @@ Scorer = Callable[[Aspect, Sequence[str]], Sequence[float]]
 """Gives the scores of a pool of paper ids for an aspect."""
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.6, 0.8, 1.0)
-"""Values of `separate`."""
+"""Values of `background_penalty`."""
 
 CROSSED = tuple(f"{first}-{second}" for first, second in FACET_PAIRS)
 """The columns of `crossed`."""
@@ -164,16 +164,16 @@ def mixed(first: Scores, second: Scores, weight: float) -> Scores:
     }
 
 
-def separated(index: Index, scores: Scores, grades: Grades, share: float) -> Scores:
-    """Scores separated from the background, as in a search with that value of `separate`."""
+def penalized(index: Index, scores: Scores, grades: Grades, share: float) -> Scores:
+    """Scores less the background penalty, as in a search with that value of it."""
     results = {}
     with index.reading() as reader:
-        separation = Separation(reader, share)
+        penalty = BackgroundPenalty(reader, share)
         for (name, facet), values in scores.items():
             paper = index.paper(name)
             query = EncodedAspect.of(Aspect(paper, facet), index.vectors(paper))
             rows = np.array([reader.papers.row(candidate) for candidate in grades[name]])
-            results[name, facet] = separation.separated(query, rows, values.astype(float)).scores
+            results[name, facet] = penalty.apply(query, rows, values.astype(float)).scores
     return results
 
 
@@ -201,10 +201,10 @@ def show(name: str, scores: Scores, grades: Grades) -> None:
 
 
 def curve(index: Index, first: Scores, second: Scores, grades: Grades) -> None:
-    """Print what each value of `separate` costs and gains."""
+    """Print what each value of `background_penalty` costs and gains."""
     for share in SHARES:
-        stages = (separated(index, scores, grades, share) for scores in (first, second))
-        show(f"fused, reranked, separate {share}", mixed(*stages, RERANK_WEIGHT), grades)
+        stages = (penalized(index, scores, grades, share) for scores in (first, second))
+        show(f"fused, reranked, background_penalty={share}", mixed(*stages, RERANK_WEIGHT), grades)
 
 
 def main() -> None:
@@ -213,7 +213,6 @@ def main() -> None:
     parser.add_argument("--reranker", default=DEFAULT_RERANKER, help="default: %(default)s")
     parser.add_argument("--pairs", type=Path, help="default: the dev split of facet-judgments")
     parser.add_argument("--precision", default="int8")
-    parser.add_argument("--budgets", action="store_true", help="token budgets too (minutes)")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     data = Path(os.environ["QBE_DATA"])
@@ -231,39 +230,25 @@ def compare(index: Index, grades: Grades, options: argparse.Namespace) -> None:
     """Print the tables."""
     files = resolve_reranker(options.reranker, options.precision)
 
-    def at(query_tokens: int, candidate_tokens: int) -> Scores:
-        with Workers(options.threads) as workers:
-            reranker = FacetCrossEncoder(files, workers, query_tokens, candidate_tokens)
-            return pool_scores(index, grades, reranked(index, reranker))
-
     facets = " | ".join([*map(str, Facet), "mean"])
     pairs = " | ".join(f"crossed {first}/{second}" for first, second in FACET_PAIRS)
     print(f"| scores | Spearman: {facets} | NDCG%20: {facets} | {pairs} |")
-    second = at(384, 384)
+    with Workers(options.threads) as workers:
+        second = pool_scores(index, grades, reranked(index, FacetCrossEncoder(files, workers)))
     show("reranker alone", second, grades)
-    for stage in FIRST_STAGES:
-        first = pool_scores(
-            index, grades, ranked_by(Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none")))
-        )
+    for stage in (BM25(), Dense(), Fused(background_penalty=0)):
+        with Pipeline(index, stage) as pipeline:
+            first = pool_scores(index, grades, ranked_by(pipeline))
         rows = {}
         for weight in WEIGHTS:
             both = mixed(first, second, weight)
-            show(f"{stage}, reranker's weight {weight}", both, grades)
+            show(f"{stage.name}, reranker's weight {weight}", both, grades)
             rows[weight] = gains_by_query(both, grades)
-        print(f"{stage}: smallest weight within one standard error of the best: {one_standard_error(rows)}")
-        if stage == "fused":
+        print(
+            f"{stage.name}: smallest weight within one standard error of the best: {one_standard_error(rows)}"
+        )
+        if stage.name == "fused":
             curve(index, first, second, grades)
-    if options.budgets:
-        for query_tokens, candidate_tokens in (
-            (64, 384),
-            (128, 384),
-            (256, 384),
-            (384, 64),
-            (384, 128),
-            (384, 256),
-        ):
-            scores = at(query_tokens, candidate_tokens)
-            show(f"query {query_tokens}, candidate {candidate_tokens} tokens", scores, grades)
 
 
 if __name__ == "__main__":

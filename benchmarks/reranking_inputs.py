@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.query import Aspect
-from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS, candidate_room, closed, query_room
+from qbe.rerank.cross_encoder import SIDE_TOKENS, closed
 from qbe.rerank.reranker import RerankRequest
 from qbe.types import Paper, Sentence
 
@@ -70,8 +70,8 @@ def fitted(task: Task, tokenizer: Any) -> Task:
     Of the query's paper only the sentences of the aspect are left.
     """
     paper = dataclasses.replace(task.aspect.paper, sentences=tuple(_selected(task.aspect)))
-    query = _fitted(paper, tokenizer, query_room(QUERY_TOKENS))
-    room = candidate_room(CANDIDATE_TOKENS)
+    query = _fitted(paper, tokenizer, SIDE_TOKENS - 2)
+    room = SIDE_TOKENS - 1
     return Task(
         dataclasses.replace(task.aspect, paper=query),
         [_fitted(paper, tokenizer, room) for paper in task.papers],

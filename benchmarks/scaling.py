@@ -63,11 +63,10 @@ def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, A
 def search(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Milliseconds a query, memory, and the best papers of each faceted query."""
     from qbe.index.opening import open_index
-    from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Dense
 
-    config = SearchConfig(first_stage="dense", rerank="none")
-    with open_index(folder, threads=options.threads) as index, Pipeline.open(index, config) as pipeline:
+    with open_index(folder, threads=options.threads) as index, Pipeline(index, Dense()) as pipeline:
         faceted = faceted_queries(index, drawn(index, options.queries))
         search_dense = functools.partial(pipeline.search, matches=False)
         runs = {

@@ -87,8 +87,8 @@ def scores_of(pipeline: Pipeline, row: int) -> Doubles:
 
 def main(argv: list[str]) -> None:
     from qbe.index.opening import open_index
-    from qbe.search.config import SearchConfig
     from qbe.search.pipeline import Pipeline
+    from qbe.search.stages import Fused
     from qbe.trec import read_qrels
 
     options = parser().parse_args(argv)
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> None:
     figures: dict[str, list[float]] = {name: [] for name in COMBINATIONS}
     with (
         open_index(options.index, threads=_cli.threads(options.threads)) as index,
-        Pipeline.open(index, SearchConfig(rerank="none")) as pipeline,
+        Pipeline(index, Fused(background_penalty=0)) as pipeline,
     ):
         qrels = {query: cited for query, cited in read_qrels(options.qrels).items() if len(cited) >= LEAST}
         drawn = random.permutation(sorted(qrels))[: options.bibliographies]

@@ -150,10 +150,12 @@ def _fewer(port: int, wanted: int | None) -> bool:
 
 def alone(index: Path, ids: Sequence[str], rerank: bool, threads: int, seconds: float) -> float:
     """Queries that the library answers in a second, in blocks, for as long as the server was asked."""
-    from qbe import Facet, Pipeline, Query, SearchConfig, open_index
+    from qbe import Facet, Fused, Pipeline, Query, default_stages, open_index
 
-    config = SearchConfig() if rerank else SearchConfig(rerank="none", separate=0.35)
-    with open_index(index, threads=threads) as opened, Pipeline.open(opened, config) as pipeline:
+    with (
+        open_index(index, threads=threads) as opened,
+        Pipeline(opened, default_stages(opened) if rerank else Fused()) as pipeline,
+    ):
         queries = [Query(opened.paper(paper_id), Facet.METHOD) for paper_id in ids]
         pipeline.batch_search(queries[:BLOCK], HITS + 1)
         begin, count = time.perf_counter(), 0

@@ -18,20 +18,19 @@ from benchmarks.charts import Chart, Line, write_chart
 from benchmarks.common import machine, median_p95, positive, table
 from benchmarks.drawn import drawn, faceted_queries
 from benchmarks.synthetic import write_searchable
-from qbe import Pipeline, SearchConfig, _cli, open_index
+from qbe import BM25, CrossEncoder, Dense, Fused, Pipeline, Projections, Stages, _cli, open_index
 from qbe.plots import check_plot
 from qbe.types import Paper
 
 HITS = 20
-STAGES: Mapping[str, SearchConfig] = {
-    "bm25": SearchConfig(first_stage="bm25", rerank="none"),
-    "dense": SearchConfig(first_stage="dense", rerank="none"),
-    "fused": SearchConfig(rerank="none"),
-    "fused, projections": SearchConfig(rerank="projections"),
-    "fused, cascade": SearchConfig(rerank="cascade"),
-    "fused, cross-encoders": SearchConfig(),
+STAGES: Mapping[str, Stages] = {
+    "bm25": Stages(BM25()),
+    "dense": Stages(Dense()),
+    "fused": Stages(Fused()),
+    "fused, projections": Fused() >> Projections(),
+    "fused, cross-encoders": Fused() >> CrossEncoder(),
 }
-SLOW = ("fused, cascade", "fused, cross-encoders")
+SLOW = ("fused, cross-encoders",)
 """Stages that read papers again: timed with a tenth of the queries."""
 
 
@@ -50,9 +49,9 @@ def measured(folder: Path, queries: int) -> dict[str, list[float]]:
     seconds = {}
     with open_index(folder) as index:
         searches = [(query, HITS) for query in faceted_queries(index, drawn(index, queries))]
-        for name, config in STAGES.items():
+        for name, stages in STAGES.items():
             some = searches[: max(3, len(searches) // 10)] if name in SLOW else searches
-            with Pipeline.open(index, config) as pipeline:
+            with Pipeline(index, stages) as pipeline:
                 timed(pipeline.search, some[:3])
                 seconds[name], _ = timed(pipeline.search, some)
     return seconds

@@ -142,10 +142,9 @@ def _processes(index: Path, topics: Path) -> Mapping[str, Process]:
             )
             for stage in ("bm25", "dense", "fused")
         },
-        "qbe search --paper, fused, reranked": _qbe(*query, peer=PEER_SEARCH),
         **{
             f"qbe search --paper, fused, {rerank}": _qbe(*query, "--rerank", rerank, peer=PEER_SEARCH)
-            for rerank in ("projections", "cascade")
+            for rerank in ("projections", "cross-encoder")
         },
         PEER_IMPORT: _code(_IMPORT),
         PEER_SEARCH: _code(_SEARCH, *settings),

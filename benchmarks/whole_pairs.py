@@ -20,7 +20,7 @@ from qbe import Facet, Pipeline, _cli, open_index
 
 HITS, SHOWN = 100, 20
 COMPARED = tuple(name for name in STAGES if name not in UNGRADED)
-DEFAULT = ("fused", "fused, projections", "fused, cascade of 8", "fused, cross-encoders")
+DEFAULT = ("fused", "fused, projections", "fused, cross-encoders")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
             queries = facet_queries(index, grades)
             first = None
             for stage in options.stages:
-                with Pipeline.open(index, STAGES[stage]) as pipeline:
+                with Pipeline(index, STAGES[stage]) as pipeline:
                     ranked = pipeline.batch_search(list(queries.values()), HITS, matches=False)
                 ids = [[hit.paper_id for hit in hits] for hits in ranked]
                 figures = measured(dict(zip(queries, ids, strict=True)), grades, SHOWN)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.config import BM25_QUERIES
 
 from qbe.corpus import read_jsonl
 from qbe.encode.aspect import EncodedAspect
@@ -19,11 +18,10 @@ from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.lucene import contents, document_rows, read_rows
-from qbe.index.text_search import LuceneSearch
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.search.bm25 import KEYTERMS, BM25Stage, query_text
-from qbe.search.contracts import in_order
+from qbe.search.bm25 import BM25Stage, query_text
+from qbe.search.stages import BM25_QUERIES
 from qbe.topics import read_pools, read_topics
 from qbe.types import Facet, Hit, Paper, Sentence
 
@@ -80,8 +78,7 @@ def collections(tmp_path_factory, sample) -> dict[str, Collection]:
     made = {}
     for name, source in sources.items():
         (folder / name).mkdir()
-        plain = [form for form in BM25_QUERIES if form != KEYTERMS]  # of which all words count
-        forms = plain if name == "sample" else plain[:1]  # a thousand hits each take a while
+        forms = BM25_QUERIES if name == "sample" else BM25_QUERIES[:1]  # a thousand hits each take a while
         made[name] = Collection(folder / name, source / "corpus.jsonl", source / "topics.tsv", forms)
     return made
 
@@ -174,14 +171,14 @@ def score(*terms: tuple[int, int, int, int]) -> float:
 )
 def test_scores_worked_by_hand(three, words, expected):
     query = Query(paper("q", "", words), Facet.METHOD)
-    found = bm25(three, query, 10, form="facet")
+    found = bm25(three, query, 10)
     assert [hit.paper_id for hit in found] == list(expected)
     assert [hit.score for hit in found] == pytest.approx(list(expected.values()), abs=ROUNDING)
 
 
 def test_first_value_in_figures(three):
     """ln(1 + 2.5 / 1.5) / (1 + 0.9 * (0.6 + 0.4 * 2 / 3)) = 0.980829 / 1.78."""
-    (hit,) = bm25(three, Query(paper("q", "", "dog"), Facet.METHOD), 10, form="facet")
+    (hit,) = bm25(three, Query(paper("q", "", "dog"), Facet.METHOD), 10)
     assert hit.score == pytest.approx(0.551028, abs=ROUNDING)
 
 
@@ -208,32 +205,8 @@ def test_query_forms():
         Facet.METHOD,
     )
     assert words(query, "title+facet") == "Title A. C."
-    assert words(query, "facet") == "A. C."
     assert words(query, "abstract") == "Title A. B. C."
     assert words(Query(query.aspects[0].paper, positions=(2, 1)), "title+facet") == "Title C. B."
-
-
-def test_key_terms_are_words_that_others_have_too_each_counted_once(collections):
-    with collections["sample"].index.reading() as reader:
-        lucene = LuceneSearch(reader.lucene, reader.papers.ids)
-        words = "citations network retrieval"
-        rows, scores = lucene.search(words, 50)
-        assert len(rows) > 10
-        for text in (words, f"{words} {words} network", f"{words} zyzzyva"):
-            by_key_terms = lucene.search(text, 50, only_key_terms=True)
-            assert by_key_terms.rows.tolist() == rows.tolist()
-            assert by_key_terms.scores.tolist() == scores.tolist()
-
-
-def test_of_many_key_terms_the_most_telling_are_taken(collections):
-    index = collections["sample"].index
-    with index.reading() as reader:
-        lucene = LuceneSearch(reader.lucene, reader.papers.ids)
-        text = " ".join(contents(paper) for paper in list(index)[:20])
-        of_all = in_order(*lucene.search(text, 1000))
-        rows, scores = lucene.search(text, 1000, only_key_terms=True)
-        assert len(rows)
-        assert (scores < of_all.scores_of(rows)).all()
 
 
 def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
@@ -244,7 +217,7 @@ def test_equal_scores_at_the_last_place_are_told_apart_by_id(tmp_path):
     build(tmp_path / "index", [str(tmp_path / "same.jsonl")], BuildSettings(dense=False))
     index = Index(tmp_path / "index")
     for k in (1, 3, 50, 99, 100):
-        hits = bm25(index, Query(paper("q", "", "fish"), Facet.METHOD), k, form="facet")
+        hits = bm25(index, Query(paper("q", "", "fish"), Facet.METHOD), k)
         assert [hit.paper_id for hit in hits] == sorted(ids)[:k]
 
 

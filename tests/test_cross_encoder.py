@@ -11,15 +11,13 @@ from support.damage import truncate, vouch
 from support.rerankers import score
 from tokenizers import Tokenizer
 
-from qbe.errors import ModelError, UsageError
+from qbe.errors import ModelError
 from qbe.models.reranker_files import RERANKER_CARD, resolve_reranker
 from qbe.parallel import Workers
 from qbe.query import Query
-from qbe.rerank.cross_encoder import CrossEncoder
+from qbe.rerank.cross_encoder import CrossEncoder, closed
 from qbe.rerank.open import open_reranker
 from qbe.types import Facet, Paper, Sentence
-
-ROOMY = {"query_tokens": 64, "candidate_tokens": 64}
 
 QUERY = Paper(
     "q",
@@ -79,7 +77,7 @@ def scores(reranker, query: Query) -> list[float]:
     ],
 )
 def test_scores_are_the_logits_of_transformers(tiny_cross_encoder, tiny_classifier, original, query, text):
-    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **ROOMY)
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32")
     tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
     encodings = [tokenizer.encode(text, candidate) for candidate in TEXTS]
     expected = [original(encoding.ids, encoding.type_ids) for encoding in encodings]
@@ -93,34 +91,46 @@ def test_scores_are_those_of_sentence_transformers(tiny_cross_encoder, tiny_clas
     theirs = sentence_transformers.CrossEncoder(str(tiny_classifier), device="cpu", local_files_only=True)
     pairs = [(METHOD_TEXT, text) for text in TEXTS]
     expected = theirs.predict(pairs, activation_fn=torch.nn.Identity())
-    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **ROOMY)
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32")
     np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
 
 
-def test_budgets_cut_each_side_at_its_end(tiny_cross_encoder, tiny_classifier, original):
-    reranker = open_reranker(
-        str(tiny_cross_encoder), precision="fp32", workers=Workers(2), query_tokens=11, candidate_tokens=9
-    )
+def test_each_side_is_cut_at_its_end(tiny_cross_encoder, tiny_classifier, original):
+    """The tiny model reads 128 tokens: 64 of each side."""
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", workers=Workers(2))
     tokenizer = Tokenizer.from_file(str(tiny_classifier / "tokenizer.json"))
-    expected = []
-    for text in TEXTS:
-        query, candidate = (
-            tokenizer.encode(part, add_special_tokens=False).ids for part in (METHOD_TEXT, text)
-        )
-        assert len(query) > 9
-        ids = [2, *query[:9], 3, *candidate[:8], 3]
-        expected.append(original(ids, [0] * 11 + [1] * (len(ids) - 11)))
-    np.testing.assert_allclose(scores(reranker, Query(QUERY, Facet.METHOD)), expected, rtol=0, atol=1e-5)
+    long = Paper("long", "Words", (Sentence("Graphs of code are compared."),) * 30)
+    query, candidate = (
+        tokenizer.encode(text, add_special_tokens=False).ids for text in (f"Words. {long.abstract}", TEXTS[0])
+    )
+    ids = [2, *query[:62], 3, *candidate, 3]
+    (judged,) = score(reranker, Query(long), CANDIDATES[:1])
+    assert judged.score == pytest.approx(original(ids, [0] * 64 + [1] * (len(ids) - 64)), abs=1e-5)
+    ids = [2, *candidate, 3, *query[:63], 3]
+    (judged,) = score(reranker, Query(CANDIDATES[0]), [long])
+    first = len(candidate) + 2
+    assert judged.score == pytest.approx(original(ids, [0] * first + [1] * (len(ids) - first)), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("Ranking papers", "Ranking papers."),
+        ("Ranking. ", "Ranking."),
+        ("Why?", "Why?"),
+        ("One:", "One:"),
+        ("", ""),
+    ],
+)
+def test_a_title_ends_as_a_sentence_does(title, expected):
+    assert closed(title) == expected
 
 
 @pytest.mark.parametrize(("precision", "least"), [("fp16", 0.999), ("int8", 0.9)])
 def test_smaller_numbers_keep_the_order(tiny_cross_encoder, papers, precision, least):
     query = Query(papers[23], Facet.METHOD)
     exact, rounded = (
-        [
-            judged.score
-            for judged in score(open_reranker(str(tiny_cross_encoder), precision=p, **ROOMY), query, papers)
-        ]
+        [judged.score for judged in score(open_reranker(str(tiny_cross_encoder), precision=p), query, papers)]
         for p in ("fp32", precision)
     )
     assert exact != rounded
@@ -149,7 +159,7 @@ def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
     shutil.copyfile(tiny_classifier / "tokenizer.json", tmp_path / "distil" / "tokenizer.json")
     card = export_cross_encoder(tmp_path / "distil", "distil", "here", tmp_path / "out")
     assert not card.token_types
-    reranker = open_reranker(str(tmp_path / "out"), precision="fp32", **ROOMY)
+    reranker = open_reranker(str(tmp_path / "out"), precision="fp32")
     with torch.inference_mode():
         expected = [
             model(torch.tensor([tokenizer.encode(METHOD_TEXT, text).ids])).logits.item() for text in TEXTS
@@ -158,14 +168,9 @@ def test_a_model_without_token_types_is_given_none(tmp_path, tiny_classifier):
 
 
 def test_it_is_named_and_knows_no_sentences(tiny_cross_encoder):
-    reranker = open_reranker(str(tiny_cross_encoder), **ROOMY)
+    reranker = open_reranker(str(tiny_cross_encoder))
     assert reranker.name == "tiny-classifier"
     assert [judged.match for judged in score(reranker, Query(QUERY), CANDIDATES)] == [None] * 3
-
-
-def test_budgets_beyond_the_model_are_refused(tiny_cross_encoder):
-    with pytest.raises(UsageError, match="into the 128 that the reranker reads, found 256 and 256"):
-        open_reranker(str(tiny_cross_encoder))
 
 
 @pytest.mark.parametrize("name", ["model.int8.onnx", "tokenizer.json"])
@@ -173,14 +178,14 @@ def test_budgets_beyond_the_model_are_refused(tiny_cross_encoder):
 def test_damaged_files_are_refused(exported, name, damage):
     damage(exported / name)
     with pytest.raises(ModelError, match=rf"{name}: expected SHA-256 .*, found .*; delete the folder"):
-        open_reranker(str(exported), **ROOMY)
+        open_reranker(str(exported))
 
 
 def test_what_is_no_onnx_model_is_refused(exported):
     truncate(exported / "model.int8.onnx")
     vouch(exported, "model.int8.onnx")
     with pytest.raises(ModelError, match=r"model\.int8\.onnx: expected an ONNX model, found: ") as caught:
-        open_reranker(str(exported), **ROOMY)
+        open_reranker(str(exported))
     assert "\n" not in str(caught.value)
 
 
@@ -191,7 +196,7 @@ def test_another_onnx_model_is_refused(exported, tiny_encoder):
         ModelError,
         match=r"expected a reranker of input_ids, .*found a model of input_ids to last",
     ):
-        open_reranker(str(exported), **ROOMY)
+        open_reranker(str(exported))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_another_tokenizer_is_refused(exported, text, message):
     path.write_text(text or path.read_text().replace("[CLS]", "<s>"))
     vouch(exported, path.name)
     with pytest.raises(ModelError, match=message) as caught:
-        open_reranker(str(exported), **ROOMY)
+        open_reranker(str(exported))
     assert "\n" not in str(caught.value)
 
 
@@ -218,4 +223,4 @@ def test_facet_rerankers_are_no_pair_cross_encoder(exported):
     card |= {"precision": "int8", "files": {}, "training": {}}
     (exported / RERANKER_CARD).write_text(json.dumps(card))
     with pytest.raises(ModelError, match="expected a pair cross-encoder, found facet rerankers"):
-        CrossEncoder(resolve_reranker(str(exported)), **ROOMY)
+        CrossEncoder(resolve_reranker(str(exported)))

@@ -1,6 +1,7 @@
 """The facet cross-encoder: its numbers against PyTorch's, what a query is about, and what it refuses."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,19 +27,18 @@ from qbe.models.reranker_files import (
 from qbe.query import Query
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
 from qbe.rerank.open import open_reranker
+from qbe.rerank.reranker import RerankScore
 from qbe.types import Facet, Paper, Sentence
-
-EVERY = {"query_tokens": MAX_TOKENS, "candidate_tokens": MAX_TOKENS}
 
 
 @pytest.fixture(scope="module")
 def exact(tiny_facet_rerankers) -> FacetCrossEncoder:
-    return open_reranker(str(tiny_facet_rerankers / "fp32"), precision="fp32", **EVERY)
+    return open_reranker(str(tiny_facet_rerankers / "fp32"), precision="fp32")
 
 
 @pytest.fixture(scope="module")
 def rounded(tiny_facet_rerankers) -> FacetCrossEncoder:
-    return open_reranker(str(tiny_facet_rerankers), **EVERY)
+    return open_reranker(str(tiny_facet_rerankers))
 
 
 @pytest.fixture
@@ -76,39 +76,26 @@ def test_small_numbers_keep_the_order(exact, rounded, papers, facet):
     assert spearmanr(one, other).statistic > 0.9
 
 
-def test_without_a_facet_three_models_are_averaged(exact, papers):
-    """With all sentences picked, the same sentences are about every facet."""
-    sentences = tuple(Sentence(sentence.text, Facet.METHOD) for sentence in papers[0].sentences)
-    query, candidates = replace(papers[0], sentences=sentences), papers[1:4]
-    whole = score(exact, Query(query), candidates)
-    assert whole == score(exact, Query(query, positions=tuple(range(len(sentences)))), candidates)
-    parts = []
-    for facet in Facet:
-        relabelled = replace(query, sentences=tuple(Sentence(each.text, facet) for each in sentences))
-        parts.append(score(exact, Query(relabelled, facet), candidates))
-    for judged, *single in zip(whole, *parts, strict=True):
-        assert len({one.score for one in single}) == 3
-        assert judged.score == pytest.approx(sum(one.score for one in single) / 3)
-        assert judged.match == max((one.match for one in single), key=lambda match: match.score)
+def labelled(paper: Paper, positions: Sequence[int]) -> Paper:
+    """The paper with the method at these positions alone."""
+    sentences = tuple(
+        Sentence(each.text, Facet.METHOD if place in positions else Facet.RESULT)
+        for place, each in enumerate(paper.sentences)
+    )
+    return replace(paper, sentences=sentences, labelled=True)
 
 
 def test_the_match_is_the_most_similar_pair(exact, papers):
     """A sentence of the query that stands in the candidate as well, and nothing of the rest."""
-    query = papers[0]
+    query = labelled(papers[0], [2])
     odd = Sentence("Odd words.", Facet.RESULT)
     alike = Paper("alike", query.title, (*query.sentences[:3], odd), labelled=True)
-    (whole,) = score(exact, Query(query, positions=(2,)), [alike])
+    (whole,) = score(exact, Query(query, Facet.METHOD), [alike])
     assert (whole.match.query_position, whole.match.position) == (2, 2)
 
 
-def test_the_order_of_picked_positions_does_not_matter(exact, papers):
-    for positions in ((3, 0), (2, 3, 0)):
-        one, other = (
-            score(exact, Query(papers[0], positions=tuple(chosen)), papers[1:9])
-            for chosen in (positions, sorted(positions))
-        )
-        assert one == other
-        assert {judged.match.query_position for judged in one} <= set(positions)
+def test_it_takes_facets_alone(exact):
+    assert not exact.takes_whole_abstracts
 
 
 LONG = Paper(
@@ -122,35 +109,19 @@ LONG = Paper(
 
 
 def test_what_lies_beyond_the_window_is_not_read(tiny_facet_rerankers, papers):
-    """Sentences of the query that are cut off count for nothing; where all are, the whole window does."""
-    reranker = open_reranker(str(tiny_facet_rerankers), query_tokens=40, candidate_tokens=60)
+    """Sentences of the query that are cut off have no part; where all are, the whole window has one."""
+    reranker = open_reranker(str(tiny_facet_rerankers))
     tokenizer = PaperTokenizer(tiny_facet_rerankers / TOKENIZER)
-    read = len(tokenizer.first_window(LONG, 40).spans)
-    assert 2 < read < 10
+    read = len(tokenizer.first_window(LONG, MAX_TOKENS).spans)
+    assert 2 < read < 35
     candidates = [*papers[:3], LONG]
-    in_part, inside = (
-        score(reranker, Query(LONG, positions=positions), candidates) for positions in ((1, 35), (1,))
-    )
-    assert in_part == inside
-    outside, window = (
-        score(reranker, Query(LONG, positions=positions), candidates)
-        for positions in ((35,), tuple(range(read)))
-    )
-    assert outside == window != inside
-    cut = replace(LONG, sentences=tuple(Sentence(each.text, Facet.RESULT) for each in LONG.sentences[:read]))
-    assert score(reranker, Query(LONG, Facet.RESULT), candidates) == score(
-        reranker, Query(cut, Facet.RESULT), candidates
-    )
-    for judged in outside:
-        assert judged.match.query_position < read
 
+    def scored(positions: Sequence[int]) -> list[RerankScore]:
+        return score(reranker, Query(labelled(LONG, positions), Facet.METHOD), candidates)
 
-def test_budgets_reach_no_further_than_the_model(tiny_facet_rerankers, exact, papers):
-    """A budget beyond what the model reads is that of the model."""
-    files = resolve_reranker(str(tiny_facet_rerankers / "fp32"), "fp32")
-    roomy = FacetCrossEncoder(files, query_tokens=10_000, candidate_tokens=10_000)
-    query = Query(LONG, Facet.METHOD)
-    assert score(roomy, query, [LONG, papers[0]]) == score(exact, query, [LONG, papers[0]])
+    assert scored([1, 35]) == scored([1])
+    assert scored([35]) == scored(range(read)) != scored([1])
+    assert all(judged.match.query_position < read for judged in scored([35]))
 
 
 def test_a_candidate_without_the_facet_is_read_as_a_whole(exact, papers):
@@ -164,9 +135,9 @@ def test_a_candidate_without_the_facet_is_read_as_a_whole(exact, papers):
 # What is refused. A model is opened when its facet is first asked for.
 
 
-def refusal(folder: Path, paper: Paper, facet: Facet | None = Facet.METHOD) -> str:
+def refusal(folder: Path, paper: Paper) -> str:
     with pytest.raises(ModelError) as caught:
-        score(open_reranker(str(folder), **EVERY), Query(paper, facet), [paper])
+        score(open_reranker(str(folder)), Query(paper, Facet.METHOD), [paper])
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -179,10 +150,9 @@ def test_damaged_files_are_refused(exported, papers, name, damage):
     message = (
         f"{name}: expected SHA-256 {read_reranker_card(exported).files[name]}, found {found}; install qbe"
     )
-    for facet in (Facet.METHOD, None):
-        assert message in refusal(exported, papers[0], facet)
+    assert message in refusal(exported, papers[0])
     if name != TRUNK:
-        assert score(open_reranker(str(exported), **EVERY), Query(papers[0], Facet.RESULT), papers[1:2])
+        assert score(open_reranker(str(exported)), Query(papers[0], Facet.RESULT), papers[1:2])
 
 
 @pytest.mark.parametrize("name", ["method.onnx", TRUNK])
@@ -221,12 +191,9 @@ def test_a_facet_that_the_card_does_not_have_is_refused(exported, papers):
     card = read_reranker_card(exported)
     heads = {facet: weights for facet, weights in card.heads.items() if facet != "method"}
     write_reranker_card(exported, replace(card, heads=heads))
-    reranker = open_reranker(str(exported), **EVERY)
-    for facet in (Facet.METHOD, None):
-        with pytest.raises(
-            UsageError, match=r"that tiny-facets reranks \(background, result\), found method"
-        ):
-            score(reranker, Query(papers[0], facet), papers[1:2])
+    reranker = open_reranker(str(exported))
+    with pytest.raises(UsageError, match=r"that tiny-facets reranks \(background, result\), found method"):
+        score(reranker, Query(papers[0], Facet.METHOD), papers[1:2])
     assert score(reranker, Query(papers[0], Facet.RESULT), papers[1:2])
 
 
@@ -238,14 +205,3 @@ def test_a_pair_cross_encoder_is_refused(tiny_cross_encoder):
 def test_another_precision_is_refused(tiny_facet_rerankers):
     with pytest.raises(UsageError, match=r"expected precision int8, the only one of .*, found fp16"):
         open_reranker(str(tiny_facet_rerankers), precision="fp16")
-
-
-@pytest.mark.parametrize("name", ["query_tokens", "candidate_tokens"])
-def test_a_budget_without_room_for_a_token_is_refused(tiny_facet_rerankers, papers, name):
-    for tokens in (0, 1, 2):
-        message = rf"expected `{name}` of at least 3 \(\[CLS\], a token, \[SEP\]\), found {tokens}"
-        with pytest.raises(UsageError, match=message):
-            open_reranker(str(tiny_facet_rerankers), **{name: tokens})
-    least = open_reranker(str(tiny_facet_rerankers), **{name: 3})
-    assert len(least._tokenizer.first_window(papers[0], 3).ids) == 3
-    assert len(scores(least, Query(papers[0], Facet.METHOD), papers[1:3])) == 2

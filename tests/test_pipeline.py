@@ -7,9 +7,9 @@ import threading
 import numpy as np
 import pytest
 from support.rerankers import ByHand
-from support.searching import first_stage, reranked
+from support.searching import PLAIN, first_stage, reranked
 
-from qbe import Aspect, Facet, Index, Pipeline, Query, SearchConfig, open_index
+from qbe import Aspect, CrossEncoder, Dense, Facet, Fused, Index, Pipeline, Query, open_index
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.parallel import Workers
@@ -89,7 +89,7 @@ def test_aspects_are_reranked_together(index):
     ids = [p.paper_id for p in index if p.paper_id != "s024"]
     reranker = ByHand({paper_id: float(rank) for rank, paper_id in enumerate(ids)})
     pipeline = reranked(index, reranker, depth=10, weight=1)
-    first = [hit.paper_id for hit in first_stage(index).search(query, 127)]
+    first = [hit.paper_id for hit in Pipeline(index, PLAIN).search(query, 127)]
     hits = pipeline.search(query, 127, explain=True)
     top = first[:10]
     assert reranker.requested == [top, top]  # once an aspect
@@ -147,24 +147,13 @@ def test_topics_with_aspects_make_a_run(search, index, tmp_path):
 
 def test_python_gives_what_the_command_gives(search, index):
     records = search("--paper", "s024", "--facet", "method", "--hits", 3, "--format", "json")
-    hits = Pipeline.open(index, SearchConfig()).search(Query(index.paper("s024"), Facet.METHOD), k=3)
-    ranked = [(hit["paper_id"], hit["score"]) for hit in json.loads(records)["hits"]]
-    assert ranked == [(hit.paper_id, hit.score) for hit in hits]
-
-
-@pytest.mark.parametrize("name", ["transport", "attention", "single-match", "mean-max"])
-def test_matchings_rank_alike_in_python_and_on_the_command_line(search, index, name):
-    records = search(
-        "--paper", "s024", "--facet", "method", "--rerank", name, "--format", "json", "--hits", 9
-    )
-    pipeline = Pipeline.open(index, SearchConfig(rerank=name))
-    hits = pipeline.search(Query(index.paper("s024"), Facet.METHOD), 9)
+    hits = Pipeline(index).search(Query(index.paper("s024"), Facet.METHOD), k=3)
     ranked = [(hit["paper_id"], hit["score"]) for hit in json.loads(records)["hits"]]
     assert ranked == [(hit.paper_id, hit.score) for hit in hits]
 
 
 def test_queries_without_a_facet_keep_the_first_stage_by_default(index):
-    pipeline, plain = Pipeline.open(index), first_stage(index)
+    pipeline, plain = Pipeline(index), first_stage(index)
     whole = Query(index.paper("s024"))
     faceted = Query(index.paper("s024"), Facet.METHOD)
     reranked_hits, whole_hits = pipeline.batch_search([faceted, whole], 5)
@@ -187,13 +176,11 @@ def test_an_explanation(index):
 
 def test_wrong_types_name_the_right_one(index, tiny_index):
     with pytest.raises(TypeError, match=r"expected a qbe.Index, found .*; open one with qbe.open_index"):
-        Pipeline.open(str(tiny_index))
-    with pytest.raises(TypeError, match=r"expected a qbe.SearchConfig, found str"):
-        Pipeline.open(index, "fused")
-    with pytest.raises(
-        TypeError, match=r"expected an open reranker as `reranker`, found 'mine' \(str\); give"
-    ):
-        Pipeline.open(index, None, "mine")
+        Pipeline(str(tiny_index))
+    with pytest.raises(TypeError, match=r"expected a first stage such as qbe.Fused\(\), found 'fused'"):
+        Pipeline(index, "fused")
+    with pytest.raises(UsageError, match="expected a first stage with a `reranker`"):
+        Pipeline(index, Fused() >> CrossEncoder(), CrossEncoder())
     pipeline = first_stage(index, "bm25")
     with pytest.raises(TypeError, match=r"expected a qbe.Query, found Paper; make one with qbe.Query"):
         pipeline.search(index.paper("s001"))
@@ -238,7 +225,7 @@ def test_a_pipeline_follows_its_index(tiny_index, tmp_path, stage):
 
 def test_parameters_that_do_not_fit_the_index_are_refused(index):
     with pytest.raises(UsageError, match="`nprobe` goes with an index of kind"):
-        Pipeline.open(index, SearchConfig(first_stage="dense", nprobe=4, rerank="none"))
+        Pipeline(index, Dense(nprobe=4))
 
 
 # Stages of other makes.
@@ -255,7 +242,7 @@ class ByTitleLength:
     def _scores(self, rows: np.ndarray) -> np.ndarray:
         return np.array([-len(self._papers[row].title) for row in rows.tolist()], dtype=np.float64)
 
-    def batch_candidates(self, queries, k, among=None):
+    def batch_candidates(self, queries, k, allowed=None):
         rows = np.arange(len(self._papers.ids))
         best = np.sort(np.argsort(-self._scores(rows), kind="stable")[:k])
         return [Candidates(best) for _ in queries]

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from qbe.search.config import SearchConfig
 
 from qbe.errors import UsageError
 from qbe.grade.storage import MODELS
@@ -18,6 +17,7 @@ from qbe.rerank.projection_model import (
 )
 from qbe.rerank.projections import TERMS, FacetProjection, StoredPapers, compare
 from qbe.search.pipeline import Pipeline
+from qbe.search.stages import Fused, Projections
 from qbe.types import Facet
 
 SMALL = MODELS / "facet-projections"
@@ -59,19 +59,16 @@ def test_a_search_mixes_both_stages(graded_index):
     with Index(graded_index) as index:
         query = Query(index.paper("s036"), Facet.METHOD)
         pool = [f"s{number:03d}" for number in range(1, 30)]
-        with Pipeline.open(
-            index, SearchConfig(rerank="projections", rerank_weight=1.0, separate=0)
-        ) as pipeline:
+        with Pipeline(index, Fused(), Projections(weight=1.0, background_penalty=0)) as pipeline:
             alone = pipeline.search(query, 30, pool, explain=True)
             fewer = pipeline.search(query, 30, pool[:10], explain=True)
         scores = {hit.paper_id: hit.component_scores["reranker"] for hit in alone}
         assert [hit.paper_id for hit in alone] == sorted(scores, key=lambda name: -scores[name])
         assert all(hit.component_scores["reranker"] == scores[hit.paper_id] for hit in fewer)
         assert all(hit.driven_by.query_position in query.aspects[0].selected_positions() for hit in alone)
-        with Pipeline.open(index, SearchConfig(rerank="projections")) as pipeline:
-            assert pipeline.rerank_pairs([], 20) == 0
+        with Pipeline(index, Fused(), Projections()) as pipeline:
             whole = pipeline.search(Query(index.paper("s036")), 5)
-        with Pipeline.open(index, SearchConfig(rerank="none")) as pipeline:
+        with Pipeline(index, Fused()) as pipeline:
             first = pipeline.search(Query(index.paper("s036")), 5)
         assert [hit.paper_id for hit in whole] == [hit.paper_id for hit in first]
 
@@ -83,7 +80,7 @@ def test_vectors_of_another_encoder_are_refused(tiny_index):
             UsageError, match="expected vectors of facet-encoder or facet-encoder-large for `rerank`"
         ),
     ):
-        Pipeline.open(index, SearchConfig(rerank="projections"))
+        Pipeline(index, Fused(), Projections())
 
 
 def test_vectors_of_an_earlier_version_are_refused():
@@ -105,11 +102,11 @@ def test_projections_of_other_vectors_are_given_by_their_folder(tmp_path, tiny_i
         only_whole = FacetProjection(np.eye(len(whole[0])), np.array([0.0, 0.0, 1.0, 0.0]))
         projections = dict.fromkeys(Facet, only_whole)
         write_model(tmp_path, ProjectionModel(projections, encoder, {}))
-        config = SearchConfig(rerank="projections", reranker=str(tmp_path), rerank_weight=1.0, separate=0)
+        stage = Projections(str(tmp_path), weight=1.0, background_penalty=0)
         query = Query(index.paper("s036"), Facet.METHOD)
-        with Pipeline.open(index, config) as pipeline:
+        with Pipeline(index, Fused(), stage) as pipeline:
             (hit,) = pipeline.search(query, 1, ["s051"], explain=True)
         cosine = float(whole[0] @ whole[1] / np.linalg.norm(whole[0]) / np.linalg.norm(whole[1]))
         assert hit.component_scores["reranker"] == pytest.approx(cosine, abs=1e-6)
         with pytest.raises(UsageError, match=f"found {SMALL}, which reads those of facet-encoder; leave out"):
-            Pipeline.open(index, SearchConfig(rerank="projections", reranker=str(SMALL)))
+            Pipeline(index, Fused(), Projections(str(SMALL)))

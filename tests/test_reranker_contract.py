@@ -4,7 +4,6 @@ import math
 import threading
 
 import pytest
-from qbe.rerank.cached import CachedReranker
 from support.rerankers import over_index, projected_over_index, request, score
 
 from qbe.errors import FacetNotFoundError, UsageError
@@ -15,18 +14,15 @@ from qbe.rerank.open import open_reranker
 from qbe.rerank.vector_matching import MATCHINGS
 from qbe.types import Facet, Paper, Sentence
 
-CACHED = "facet, with scores kept"
 RERANKERS = {
     # fixture that gives the folder, options of `open_reranker`
     "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
     "pair fp16": ("tiny_cross_encoder", {"precision": "fp16"}),
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
     "facet": ("tiny_facet_rerankers", {}),
-    CACHED: ("tiny_facet_rerankers", {}),
     # a matching, over the vectors of an index
     **dict.fromkeys(("projections", *MATCHINGS), ("tiny_index", {})),
 }
-BUDGETS = {"query_tokens": 48, "candidate_tokens": 80}
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +41,7 @@ def opened(request, index):
         return lambda threads=1: projected_over_index(index, Workers(threads))
     folder = str(request.getfixturevalue(fixture))
 
-    def opened(threads=1):
-        reranker = open_reranker(folder, workers=Workers(threads), **BUDGETS, **options)
-        return CachedReranker(reranker) if request.param == CACHED else reranker
-
-    return opened
+    return lambda threads=1: open_reranker(folder, workers=Workers(threads), **options)
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +56,10 @@ def reranker(opened):
 
 
 @pytest.fixture(scope="module")
-def queries(papers) -> list[Query]:
-    """A query by each facet, by the whole abstract, by positions, and from outside the collection."""
+def queries(papers, reranker) -> list[Query]:
+    """A query by each facet and, where it takes these, by the whole abstract, by positions, and from outside
+    the collection.
+    """
     one = next(paper for paper in papers if paper.paper_id == "s024")
     outside = Paper(
         "outside",
@@ -73,7 +67,9 @@ def queries(papers) -> list[Query]:
         (Sentence("Developers search for code.", Facet.BACKGROUND), Sentence("We train a network.")),
         labelled=True,
     )
-    return [*(Query(one, facet) for facet in (*Facet, None)), Query(one, positions=(3, 0)), Query(outside)]
+    others = [Query(one), Query(one, positions=(3, 0)), Query(outside)]
+    facets = [*(Query(one, facet) for facet in Facet), Query(outside, Facet.BACKGROUND)]
+    return [*facets, *others] if reranker.takes_whole_abstracts else facets
 
 
 def test_one_judgement_for_each_paper_in_order(vectors, reranker, queries, papers):
@@ -106,9 +102,10 @@ def test_what_a_query_is_about_counts(vectors, reranker, papers):
         Sentence("Users find more.", Facet.RESULT),
     )
     paper = Paper("short", "Ranking papers", sentences, labelled=True)
-    queries = [*(Query(paper, facet) for facet in (*Facet, None)), Query(paper, positions=(0, 2))]
-    if reranker.name == "single-match":  # aspects that share their closest sentence are one to it
-        queries = queries[:3]
+    queries = [Query(paper, facet) for facet in Facet]
+    if reranker.takes_whole_abstracts and reranker.name != "single-match":
+        # To single-match aspects that share their closest sentence are one.
+        queries += [Query(paper), Query(paper, positions=(0, 2))]
     found = [score(reranker, query, papers[:5], vectors=vectors) for query in queries]
     for number, judged in enumerate(found):
         assert judged not in found[:number]
@@ -134,14 +131,14 @@ def test_a_match_names_sentences_of_both(vectors, reranker, queries, papers):
 def test_many_queries_are_judged_as_each_alone(vectors, opened, reranker, queries, papers, threads):
     """To the last bit, whether papers are shared by queries, come twice, or are none."""
     pairs = [
-        (query, papers[first : first + 7]) for query, first in zip(queries, range(0, 18, 3), strict=True)
+        (query, papers[first : first + 7]) for query, first in zip(queries, range(0, 99, 3), strict=False)
     ]
     pairs += [(queries[0], []), (queries[1], [papers[3], papers[3]])]
     steps = []
     requests = [request(query, candidates, vectors) for query, candidates in pairs]
     together = opened(threads).batch_score(requests, steps.append)
     assert together == [score(reranker, query, candidates, vectors=vectors) for query, candidates in pairs]
-    assert sum(steps) == 44
+    assert sum(steps) == 7 * len(queries) + 2
     assert reranker.batch_score([]) == []
 
 
@@ -172,9 +169,9 @@ def test_what_is_no_query_is_refused(vectors, reranker, papers):
     "text", ["🧬", "retina 🧬 数学 \U00010348", "\u200b", "?! \\ [SEP] [CLS]", "x " * 3000]
 )
 def test_any_text_can_be_judged(vectors, reranker, papers, text):
-    strange = Paper("strange", text, (Sentence(text), Sentence("A sentence.")))
+    strange = Paper("strange", text, (Sentence(text, Facet.METHOD), Sentence("A sentence.")), labelled=True)
     for query, candidate in ((strange, papers[0]), (papers[0], strange), (strange, strange)):
-        (judged,) = score(reranker, Query(query), [candidate], vectors=vectors)
+        (judged,) = score(reranker, Query(query, Facet.METHOD), [candidate], vectors=vectors)
         assert math.isfinite(judged.score)
 
 

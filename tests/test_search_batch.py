@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qbe.search.vectors import PreparedQuery
 from support.searching import first_stage
 
 from qbe import _jvm
@@ -18,7 +17,7 @@ from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
 from qbe.search import fingerprint
-from qbe.search.pipeline import Pipeline
+from qbe.search.session import SearchSession
 from qbe.search.unfinished import block_file
 from qbe.topics import read_topics
 
@@ -62,28 +61,27 @@ def part(output) -> Path:
 def searched(monkeypatch) -> list[int]:
     """How many queries each call of the pipeline got."""
     calls: list[int] = []
-    batch_search = Pipeline.batch_search
+    batch = SearchSession.batch
 
-    def counted(self, queries, *rest, **options):
-        calls.append(len(queries))
-        return batch_search(self, queries, *rest, **options)
+    def counted(self, requests, *rest, **options):
+        calls.append(len(requests))
+        return batch(self, requests, *rest, **options)
 
-    monkeypatch.setattr(Pipeline, "batch_search", counted)
+    monkeypatch.setattr(SearchSession, "batch", counted)
     return calls
 
 
 def interrupt(monkeypatch, after: int, error: BaseException) -> None:
     """Have the search end with an error after so many blocks, once."""
-    prepare, done = Pipeline.prepare, []
+    batch, done = SearchSession.batch, []
 
-    def interrupted(self, queries, **options):
-        if not isinstance(queries[0], PreparedQuery):  # once a block
-            done.append(1)
-            if len(done) == after + 1:
-                raise error
-        return prepare(self, queries, **options)
+    def interrupted(self, requests, *rest, **options):
+        done.append(1)
+        if len(done) == after + 1:
+            raise error
+        return batch(self, requests, *rest, **options)
 
-    monkeypatch.setattr(Pipeline, "prepare", interrupted)
+    monkeypatch.setattr(SearchSession, "batch", interrupted)
 
 
 def test_blocks_make_the_same_run_as_single_searches(search, arguments, output, tiny_index, searched):
@@ -122,29 +120,6 @@ def test_an_interrupted_run_goes_on(search, arguments, output, part, monkeypatch
     assert searched == [5, 5, 4]
     assert output.read_text() == whole
     assert [path.name for path in output.parent.iterdir()] == [output.name]
-
-
-def test_runs_of_several_first_stages_go_on_with_the_unfinished_one(
-    search, sample, output, monkeypatch, searched
-):
-    """Blocks of the second of two runs are interrupted: the first run is left as it is."""
-    arguments = ["--topics", sample / "topics.tsv", "--rerank", "none", "--hits", 9]
-    stages = [*arguments, "--first-stage", "bm25", "dense"]
-    named = output.parent / "{first_stage}.trec"
-    whole = {stage: search(*arguments, "--first-stage", stage) for stage in ("bm25", "dense")}
-    interrupt(monkeypatch, 7, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        search(*stages, "--output", named)
-    finished = output.parent / "bm25.trec"
-    assert finished.read_text() == whole["bm25"]
-    written = finished.stat().st_mtime_ns
-    del searched[:]
-    search(*stages, "--output", named, "--resume")
-    assert searched == [5, 5, 4]
-    assert (output.read_text(), finished.stat().st_mtime_ns) == (whole["dense"], written)
-    del searched[:]
-    search(*stages, "--output", named, "--resume")  # nothing is unfinished
-    assert len(searched) == 2 * 5
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,9 @@ def test_every_source_finds_the_same(search, paper_file, papers, monkeypatch):
 
 REFUSED = [
     (["--paper", "s001", "--hits", "0"], UsageError, "expected `k` of at least 1, found 0"),
-    (["--paper", "s001", "--depth", "0"], UsageError, "expected `depth` of at least 1, found 0"),
+    (["--paper", "s001", "--first-stage", "dense:nprobe=0"], UsageError, "expected `nprobe` of at least 1"),
     (["--paper", "s001", "--threads", "0"], UsageError, "expected `threads` of at least 1, found 0"),
+    (["--paper", "s001", "--first-stage", "splade"], UsageError, "expected `first_stage` of bm25, dense"),
     (["--paper", "s001", "--title", "T"], UsageError, "--title goes with --text"),
     (["--paper", "s001", "--run-tag", "a b"], UsageError, "expected a --run-tag of one word"),
     (["--paper", "s001", "--run-tag", ""], UsageError, "expected a --run-tag of one word"),
@@ -174,11 +175,6 @@ REFUSED = [
     (["--paper", "s001", "--sentences", "0,x"], UsageError, "expected sentence positions such as 0,3"),
     (["--paper", "s001", "--sentences", ""], UsageError, "expected sentence positions such as 0,3"),
     (["--paper", "s001", "--sentences", "0,9"], UsageError, r"from 0 to 4 .* found 9"),
-    (["--paper", "s001", "--weights", "bm25"], UsageError, "expected weights such as"),
-    (["--paper", "s001", "--weights", "bert=1"], UsageError, "expected weights such as"),
-    (["--paper", "s001", "--weights", "bm25=nan"], UsageError, "expected `weights` from 0 to 1e\\+06"),
-    (["--paper", "s001", "--weights", "bm25=1e308"], UsageError, "expected `weights` from 0 to 1e\\+06"),
-    (["--paper", "s001", "--weights", ""], UsageError, "expected weights such as"),
     (
         ["--paper", "s001", "--pool", "pools.tsv"],
         UsageError,
@@ -220,14 +216,11 @@ def test_what_is_refused(search, sample, tmp_path, monkeypatch, arguments, error
         ["--index", "x", "--paper", "1", "--text", "2"],
         ["--index", "x", "--paper", "1", "--facet", "objective"],
         ["--index", "x", "--paper", "1", "--facet", "method", "--sentences", "0"],
-        ["--index", "x", "--paper", "1", "--first-stage", "splade"],
         ["--index", "x", "--paper", "1", "--hits", "many"],
         ["--index", "x", "--paper-file", "1", "--paper-file", "2"],
-        ["--index", "x", "--paper", "1", "--explore", "competitors", "--facet", "method"],
-        ["--index", "x", "--paper", "1", "--explore", "competitors", "--like", "method"],
-        ["--index", "x", "--paper", "1", "--explore", "rivals"],
+        ["--index", "x", "--paper", "1", "--like", "competitors", "--facet", "method"],
         ["--index", "x", "--paper", "1", "--cited", "refs.bib"],
-        ["--index", "x", "--paper", "1", "--combine", "sum"],
+        ["--index", "x", "--paper", "1", "--first-stage", "bm25", "dense"],
     ],
 )
 def test_wrong_options_end_with_2(arguments, capsys):

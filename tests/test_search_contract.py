@@ -4,34 +4,38 @@ import math
 from dataclasses import replace
 
 import pytest
-from qbe.search.config import SearchConfig
 from support.rerankers import Overlap
-from support.searching import paper_of, reranked
+from support.searching import paper_of
 
 from qbe.errors import FacetNotFoundError, PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Query
 from qbe.search.pipeline import Pipeline
+from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching
 from qbe.topics import read_pools
 from qbe.types import Facet, Paper, Sentence
 
+
+def shortest(aspect, papers):
+    """The shorter an abstract, the better."""
+    return [-len(paper.abstract) for paper in papers]
+
+
 STAGES = {
-    "bm25": ("bm25", {}),
-    "bm25 facet": ("bm25", {"bm25_query": "facet"}),
-    "bm25 abstract": ("bm25", {"bm25_query": "abstract"}),
-    "dense mean-max": ("dense", {"match": "mean-max"}),
-    "dense single-match": ("dense", {"match": "single-match"}),
-    "fused weighted": ("fused", {"fusion": "weighted"}),
-    "fused rrf": ("fused", {"fusion": "rrf"}),
-    "fused shallow": ("fused", {"depth": 3, "weights": {"bm25": 1.0, "facet": 0.5, "sentences": 0.5}}),
-    "bm25 + overlap": ("bm25", {}, "overlap", {}),
-    "dense + overlap alone, shallow": ("dense", {}, "overlap", {"depth": 5, "weight": 1.0}),
-    "fused + cross-encoder": ("fused", {}, "tiny_cross_encoder", {"depth": 20, "weight": 0.25}),
-    "fused + facet rerankers": ("fused", {}, "tiny_facet_rerankers", {"depth": 7, "weight": 0.25}),
+    "bm25": (BM25(),),
+    "bm25 abstract": (BM25("abstract"),),
+    "dense": (Dense(),),
+    "fused": (Fused(),),
+    "fused plain": (Fused(background_penalty=0),),
+    "fused shallow": (Fused(depth=3, weights={"bm25": 1.0, "facet": 0.5, "sentences": 0.5}),),
+    "bm25 + overlap": (BM25(), Overlap(), {}),
+    "dense + overlap alone, shallow": (Dense(), Overlap(), {"depth": 5, "weight": 1.0}),
+    "dense + a function": (Dense(), shortest, {"depth": 9, "weight": 0.1}),
+    "fused + cross-encoder": (Fused(), "tiny_cross_encoder", {"depth": 20, "weight": 0.25}),
+    "fused + facet rerankers": (Fused(), "tiny_facet_rerankers", {"depth": 7, "weight": 0.25}),
+    "fused + matching": (Fused(), Matching("attention", depth=9), {}),
 }
-"""First stage and its options; then, if any, the reranker (the fixture of its folder, or by hand) and the
-options of reranking.
-"""
+"""First stage; then, if any, the reranker (the fixture of its folder, or what it is), and its parameters."""
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +54,15 @@ def open_searcher(stage, request):
     """Open the stage on an index."""
 
     def opened(index: Index) -> Pipeline:
-        name, options, *reranking = stage
+        first, *reranking = stage
         if not reranking:
-            return Pipeline.open(index, SearchConfig(first_stage=name, rerank="none", **options))
-        reranker, settings = reranking
-        if reranker == "overlap":
-            return reranked(index, Overlap(), SearchConfig(first_stage=name, **options), **settings)
-        budgets = {"query_tokens": 64, "candidate_tokens": 64}
-        config = SearchConfig(
-            first_stage=name,
-            rerank="cross-encoder",
-            reranker=str(request.getfixturevalue(reranker)),
-            **{f"rerank_{setting}": value for setting, value in settings.items()},
-            **options,
-            **budgets,
-        )
-        return Pipeline.open(index, config)
+            return Pipeline(index, first)
+        reranker, parameters = reranking
+        if isinstance(reranker, Matching):
+            return Pipeline(index, first, reranker)
+        named = isinstance(reranker, str)
+        model = str(request.getfixturevalue(reranker)) if named else reranker
+        return Pipeline(index, first, CrossEncoder(model, **parameters))
 
     return opened
 
@@ -103,7 +100,7 @@ def test_hits_are_few_finite_ordered_and_distinct(searcher, queries):
 
 
 def test_fewer_hits_are_the_first_of_more(searcher, stage, queries):
-    more = stage[1].get("depth", 30)
+    more = stage[0].depth if stage[0].name == "fused" and stage[0].depth < 30 else 30
     for query in queries:
         assert searcher.search(query, 2) == searcher.search(query, more)[:2]
 
@@ -187,26 +184,27 @@ def test_matches_name_the_closest_sentences(searcher, index, queries):
 
 
 def test_components_are_told_where_explained(searcher, stage, queries):
-    components = {"bm25": {"bm25"}, "dense": {"dense"}, "fused": {"bm25", "sentences", "whole"}}[stage[0]]
-    reranking = stage[3] if len(stage) > 2 else None
-    depth = 0 if reranking is None else reranking.get("depth", 100)
+    first, second = stage[0], searcher.stages.reranker
+    components = {"bm25": {"bm25"}, "dense": {"dense"}, "fused": {"bm25", "sentences", "whole"}}[first.name]
     for query in queries:
-        expected = set(components)
-        if stage[0] == "fused" and query.has_facet:
+        facet, expected = query.aspects[0].facet, set(components)
+        if first.name == "fused" and query.has_facet:
             expected.add("facet")
-        if reranking is not None:
+        reranks = searcher.session.takes(query.aspects)
+        depth = second.depth if reranks else 0
+        if reranks:
             expected.add("first_stage")
-        separated = stage[0] == "fused" and reranking is not None
-        if separated and query.aspects[0].facet in (Facet.METHOD, Facet.RESULT):
+        if getattr(first, "background_penalty", 0) and facet in (Facet.METHOD, Facet.RESULT):
             expected.add("background")
         found = searcher.search(query, 40, explain=True)
         for rank, hit in enumerate(found):
             scores = hit.component_scores
             assert set(scores) == expected | ({"reranker"} if rank < depth else set())
             assert all(isinstance(score, float) and math.isfinite(score) for score in scores.values())
-            if "first_stage" in scores and stage[0] != "fused":
-                assert scores["first_stage"] == scores[stage[0]]
-        assert [hit._replace(component_scores=None) for hit in found] == searcher.search(query, 40)
+            if "first_stage" in scores and first.name != "fused":
+                assert scores["first_stage"] == scores[first.name]
+        plain = [hit._replace(component_scores=None, plan=()) for hit in found]
+        assert plain == searcher.search(query, 40)
 
 
 def test_a_pool_that_names_unknown_papers_is_refused(searcher, queries):
@@ -269,28 +267,8 @@ def test_any_text_can_be_asked(searcher, text):
     assert sorted(hit.paper_id for hit in found) == sorted(pool)
 
 
-@pytest.mark.parametrize(
-    ("stage", "options"),
-    [
-        ("colbert", {}),
-        ("bm25", {"bm25_query": "words"}),
-        ("dense", {"match": "median"}),
-        ("fused", {"fusion": "borda"}),
-        ("fused", {"weights": {"bm25": -1.0}}),
-        ("fused", {"weights": {"bm25": 0.0}}),
-        ("fused", {"weights": {}}),
-        ("fused", {"weights": {"bm25": math.nan}}),
-        ("fused", {"weights": {"whole": math.inf}}),
-        ("fused", {"weights": {"colbert": 1.0}}),
-    ],
-)
-def test_unknown_options_are_refused(stage, options):
-    with pytest.raises(UsageError, match=r"expected .*, found "):
-        SearchConfig(first_stage=stage, **options)
-
-
 def test_weights_of_the_facet_alone_need_a_facet(index, queries):
-    searcher = Pipeline.open(index, SearchConfig(weights={"facet": 1.0}, rerank="none"))
+    searcher = Pipeline(index, Fused(weights={"facet": 1.0}))
     assert searcher.search(queries[0])
     with pytest.raises(UsageError, match="expected a facet, since only the component facet has a weight"):
         searcher.search(queries[3])

@@ -4,12 +4,10 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
-from qbe.search.config import SearchConfig
 
 from qbe.errors import FacetNotFoundError, UsageError
 from qbe.index.index import Index
@@ -19,6 +17,7 @@ from qbe.search.filters import PaperFilter
 from qbe.search.fingerprint import RunInputs, fingerprint
 from qbe.search.fusion import z_normalize
 from qbe.search.pipeline import Pipeline
+from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Grades, Matching, Projections, Stages
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
 from qbe.trec import read_run
 from qbe.types import Facet, Hit, Paper, Sentence
@@ -49,14 +48,14 @@ def tiny(tiny_index) -> Iterator[Index]:
 @pytest.fixture(scope="module")
 def by_vectors(index) -> Iterator[Pipeline]:
     """Grades by stored vectors alone."""
-    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none")) as pipeline:
+    with Pipeline(index, Dense()) as pipeline:
         yield pipeline
 
 
 @pytest.fixture(scope="module")
 def reranked(index) -> Iterator[Pipeline]:
     """The best papers graded by the rerankers as well."""
-    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank_depth=DEPTH)) as pipeline:
+    with Pipeline(index, Dense() >> Projections() >> Grades(DEPTH)) as pipeline:
         yield pipeline
 
 
@@ -206,16 +205,18 @@ def test_a_filter_leaves_grades_and_order_alone(by_vectors, index, query):
     assert_alike(by_vectors.search(query(UNLIKE), ALL, pool, filter=years), of_pool)
 
 
-@pytest.mark.parametrize("stage", ["dense", "fused"])
+@pytest.mark.parametrize("stage", [Dense(), Fused()])
 def test_a_filter_that_no_paper_passes_leaves_nothing(index, query, stage):
-    with Pipeline.open(index, SearchConfig(first_stage=stage, rerank="none")) as pipeline:
+    with Pipeline(index, stage) as pipeline:
         assert pipeline.search(query(UNLIKE), filter=PaperFilter(years=(1800, 1801))) == []
 
 
 def test_the_first_stage_brings_candidates_alone(by_vectors, index, query):
     """All papers of so small an index are candidates, whatever finds them."""
-    with Pipeline.open(index, SearchConfig(rerank="none")) as fused:
+    with Pipeline(index, Fused()) as fused:
         assert_alike(fused.search(query(UNLIKE), ALL), by_vectors.search(query(UNLIKE), ALL))
+    with Pipeline(index, BM25()) as bm25:  # those with a word in common
+        assert_alike(bm25.search(query(UNLIKE), 5), by_vectors.search(query(UNLIKE), 5))
 
 
 def test_explained_hits_have_the_grade_of_each_aspect(by_vectors, reranked, query):
@@ -260,8 +261,8 @@ def test_progress_counts_the_pairs_that_were_announced(reranked, query):
     from qbe.search.queries import from_query
 
     (topic,) = from_query(query(UNLIKE)).aspects
-    assert sum(counted) == 2 * reranked.rerank_pairs(topic, ALL) == 2 * 3 * DEPTH
-    assert reranked.rerank_pairs(topic, 2) == 6
+    assert sum(counted) == 2 * reranked.session.rerank_pairs(topic, ALL) == 2 * 3 * DEPTH
+    assert reranked.session.rerank_pairs(topic, 2) == 6
 
 
 # The query's paper
@@ -294,8 +295,6 @@ def test_queries_of_one_aspect_are_not_graded(by_vectors, reranked, index, facet
     for pipeline in (by_vectors, reranked):
         hits = pipeline.search(one)
         assert [hit.grades for hit in hits] == [None] * 10
-        with Pipeline.open(index, replace(pipeline.config, combine="z-scores")) as without:
-            assert without.search(one) == hits
 
 
 def test_queries_with_an_aspect_that_is_no_facet_are_not_graded(by_vectors, index):
@@ -305,15 +304,17 @@ def test_queries_with_an_aspect_that_is_no_facet_are_not_graded(by_vectors, inde
         assert [hit.grades for hit in hits] == [None] * 10
 
 
-def test_z_scores_are_added_as_before(index, query):
+def test_without_a_grade_model_of_the_encoder_z_scores_are_added(tiny):
     weights = SHAPES[SAME_PROBLEM_OTHER_METHOD]
-    config = SearchConfig(first_stage="dense", rerank="none", combine="z-scores")
-    with Pipeline.open(index, config) as pipeline:
-        hits = pipeline.search(query(weights), ALL)
+    query = Query.by_facets(tiny.paper("s036"), weights)
+    with Pipeline(tiny, Dense()) as pipeline:
+        hits = pipeline.search(query, ALL)
         columns = [
-            {hit.paper_id: hit.score for hit in pipeline.search(Query(index.paper("s036"), facet), ALL)}
+            {hit.paper_id: hit.score for hit in pipeline.search(Query(tiny.paper("s036"), facet), ALL)}
             for facet in weights
         ]
+        with pytest.raises(UsageError, match="expected an index with vectors of the default encoder"):
+            pipeline.grade(query, hits)
     names = ids(hits)
     normalized = [z_normalize(np.array([column[name] for name in names])) for column in columns]
     liked, disliked = weights.values()
@@ -322,40 +323,10 @@ def test_z_scores_are_added_as_before(index, query):
     assert [hit.grades for hit in hits] == [None] * ALL
 
 
-@pytest.mark.parametrize(
-    ("which", "parameters", "found"),
-    [
-        ("index", {"first_stage": "bm25", "rerank": "none"}, "without vectors"),
-        ("index", {"first_stage": "dense", "rerank": "transport"}, "with `rerank` transport"),
-        (
-            "tiny",
-            {"first_stage": "dense", "rerank": "none"},
-            "with vectors of tiny-bert, which the grade model",
-        ),
-    ],
-)
-def test_without_what_grades_need_z_scores_are_added(request, which, parameters, found):
-    index = request.getfixturevalue(which)
-    one = Query.by_facets(index.paper("s036"), UNLIKE)
-    results = []
-    for combine in (None, "z-scores"):
-        with Pipeline.open(index, SearchConfig(combine=combine, **parameters)) as pipeline:
-            results.append(pipeline.search(one))
-            with pytest.raises(UsageError, match="expected vectors of the default encoder"):
-                pipeline.grade(one, results[-1])
-    assert results[0] == results[1]
-    assert [hit.grades for hit in results[0]] == [None] * 10
-    with pytest.raises(UsageError, match=f"expected `combine` z-scores {found}.*found grades") as raised:
-        Pipeline.open(index, SearchConfig(combine="grades", **parameters))
-    assert "\n" not in str(raised.value)
-
-
-def test_another_reranker_is_not_read(index, tiny_facet_rerankers, query):
-    parameters = {"first_stage": "dense", "reranker": str(tiny_facet_rerankers), "rerank_depth": 3}
-    with Pipeline.open(index, SearchConfig(**parameters)) as pipeline:
-        assert pipeline.search(query(UNLIKE))[0].grades is None
-    with pytest.raises(UsageError, match=r"with the reranker \S+tiny-facets, which the grade model does not"):
-        Pipeline.open(index, SearchConfig(combine="grades", **parameters))
+@pytest.mark.parametrize("reranker", [Projections(), CrossEncoder(), Matching(), len])
+def test_the_facet_rerankers_grade_whatever_reranks_other_queries(index, query, reranked, reranker):
+    with Pipeline(index, Stages(Dense(), reranker, Grades(DEPTH))) as pipeline:
+        assert pipeline.search(query(UNLIKE), ALL) == reranked.search(query(UNLIKE), ALL)
 
 
 # Grades of any hits
@@ -380,7 +351,7 @@ def test_a_paper_without_facets_cannot_be_graded_by(by_vectors):
         by_vectors.grade(Query(paper), hits)
     assert str(raised.value) == (
         "expected paper plain to have sentences of a facet to be graded by, found none; have them predicted "
-        "(`facets` predicted)"
+        "(`labels` predicted)"
     )
 
 
@@ -399,7 +370,7 @@ def explore(search, graded_index):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes_have_names(explore, by_vectors, query, name):
-    (line,) = explore("--paper", "s036", "--explore", name, "--hits", 4, "--format", "json").splitlines()
+    (line,) = explore("--paper", "s036", "--like", name, "--hits", 4, "--format", "json").splitlines()
     record = json.loads(line)
     expected = by_vectors.search(query(SHAPES[name]), 4)
     assert record["query_id"] == query(SHAPES[name]).query_id
@@ -413,14 +384,14 @@ def test_shapes_have_names(explore, by_vectors, query, name):
 def test_a_shape_is_what_its_facets_come_to_without_weights(explore, name):
     liked, disliked = SHAPES[name]
     written = explore("--paper", "s036", "--like", liked, "--unlike", disliked, "--hits", 3)
-    assert written == explore("--paper", "s036", "--explore", name, "--hits", 3)
+    assert written == explore("--paper", "s036", "--like", name, "--hits", 3)
 
 
-def test_the_options_names_are_those_of_shapes():
+def test_help_names_the_shapes():
     from qbe.search.options import parser
 
-    (action,) = [each for each in parser()._actions if each.dest == "explore"]
-    assert action.choices == tuple(SHAPES)
+    (action,) = [each for each in parser()._actions if each.dest == "like"]
+    assert all(shape in action.help for shape in SHAPES)
 
 
 @pytest.mark.parametrize(
@@ -443,7 +414,7 @@ def test_what_is_liked_and_disliked_with_weights(explore, arguments, query_id):
 
 
 def test_tables_tell_the_grades(explore, by_vectors, query):
-    arguments = ("--paper", "s036", "--explore", "competitors", "--hits", 1, "--format")
+    arguments = ("--paper", "s036", "--like", "competitors", "--hits", 1, "--format")
     (hit,) = by_vectors.search(query(SHAPES[COMPETITORS]), 1)
     grades = ", ".join(f"{name} {grade:.1f}" for name, grade in hit.grades.items())
     assert f"{grades} of 3" in " ".join(explore(*arguments, "table").split())
@@ -458,7 +429,7 @@ def test_explored_topics_keep_their_ids_and_pools(explore, by_vectors, query, tm
     topics, pools = tmp_path / "topics.tsv", tmp_path / "pools.tsv"
     papers = {"a": "s118", "b": "s036", "c": "s118"}
     topics.write_text("query_id\tpaper_id\tfacet\na\ts118\tmethod\nb\ts036\t\nc\ts118\tresult\n")
-    arguments = ("--topics", topics, "--explore", SAME_METHOD_OTHER_PROBLEM, "--hits", 6)
+    arguments = ("--topics", topics, "--like", SAME_METHOD_OTHER_PROBLEM, "--hits", 6)
     explore(*arguments, "--output", tmp_path / "run.trec")
     expected = {
         query_id: ids(by_vectors.search(query(SHAPES[SAME_METHOD_OTHER_PROBLEM], paper_id), 6))
@@ -483,7 +454,9 @@ def test_topics_that_projections_do_not_rerank_are_told(graded_index, tmp_path, 
     options = ["--first-stage", "dense", "--rerank", "projections"]
     main(["--index", str(graded_index), "--topics", str(topics), *options])
     printed = capsys.readouterr()
-    assert printed.err == "qbe search: 1 of 2 queries have no facet: not reranked\n"
+    assert printed.err == (
+        "qbe search: 1 of 2 queries: not reranked, since projections take queries with a facet\n"
+    )
 
 
 def test_topics_of_weighted_facets_are_graded(explore, by_vectors, query, tmp_path):
@@ -491,13 +464,6 @@ def test_topics_of_weighted_facets_are_graded(explore, by_vectors, query, tmp_pa
     topics.write_text("query_id\tpaper_id\tfacet\taspects\nq\ts036\t\tbackground -0.5*method\n")
     run = explore("--topics", topics, "--hits", 5)
     assert [line.split()[2] for line in run.splitlines()] == ids(by_vectors.search(query(UNLIKE), 5))
-
-
-def test_z_scores_are_an_option(explore, index):
-    arguments = ("--paper", "s036", "--explore", "competitors", "--combine")
-    (line,) = explore(*arguments, "z-scores", "--format", "json", "--hits", 1).splitlines()
-    assert "grades" not in json.loads(line)["hits"][0]
-    assert "grades" in explore(*arguments, "grades", "--format", "json", "--hits", 1)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +479,8 @@ def test_z_scores_are_an_option(explore, index):
         ("--like method --unlike background:inf", "found 'background:inf'"),
         ("--like method:one", "found 'method:one'"),
         ("--unlike method", "--unlike says what not to have in common; give --like"),
-        ("--explore competitors --unlike method", "--unlike says what not to have in common; give --like"),
+        ("--like competitors --unlike method", "found 'competitors'"),
+        ("--like competitors method", "found 'competitors'"),
     ],
 )
 def test_wrong_weights_of_facets(explore, arguments, message):
@@ -524,9 +491,10 @@ def test_wrong_weights_of_facets(explore, arguments, message):
     assert raised.value.exit_code == 2
 
 
-def test_the_grade_model_is_among_what_a_run_depends_on(index, sample):
-    run = RunInputs(sample / "topics.tsv", None, {"method": 1.0}, 10, "qbe", "trec", 80, explain=False)
-    configs = [SearchConfig(rerank="none", combine=combine) for combine in (None, "grades", "z-scores")]
-    known = [fingerprint(index, config, None, run) for config in configs]
-    assert ["grades" in each["models"] for each in known] == [True, True, False]
-    assert known[0]["options"]["facet"] == {"method": 1.0}
+def test_a_run_depends_on_the_grade_model(index, sample):
+    run = RunInputs(
+        sample / "topics.tsv", None, {"method": 1.0}, None, "given", 10, "qbe", "trec", 80, explain=False
+    )
+    described = fingerprint(index, Stages(), None, run)
+    assert list(described["models"]) == ["grades"]
+    assert described["options"]["facet"] == {"method": 1.0}

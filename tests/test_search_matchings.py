@@ -9,14 +9,13 @@ from support.builds import Job, build_job
 from support.papers import Papers
 from support.rerankers import over_index, score
 
-from qbe.errors import IndexFormatError, UsageError
+from qbe.errors import IndexFormatError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.vector_matching import MATCHINGS
-from qbe.search.__main__ import main
 from qbe.search.present import to_record, to_table
+from qbe.search.stages import MATCHINGS
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_run
 from qbe.types import Facet, Hit, Match, Paper, Sentence, TransportEntry
@@ -31,7 +30,16 @@ def index(tiny_index) -> Iterator[Index]:
 @pytest.mark.parametrize("name", MATCHINGS)
 def test_a_pool_is_ranked_by_the_matching_alone(search, index, sample, name, tmp_path):
     topics, pools = sample / "topics.tsv", sample / "pools.tsv"
-    arguments = ("--topics", topics, "--facet", "method", "--pool", pools, "--rerank", name)
+    arguments = (
+        "--topics",
+        topics,
+        "--facet",
+        "method",
+        "--pool",
+        pools,
+        "--rerank",
+        f"matching:kind={name}",
+    )
     search(*arguments, "--first-stage", "bm25", "--output", tmp_path / "run")
     run = read_run(tmp_path / "run")
     assert run.tag == f"qbe-bm25+{name}"
@@ -58,7 +66,7 @@ def dense(sample, tiny_encoder, tmp_path_factory) -> Path:
 @pytest.mark.parametrize("aspect", [(), ("--facet", "result"), ("--sentences", "0,3")])
 def test_an_index_of_vectors_alone_will_do(search, dense, aspect):
     arguments = ("--paper", "s024", *aspect, "--first-stage", "dense", "--hits", 5, "--explain")
-    options = ("--rerank", "transport", "--rerank-depth", 3, "--rerank-weight", 0.5, "--format", "json")
+    options = ("--rerank", "matching:depth=3,weight=0.5", "--format", "json")
     record = json.loads(search(*arguments, *options, folder=dense))
     selected = {sentence["position"] for sentence in record["sentences"] if sentence["selected"]}
     for hit in record["hits"][:3]:
@@ -71,19 +79,21 @@ def test_an_index_of_vectors_alone_will_do(search, dense, aspect):
 
 def test_an_abstract_from_outside_is_matched(search):
     arguments = ("--text", "Nurses drive all day. We plan their rounds.", "--first-stage", "dense")
-    explained = search(*arguments, "--rerank", "transport", "--explain", "--format", "table", "--hits", 2)
+    explained = search(*arguments, "--rerank", "matching", "--explain", "--format", "table", "--hits", 2)
     assert explained.count(" transport ") == 2
     assert "3→0 0.20 is the mass that went from sentence 3 to the paper's sentence 0." in " ".join(
         explained.split()
     )
-    assert " transport " not in search(*arguments, "--rerank", "attention", "--explain", "--format", "table")
+    assert " transport " not in search(
+        *arguments, "--rerank", "matching:kind=attention", "--explain", "--format", "table"
+    )
 
 
 def test_temperature_and_regularization_count(search):
-    arguments = ("--paper", "s024", "--first-stage", "dense", "--rerank", "transport", "--hits", 50)
+    arguments = ("--paper", "s024", "--first-stage", "dense", "--hits", 50)
     found = {
-        search(*arguments, *options)
-        for options in ((), ("--temperature", 0.01), ("--regularization", 1), ("--temperature", 5000))
+        search(*arguments, "--rerank", f"matching:depth=100{parameter}")
+        for parameter in ("", ",temperature=0.01", ",regularization=1", ",temperature=5000")
     }
     assert len(found) == 3  # 5000 is the default for a whole abstract
 
@@ -114,35 +124,9 @@ def test_the_plan_is_shown():
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--rerank", "attention", "--temperature", "1"],
-            "`temperature` is not read with `rerank` attention; drop it or choose transport",
-        ),
-        (
-            ["--regularization", "9"],
-            "`regularization` is not read with `rerank` by-facet; drop it or choose transport",
-        ),
-        (["--rerank", "transport", "--reranker", "x"], "`reranker` is not read with `rerank` transport"),
-        (
-            ["--rerank", "mean-max", "--query-tokens", "9"],
-            "`query_tokens` is not read with `rerank` mean-max",
-        ),
-        (["--rerank", "transport", "--temperature", "0"], "expected `temperature` above 0, found 0"),
-        (["--rerank", "transport", "--regularization", "nan"], "expected `regularization` above 0, found"),
-        (["--rerank", "transport", "--rerank-depth", "0"], "expected `rerank_depth` of at least 1, found 0"),
-    ],
-)
-def test_options_that_do_not_apply_are_refused(tmp_path, arguments, message):
-    with pytest.raises(UsageError, match=message):
-        main(["--index", str(tmp_path), "--paper", "s024", "--facet", "method", *arguments])
-
-
 def test_an_index_without_vectors_is_refused(search, sample, tmp_path):
     build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
-    arguments = ("--paper", "s024", "--first-stage", "bm25", "--rerank", "transport")
+    arguments = ("--paper", "s024", "--first-stage", "bm25", "--rerank", "matching")
     with pytest.raises(
         IndexFormatError, match=r"expected an index with vectors, .* another `first_stage` or"
     ):

@@ -106,7 +106,7 @@ def plotted(search, graded_index, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--paper", "s036", "--explore", "competitors"),
+        ("--paper", "s036", "--like", "competitors"),
         ("--paper", "s036", "--facet", "method"),
         ("--paper", "s036"),
         ("--paper", "s036", "s051", "--not-paper", "s059"),
@@ -134,7 +134,7 @@ def test_a_plot_is_replaced_and_another_file_is_not(plotted, search, graded_inde
 
 
 def test_a_plot_without_hits(plotted):
-    found, written = plotted("--paper", "s036", "--explore", "competitors", "--year", "1800")
+    found, written = plotted("--paper", "s036", "--like", "competitors", "--year", "1800")
     assert found == []
     assert "query" in written
 

@@ -10,28 +10,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from qbe.search.config import SearchConfig
 from support.papers import Papers
 from support.rerankers import ByHand, score
-from support.searching import first_stage, reranked
+from support.searching import PLAIN, reranked
 
 from qbe.errors import ModelError, UsageError
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.query import Query
-from qbe.rerank.cross_encoder import CrossEncoder
 from qbe.rerank.open import open_reranker
+from qbe.rerank.reranker import RerankScore
 from qbe.search.__main__ import main
 from qbe.search.fusion import interpolate
 from qbe.search.pipeline import Pipeline
 from qbe.search.present import to_record, to_table
+from qbe.search.stages import CrossEncoder, Dense
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_run
 from qbe.types import Facet, Hit, Match, Paper, Sentence
-
-BUDGETS = {"query_tokens": 64, "candidate_tokens": 64}
-"""Together as many tokens as the tiny cross-encoder reads."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +39,7 @@ def index(tiny_index) -> Iterator[Index]:
 
 @pytest.fixture(scope="module")
 def searcher(index) -> Pipeline:
-    return first_stage(index)
+    return Pipeline(index, PLAIN)
 
 
 @pytest.fixture(scope="module")
@@ -148,26 +145,12 @@ def test_a_pool_is_reranked(searcher, index, query, first):
 
 
 def test_a_cross_encoder_alone_ranks_as_it_scores(index, searcher, query, first, tiny_cross_encoder):
-    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32", **BUDGETS)
+    reranker = open_reranker(str(tiny_cross_encoder), precision="fp32")
     found = reranked(index, reranker, depth=1000, weight=1).search(query, 1000)
     scored = score(reranker, query, [index.paper(hit.paper_id) for hit in first])
     scores = {hit.paper_id: pair.score for hit, pair in zip(first, scored, strict=True)}
     assert ids(found) == sorted(scores, key=lambda paper_id: (-scores[paper_id], paper_id))
     assert all(hit.driven_by is None and hit.matches for hit in found)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"depth": 0}, "expected `rerank_depth` of at least 1, found 0"),
-        ({"weight": -0.25}, "expected `rerank_weight` from 0 to 1, found -0.25"),
-        ({"weight": 1.5}, "expected `rerank_weight` from 0 to 1, found 1.5"),
-        ({"weight": math.nan}, "expected `rerank_weight` from 0 to 1, found nan"),
-    ],
-)
-def test_options_out_of_range_are_refused(searcher, index, first, options, message):
-    with pytest.raises(UsageError, match=message):
-        reranked(index, upside_down(first), **options)
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
@@ -290,156 +273,111 @@ def test_json_explains_reranking():
         assert set(hit) == {"rank", "paper_id", "score", "matches", *about}
 
 
+# Any object, any function.
+
+
+def test_a_function_reranks(index, query, first):
+    """Ten lines for an own reranker: any function of an aspect and papers."""
+    asked = []
+
+    def by_length(aspect, papers):
+        asked.append((aspect.paper.paper_id, aspect.facet, len(papers)))
+        return [len(paper.abstract) for paper in papers]
+
+    with reranked(index, by_length, depth=9, weight=1) as pipeline:
+        hits = pipeline.search(query, 9)
+        assert asked == [("s024", Facet.METHOD, 9)]
+        lengths = [len(index.paper(hit.paper_id).abstract) for hit in hits]
+        assert lengths == sorted(lengths, reverse=True)
+        assert pipeline.search(Query(index.paper("s024")), 9)  # it takes whole abstracts
+    with reranked(index, lambda aspect, papers: [1.0]) as pipeline, pytest.raises(ModelError) as caught:
+        pipeline.search(query)
+    assert "expected 100 scores of the reranker <lambda>, one for each paper, found 1" in str(caught.value)
+
+
+def test_an_object_that_says_nothing_of_itself_reranks(index, query):
+    class Bare:
+        def batch_score(self, requests, progress=None):
+            return [[RerankScore(float(len(paper.title))) for paper in papers] for _, papers in requests]
+
+    with reranked(index, Bare(), depth=9, weight=1) as pipeline:
+        for each in (query, Query(index.paper("s024"))):
+            lengths = [len(index.paper(hit.paper_id).title) for hit in pipeline.search(each, 9)]
+            assert lengths == sorted(lengths, reverse=True)
+
+
 # The command.
-
-
-@pytest.fixture(scope="session")
-def reranker(tiny_cross_encoder) -> tuple[object, ...]:
-    """The options of the tiny cross-encoder."""
-    return ("--reranker", tiny_cross_encoder, "--query-tokens", 64, "--candidate-tokens", 64)
-
-
-def test_topics_make_a_reranked_run(search, index, sample, reranker, tiny_cross_encoder, tmp_path):
-    topics, pools = sample / "topics.tsv", sample / "pools.tsv"
-    arguments = ("--topics", topics, "--facet", "method", "--pool", pools, *reranker)
-    options = ("--rerank-depth", 4, "--rerank-weight", 0.25, "--rerank-precision", "fp32")
-    search(*arguments, *options, "--first-stage", "dense", "--output", tmp_path / "run")
-    run = read_run(tmp_path / "run")
-    assert run.tag == "qbe-dense+rerank"
-    model = {"reranker": str(tiny_cross_encoder), "rerank_precision": "fp32", **BUDGETS}
-    config = SearchConfig(first_stage="dense", rerank_depth=4, rerank_weight=0.25, **model)
-    reranking = Pipeline.open(index, config)
-    methods = [topic for topic in read_topics(topics) if topic.facet is Facet.METHOD]
-    assert list(run.rankings) == [topic.query_id for topic in methods]
-    for topic in methods:
-        query = Query(index.paper(topic.paper_id), topic.facet)
-        hits = reranking.search(query, 1000, read_pools(pools)[topic.query_id])
-        assert ids(run.rankings[topic.query_id]) == ids(hits)
-
-
-def test_first_stages_of_one_command_share_scores(search, index, sample, reranker, tmp_path, monkeypatch):
-    """Runs are those of a command each, to the byte, and no candidate of a query is read twice."""
-    scored: list[tuple[str, str]] = []
-    batch_score = CrossEncoder.batch_score
-
-    def noted(self, requests, progress=None):
-        scored.extend(
-            (query.aspect.paper.paper_id, paper.paper_id) for query, papers in requests for paper in papers
-        )
-        return batch_score(self, requests, progress)
-
-    monkeypatch.setattr(CrossEncoder, "batch_score", noted)
-    topics, stages = sample / "topics.tsv", ("bm25", "dense")
-    arguments = ("--topics", topics, "--facet", "method", "--rerank-depth", 4, *reranker)
-    search(*arguments, "--first-stage", *stages, "--output", tmp_path / "{first_stage}.trec")
-    together, scored[:] = list(scored), []
-    for stage in stages:
-        search(*arguments, "--first-stage", stage, "--output", tmp_path / "alone.trec")
-        assert (tmp_path / f"{stage}.trec").read_bytes() == (tmp_path / "alone.trec").read_bytes()
-        assert read_run(tmp_path / f"{stage}.trec").tag == f"qbe-{stage}+rerank"
-    assert len(scored) == 2 * 8 * 4
-    assert sorted(together) == sorted(set(scored))
-    assert len(together) < len(scored)
-
-
-def test_an_open_reranker_takes_the_place_of_the_one_that_is_named(index, query, first, tiny_cross_encoder):
-    config = SearchConfig(first_stage="dense", rerank_weight=1.0, rerank_depth=5)
-    with Pipeline.open(index, config, upside_down(first[:5])) as pipeline:
-        hits = pipeline.search(query, 5, ids(first[:5]))
-    assert ids(hits) == ids(first[4::-1])
-    with pytest.raises(
-        UsageError, match="`reranker` is not read with `rerank` none; drop it or choose by-facet"
-    ):
-        Pipeline.open(index, SearchConfig(rerank="none"), upside_down(first))
-
-
-def test_several_first_stages_want_a_file_each(search, index, tmp_path):
-    options = ("--paper", "s024", "--first-stage", "bm25", "dense", "--rerank", "none")
-    with pytest.raises(UsageError, match=r"an --output with \{first_stage\} in its name, .* found none; add"):
-        search(*options)
-    with pytest.raises(UsageError, match=r"for a file each of bm25, dense, found run\.trec; add it"):
-        search(*options, "--output", "run.trec")
-    with pytest.raises(UsageError, match="--plot draws the hits of one search; give one --first-stage"):
-        search(*options, "--output", tmp_path / "{first_stage}", "--plot", tmp_path / "hits.svg")
-    assert list(tmp_path.iterdir()) == []
-    search(*options[:3], "dense", "dense", *options[5:], "--output", tmp_path / "of-{first_stage}.trec")
-    assert [path.name for path in tmp_path.iterdir()] == ["of-dense.trec"]
-
-
-def test_whole_abstracts_are_not_reranked_unless_asked(search, index, reranker, tiny_cross_encoder, tmp_path):
-    topics = tmp_path / "topics.tsv"
-    topics.write_text("query_id\tpaper_id\nw24\ts024\ns025\ts025\n")
-    arguments = ("--topics", topics, "--hits", 20, "--output", tmp_path / "run")
-    whole = [Query(index.paper(paper_id)) for paper_id in ("s024", "s025")]
-    for stage in ("bm25", "dense", "fused"):
-        search(*arguments, "--first-stage", stage)
-        run = read_run(tmp_path / "run")
-        assert (run.tag, list(run.rankings)) == (f"qbe-{stage}", ["w24", "s025"])
-        for query, hits in zip(whole, run.rankings.values(), strict=True):
-            assert ids(hits) == ids(first_stage(index, stage).search(query, 20))
-    search(*arguments, "--rerank", "cross-encoder", *reranker)
-    run = read_run(tmp_path / "run")
-    assert run.tag == "qbe-fused+rerank"
-    model = {"reranker": str(tiny_cross_encoder), **BUDGETS}
-    reranking = Pipeline.open(index, SearchConfig(rerank="cross-encoder", **model))
-    for query, hits in zip(whole, run.rankings.values(), strict=True):
-        assert ids(hits) == ids(reranking.search(query, 20))
-    for options, message in [
-        (reranker, "`reranker` is not read with `rerank` none"),
-        (("--rerank-depth", 5), "`rerank_depth` is not read with `rerank` none"),
-        (("--facets", "predicted"), "of use only with a facet"),
-    ]:
-        with pytest.raises(UsageError, match=message):
-            search(*arguments, *options)
-    topics.write_text("query_id\tpaper_id\tfacet\ns024_m\ts024\tmethod\ns025\ts025\t\n")
-    search(*arguments, *reranker)
-    assert read_run(tmp_path / "run").tag == "qbe-fused+rerank"
-
-
-def test_a_run_does_not_depend_on_threads(search, sample, reranker, tmp_path):
-    arguments = ("--topics", sample / "topics.tsv", "--facet", "result", "--hits", 30, *reranker)
-    for threads in (1, 3):
-        search(*arguments, "--threads", threads, "--output", tmp_path / str(threads))
-    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
 
 
 def tag(output: str) -> str:
     return output.split()[5]
 
 
-def test_a_facet_is_reranked_unless_told_otherwise(search, sample, reranker):
-    paper = ("--paper", "s024")
-    assert tag(search(*paper, "--facet", "method", *reranker)) == "qbe-fused+rerank"
-    assert tag(search(*paper, "--facet", "method", "--rerank", "none")) == "qbe-fused"
-    assert tag(search(*paper)) == tag(search(*paper, "--sentences", "0")) == "qbe-fused"
-    asked = ("--rerank", "cross-encoder", *reranker)
+def test_topics_make_a_reranked_run(search, index, sample, tiny_cross_encoder, tmp_path):
+    topics, pools = sample / "topics.tsv", sample / "pools.tsv"
+    arguments = ("--topics", topics, "--facet", "method", "--pool", pools)
+    rerank = ("--rerank", f"{tiny_cross_encoder}:depth=4,weight=0.25")
+    search(*arguments, *rerank, "--first-stage", "dense", "--output", tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert run.tag == "qbe-dense+cross-encoder"
+    reranking = Pipeline(index, Dense(), CrossEncoder(str(tiny_cross_encoder), depth=4, weight=0.25))
+    methods = [topic for topic in read_topics(topics) if topic.facet is Facet.METHOD]
+    assert list(run.rankings) == [topic.query_id for topic in methods]
+    for topic in methods:
+        query = Query(index.paper(topic.paper_id), topic.facet)
+        hits = reranking.search(query, 1000, read_pools(pools)[topic.query_id])
+        assert ids(run.rankings[topic.query_id]) == ids(hits)
+    for threads in (1, 3):
+        search(*arguments, *rerank, "--threads", threads, "--output", tmp_path / str(threads))
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+
+
+def test_queries_without_a_facet_follow_one_rule(
+    tiny_index, tiny_cross_encoder, tiny_facet_rerankers, capsys
+):
+    """A reranker says whether it takes them; where it does not, the order is the first stage's."""
+
+    def run(*arguments: object) -> tuple[list[str], str]:
+        main(["--index", str(tiny_index), "--paper", "s024", "--hits", "20", *map(str, arguments)])
+        printed = capsys.readouterr()
+        return [line.split()[2] for line in printed.out.splitlines()], printed.err
+
+    plain, said = run("--rerank", "none")
+    assert said == ""
+    note = "qbe search: 1 of 1 queries: not reranked, since the facet rerankers take queries with a facet\n"
+    assert run("--rerank", tiny_facet_rerankers) == run() == (plain, note)
+    assert run("--sentences", "0", "--rerank", tiny_facet_rerankers)[1] == note
     for aspect in ((), ("--sentences", "0,2")):
-        assert tag(search(*paper, *aspect, *asked)) == "qbe-fused+rerank"
-        assert tag(search(*paper, *aspect, *asked, "--run-tag", "mine")) == "mine"
-    assert tag(search("--topics", sample / "topics.tsv", *reranker)) == "qbe-fused+rerank"
+        order, said = run(*aspect, "--rerank", tiny_cross_encoder)
+        assert said == ""
+        assert order != run(*aspect, "--rerank", "none")[0]
+    assert run("--facet", "method", "--rerank", tiny_facet_rerankers)[1] == ""
+    with pytest.raises(UsageError, match="of use only with a facet"):
+        run("--facets", "predicted")
 
 
-def test_an_index_without_vectors_is_reranked(search, sample, reranker, tmp_path):
+def test_an_index_without_vectors_is_reranked(search, sample, tiny_facet_rerankers, tmp_path):
     build(tmp_path / "bm25", [str(sample / "corpus.jsonl")], BuildSettings(dense=False))
-    arguments = ("--paper", "s024", "--facet", "method", "--first-stage", "bm25", *reranker)
+    arguments = ("--paper", "s024", "--facet", "method", "--rerank", tiny_facet_rerankers)
     output = search(*arguments, "--explain", "--format", "json", folder=tmp_path / "bm25")
     for hit in json.loads(output)["hits"]:
         names = ["bm25", "first_stage", "reranker"]
         assert list(hit["component_scores"]) == names[: 3 if hit["rank"] <= 100 else 2]
-        assert (hit["matches"], hit["driven_by"]) == ([], None)
+        assert hit["matches"] == []
 
 
-def test_the_parts_are_shown(search, reranker):
+def test_the_parts_are_shown(search, tiny_cross_encoder):
     arguments = ("--paper", "s024", "--facet", "method", "--explain", "--hits", 3, "--format", "table")
-    table = " ".join(search(*arguments, *reranker).split())  # lines are wrapped
+    table = " ".join(search(*arguments, "--rerank", tiny_cross_encoder).split())  # lines are wrapped
     for part in ("bm25", "sentences", "facet", "whole", "background", "first stage", "reranker"):
         assert table.count(f" {part} ") >= 3
     assert " first stage " not in search(*arguments, "--rerank", "none")
+    assert tag(search("--paper", "s024", "--rerank", tiny_cross_encoder, "--run-tag", "mine")) == "mine"
 
 
-def test_progress_is_for_terminals(tiny_index, sample, reranker, monkeypatch, capsys):
+def test_progress_is_for_terminals(tiny_index, sample, tiny_cross_encoder, monkeypatch, capsys):
     topics = ("--topics", sample / "topics.tsv", "--pool", sample / "pools.tsv", "--facet", "method")
-    arguments = ["--index", *map(str, (tiny_index, *topics, *reranker, "--rerank-depth", 5))]
+    arguments = [*map(str, ("--index", tiny_index, *topics, "--rerank", f"{tiny_cross_encoder}:depth=5"))]
     main(arguments)
     assert capsys.readouterr().err.count("\n") == 1  # that topics of other facets are left out
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
@@ -449,43 +387,22 @@ def test_progress_is_for_terminals(tiny_index, sample, reranker, monkeypatch, ca
     assert " 40/40 " in last  # 8 queries, 5 candidates each
 
 
-REFUSED = [
-    (["--rerank", "none", "--reranker", "x"], "`reranker` is not read with `rerank` none; drop it or choose"),
-    (["--rerank", "none", "--rerank-depth", "9"], "`rerank_depth` is not read with `rerank` none"),
-    (["--rerank", "none", "--rerank-weight", "0"], "`rerank_weight` is not read with `rerank` none"),
-    (["--rerank", "none", "--rerank-precision", "int8"], "`rerank_precision` is not read with `rerank` none"),
-    (["--rerank", "none", "--query-tokens", "9"], "`query_tokens` is not read with `rerank` none"),
-    (["--rerank", "none", "--candidate-tokens", "9"], "`candidate_tokens` is not read with `rerank` none"),
-    (
-        ["--first-stage", "bm25", "--fusion", "rrf"],
-        "`fusion` is not read with `first_stage` bm25; drop it or",
-    ),
-    (["--first-stage", "dense", "--depth", "9"], "`depth` is not read with `first_stage` dense"),
-    (["--first-stage", "bm25", "--nprobe", "4"], "`nprobe` is not read with `first_stage` bm25"),
-    (["--rerank-depth", "0"], "expected `rerank_depth` of at least 1, found 0"),
-    (["--query-tokens", "0"], "expected `query_tokens` of at least 1, found 0"),
-    (["--candidate-tokens", "-1"], "expected `candidate_tokens` of at least 1, found -1"),
-    (["--rerank-weight", "1.5"], "expected `rerank_weight` from 0 to 1, found 1.5"),
-    (["--rerank-weight", "nan"], "expected `rerank_weight` from 0 to 1, found nan"),
-]
+def test_stages_are_explained(tmp_path, capsys):
+    for option, name in (("--first-stage", "fused: "), ("--rerank", "projections: ")):
+        main(["--index", str(tmp_path), "--paper", "s024", option, "help"])
+        assert name in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED)
-def test_what_is_refused(tmp_path, arguments, message):
-    with pytest.raises(UsageError, match=message):
-        main(["--index", str(tmp_path), "--paper", "s024", "--facet", "method", *arguments])
-
-
-@pytest.mark.parametrize("aspect", [(), ("--sentences", "0")])
-def test_options_of_reranking_need_reranking(tmp_path, aspect):
-    with pytest.raises(UsageError, match=r"`rerank_depth` is not read with `rerank` none"):
-        main(["--index", str(tmp_path), "--paper", "s024", *aspect, "--rerank-depth", "9"])
+def test_what_is_wrong_with_stages_is_said_before_an_index_is_opened(tmp_path):
+    for stages in (["--rerank", "projections:depth=0"], ["--first-stage", "fused:dept=3"]):
+        with pytest.raises(UsageError):
+            main(["--index", str(tmp_path / "nosuch"), "--paper", "s024", "--facet", "method", *stages])
 
 
 def test_a_reranker_that_is_not_there_is_one_line(tiny_index, tmp_path):
     line = [sys.executable, "-m", "qbe.search", "--index", tiny_index, "--paper", "s024", "--facet", "method"]
-    for options, code in ((["--reranker", tmp_path / "nosuch"], 1), (["--rerank-weight", "2"], 2)):
-        done = subprocess.run([*line, *options], capture_output=True, text=True, check=False)
+    for rerank, code in ((tmp_path / "nosuch", 1), ("cross-encoder:weight=2", 2)):
+        done = subprocess.run([*line, "--rerank", rerank], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
         assert done.stderr.startswith("qbe search: expected ")
         assert "`" not in done.stderr

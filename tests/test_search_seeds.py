@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from qbe.search.config import SearchConfig
 
 from qbe import _cli
 from qbe.errors import PaperNotFoundError, UsageError
@@ -18,6 +17,7 @@ from qbe.search.options import OPTIONS
 from qbe.search.parsing import parse_positions
 from qbe.search.pipeline import Pipeline
 from qbe.search.queries import UNLIKE_WEIGHT, query_by
+from qbe.search.stages import CrossEncoder, Dense
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SHAPES
 from qbe.types import Facet, Paper, Sentence
 
@@ -32,7 +32,7 @@ def index(tiny_index) -> Iterator[Index]:
 
 @pytest.fixture(scope="module")
 def dense(index) -> Iterator[Pipeline]:
-    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none")) as pipeline:
+    with Pipeline(index, Dense()) as pipeline:
         yield pipeline
 
 
@@ -190,8 +190,8 @@ def test_what_is_like_a_paper_not_wanted_falls(dense, index):
 
 def test_an_abstract_less_a_facet_of_another_paper_is_reranked(graded_index):
     """Only the facet is reranked, which counts against a paper."""
-    config = SearchConfig(first_stage="dense", rerank_depth=4)
-    with Index(graded_index) as index, Pipeline.open(index, config) as pipeline:
+    reranker = CrossEncoder(depth=4, background_penalty=0)
+    with Index(graded_index) as index, Pipeline(index, Dense(), reranker) as pipeline:
         query = Query.of(Aspect(index.paper("s036")), Aspect(index.paper("s051"), METHOD, weight=-0.5))
         hits = pipeline.search(query, 6, explain=True)
     assert ["reranker" in hit.component_scores for hit in hits] == [True] * 4 + [False] * 2
@@ -200,8 +200,7 @@ def test_an_abstract_less_a_facet_of_another_paper_is_reranked(graded_index):
 
 def test_grades_of_several_papers(graded_index):
     """Each hit has the best grade by any of the papers wanted; the score adds up what each says."""
-    config = SearchConfig(first_stage="dense", rerank="none")
-    with Index(graded_index) as index, Pipeline.open(index, config) as pipeline:
+    with Index(graded_index) as index, Pipeline(index, Dense()) as pipeline:
         papers = [index.paper(name) for name in ("s036", "s051")]
         weights = SHAPES[SAME_METHOD_OTHER_PROBLEM]
         hits = pipeline.search(query_by(papers, [index.paper("s059")], weights), 128, explain=True)

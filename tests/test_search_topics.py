@@ -119,7 +119,7 @@ def test_topics_from_outside_bring_their_text(search, tiny_index, capsys):
         main([*outside, *options])
         assert rankings[query_id] == [line.split()[2] for line in capsys.readouterr().out.splitlines()]
     assert said == []
-    explored, _ = search(text, "--explore", "competitors")
+    explored, _ = search(text, "--like", "competitors")
     assert list(explored) == ["q1", "q2"]
     mixed, _ = search(
         f"query_id | paper_id | text\nq1 | s036\nq2 |  | {ABSTRACT}\n".replace(" |  | ", "\t\t")
@@ -173,21 +173,6 @@ def test_what_is_wrong_with_a_topic_is_named_with_its_line(search, rows, error, 
 def test_other_headers_are_refused(search, header):
     with pytest.raises(FileFormatError, match="line 1: expected a header line <query_id> <paper_id>"):
         search(f"{header}\na | b | c\n")
-
-
-def test_projections_without_a_facet_are_refused(tiny_index, tmp_path):
-    (tmp_path / "topics.tsv").write_text("query_id\tpaper_id\nq1\ts036\n")
-    whole = ["--index", str(tiny_index), "--topics", f"{tmp_path}/topics.tsv"]
-    for name in ("projections", "cascade"):
-        for options in (
-            ["--paper", "s036"],
-            ["--text", "Fish swim."],
-            ["--paper", "s036", "--sentences", "0"],
-        ):
-            with pytest.raises(UsageError, match=f"--rerank {name} reranks by a facet, and no query has one"):
-                main(["--index", "nosuch", *options, "--rerank", name])
-        with pytest.raises(UsageError, match="and no query has one"):
-            main([*whole, "--rerank", name])
 
 
 def test_the_help_says_what_a_facet_does_to_topics():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from qbe import BuildSettings, Facet, Pipeline, Query, Reading, SearchConfig, build_index
+from qbe import BuildSettings, Facet, Fused, Pipeline, Query, Reading, build_index
 from qbe.search.present import to_table
 from qbe.text.language import looks_english
 
@@ -27,7 +27,7 @@ def pipeline(tmp_path_factory, tiny_encoder, tiny_tagger):
     reading = Reading(keep_without_abstract=True)
     with (
         build_index(folder / "index", str(corpus), settings, reading=reading) as index,
-        Pipeline.open(index, SearchConfig(rerank="none")) as pipeline,
+        Pipeline(index, Fused()) as pipeline,
     ):
         yield pipeline
 
