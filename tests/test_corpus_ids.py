@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.leftout import RENAMED, LeftOut
 from qbe.corpus.reading import Reading
+from qbe.corpus.rejected import RENAMED, RejectedRecords
 from qbe.errors import RecordError
 
 FISH, STONE = "On the fish of the lake", "On the stone of the lake"
@@ -42,7 +42,7 @@ def ids(tmp_path: Path):
         for name, text in files.items():
             (tmp_path / name.replace("_", ".")).write_text(text)
         sources = [str(tmp_path / name.replace("_", ".")) for name in files]
-        left_out = LeftOut()
+        left_out = RejectedRecords()
         papers = read_corpus(sources, str.splitlines, Reading(), left_out)
         return [paper.paper_id for paper in papers], left_out.counts()
 

@@ -7,11 +7,11 @@ import pytest
 from support.formats import FORMATS, buffered
 
 from qbe.corpus import pubmed
-from qbe.corpus.leftout import LeftOut
 from qbe.corpus.pubmed import note_pubmed
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import Entry, Reading, Revisions
 from qbe.corpus.record import parse_paper
+from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import RecordError
 from qbe.types import Paper, Sentence
 
@@ -134,7 +134,7 @@ def test_the_newest_version_counts_and_deletions_delete(
 ) -> None:
     for number, text in enumerate(files):
         (tmp_path / f"{number}.xml").write_text(f"<PubmedArticleSet>{text}</PubmedArticleSet>")
-    counted = LeftOut()
+    counted = RejectedRecords()
     papers = read_corpus([str(tmp_path)], lambda text: [text], Reading(), counted)
     assert [paper.title for paper in papers] == titles
     assert (counted.skipped["an older version"], counted.broken, set(counted.deleted)) == (

@@ -116,8 +116,7 @@ def test_elements_may_not_be_nested_endlessly(begin: bytes) -> None:
         ),
         (
             b"<s/>\n<s/>",
-            "x.xml, line 2: expected one XML document, found more behind its end; "
-            "give each a file of its own",
+            "x.xml, line 2: expected one XML document, found more after its end; give each a file of its own",
         ),
         (
             b"<?xml version='1.0' encoding='fish'?><s/>",

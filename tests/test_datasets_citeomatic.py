@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.rejected import RejectedRecords
 from qbe.datasets import names, write_dataset
 from qbe.datasets.__main__ import main
 from qbe.datasets.citeomatic import PUBLISHED, read_papers
@@ -263,7 +263,7 @@ def test_a_record_of_other_types_is_listed(tmp_path: Path, change: dict[str, Any
     path = tmp_path / "papers.json"
     path.write_text(json.dumps({**json.loads(good), **change}) + "\n" + good)
     with (tmp_path / "listed.jsonl").open("wb") as lines:
-        assert [paper.paper_id for paper in read_papers(path, True, LeftOut(lines))] == [IDS["Ropes"]]
+        assert [paper.paper_id for paper in read_papers(path, True, RejectedRecords(lines))] == [IDS["Ropes"]]
     listed = json.loads((tmp_path / "listed.jsonl").read_text())
     assert listed["reason"] == "not a record of this format"
     assert listed["message"] == f"{path}, line 1: {message}; mend or remove the record"

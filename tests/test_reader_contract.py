@@ -20,8 +20,8 @@ from support.samples import PAPERS, Sample, mutated, samples
 from qbe.corpus import read_corpus
 from qbe.corpus.dedupe import CHOSEN, UNIQUE
 from qbe.corpus.formats import FORMATS, recognized
-from qbe.corpus.leftout import RECODED, LeftOut
 from qbe.corpus.reading import Reading
+from qbe.corpus.rejected import RECODED, RejectedRecords
 from qbe.errors import CorpusError
 from qbe.types import Paper
 
@@ -49,10 +49,10 @@ def whole(text: str) -> list[str]:
     return [text]
 
 
-def read(path: Path, data: bytes, reading: Reading = LENIENT) -> tuple[list[Paper], LeftOut]:
+def read(path: Path, data: bytes, reading: Reading = LENIENT) -> tuple[list[Paper], RejectedRecords]:
     """The papers of a file of this content, and what was left out."""
     path.write_bytes(data)
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     return list(read_corpus([str(path)], whole, reading, left_out)), left_out
 
 

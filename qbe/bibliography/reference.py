@@ -13,6 +13,29 @@ from qbe.corpus.latex import without_latex
 from qbe.plain import one_line
 from qbe.types import Paper
 
+ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
+"""The kinds of references, by the names that BibTeX has for them."""
+
+_ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
+_ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
+_ARXIV_PAGE = re.compile(r"https?://(?:www\.)?arxiv\.org/(?:abs|pdf)/(.+?)(?:\.pdf)?")
+_ARXIV_CLASS = re.compile(r"[a-z-]{2,20}(?:\.[A-Za-z-]{2,20})?")
+_PREPRINTS = re.compile(r"(?:arxiv|corr)\b.*", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
+_JOURNAL = re.compile(
+    r"\b(?:journal|transactions|letters|magazine|review|annals|quarterly|bulletin)\b"
+    r"|^proceedings of the (?:acm on|ieee$|national academy|royal society|vldb endowment)",
+    re.IGNORECASE,
+)
+_MEETING = re.compile(
+    r"\b(?:proceedings|proc\.|conference|conf\.|workshop|symposium|congress|colloquium|meeting)(?!\w)"
+    r"|^(?:advances in neural|findings of the|lecture notes)\b",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
+_ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
+"""An acronym with a year, such as "ACL 2020"."""
+
 
 def clean(value: Any) -> str:
     r"""A text in one line, with characters in place of LaTeX's accents and escapes; formulas stay.
@@ -63,30 +86,6 @@ def _name(value: Any) -> str:
     given = [value.get("first"), *(middle if isinstance(middle, list) else [middle])]
     family, suffix = clean(value.get("last")), clean(value.get("suffix"))
     return clean(value.get("name")) or person_name(family, " ".join(filter(None, map(clean, given))), suffix)
-
-
-ARTICLE, IN_PROCEEDINGS, OTHER = "article", "inproceedings", "misc"
-"""The kinds of references, by the names that BibTeX has for them."""
-
-_ARXIV = re.compile(r"(\d\d(?:0[1-9]|1[0-2])\.\d{4,5}|[a-z-]{2,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d+)?")
-_ARXIV_DOI = re.compile(r"10\.48550/arxiv\.(.+)", re.ASCII)
-_ARXIV_PAGE = re.compile(r"https?://(?:www\.)?arxiv\.org/(?:abs|pdf)/(.+?)(?:\.pdf)?")
-_ARXIV_CLASS = re.compile(r"[a-z-]{2,20}(?:\.[A-Za-z-]{2,20})?")
-_PREPRINTS = re.compile(r"(?:arxiv|corr)\b.*", re.IGNORECASE)
-_ADDRESS = re.compile(r"https?://[^\s<>\"]+", re.IGNORECASE)
-_JOURNAL = re.compile(
-    r"\b(?:journal|transactions|letters|magazine|review|annals|quarterly|bulletin)\b"
-    r"|^proceedings of the (?:acm on|ieee$|national academy|royal society|vldb endowment)",
-    re.IGNORECASE,
-)
-_MEETING = re.compile(
-    r"\b(?:proceedings|proc\.|conference|conf\.|workshop|symposium|congress|colloquium|meeting)(?!\w)"
-    r"|^(?:advances in neural|findings of the|lecture notes)\b",
-    re.IGNORECASE,
-)
-_KEY = re.compile(r'[^\s"#%,={}\\~@^$]{1,200}')
-_ACRONYM = re.compile(r"[A-Z][\w-]*[A-Z][\w-]*[ '\u2019]*\d{2}(?:\d{2})?")
-"""An acronym with a year, such as "ACL 2020"."""
 
 
 class Reference(NamedTuple):

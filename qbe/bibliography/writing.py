@@ -17,6 +17,10 @@ PROVIDER = "qbe"
 _TYPES = {ARTICLE: "JOUR", IN_PROCEEDINGS: "CONF"}
 
 
+FORMATS = ("bibtex", "ris")
+"""Formats of bibliographies."""
+
+
 def to_ris(reference: Reference, key: str = "") -> str:
     """A record, a value a line; the type is JOUR, CONF, UNPB for preprints, or GEN.
 
@@ -64,10 +68,6 @@ def _author(name: str) -> str:
     if parts is None:
         return given_first(name)
     return ", ".join(filter(None, (parts.family, parts.given, parts.suffix)))
-
-
-FORMATS = ("bibtex", "ris")
-"""Formats of bibliographies."""
 
 
 class Bibliography:

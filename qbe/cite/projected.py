@@ -25,6 +25,12 @@ from qbe.search.contracts import Candidates, Rows, Scores, in_order
 NAME = "citation"
 
 
+Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
+TERMS = ("forward", "whole", "backward")
+"""The similarities that a score is made of, in the order of their weights."""
+
+
 class CitationSource:
     """Proposes and scores papers by late interaction of projected vectors (`qbe.cite.projected`).
 
@@ -119,13 +125,6 @@ class CitationSource:
         if unknown.any():
             self._whole_lengths[rows[unknown]] = lengths(vectors[unknown], self._projection.whole)
         return self._whole_lengths[rows]
-
-
-Doubles = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-TERMS = ("forward", "whole", "backward")
-"""The similarities that a score is made of, in the order of their weights."""
 
 
 class Projection(NamedTuple):

@@ -46,6 +46,16 @@ NEW_YEARS = 1
 LONGEST_AGE = 20
 
 
+WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
+"""What the first stage ranks by; chosen on dev of `citations`."""
+
+NEAR, NEAREST = 50, 20
+"""How many of the best candidates count by what they cite, and by who cites them."""
+
+LINKED = 300
+"""Papers that citations propose besides those of the first stage."""
+
+
 class FeatureSet(NamedTuple):
     """Which features there are besides those of texts: by citations in the index, by papers that the query
     cites.
@@ -96,16 +106,6 @@ def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
     [[0.0, 0.5]]
     """
     return np.stack([features[name] for name in names], axis=1)
-
-
-WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
-"""What the first stage ranks by; chosen on dev of `citations`."""
-
-NEAR, NEAREST = 50, 20
-"""How many of the best candidates count by what they cite, and by who cites them."""
-
-LINKED = 300
-"""Papers that citations propose besides those of the first stage."""
 
 
 class CiteQuery(NamedTuple):

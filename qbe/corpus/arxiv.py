@@ -45,9 +45,9 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
 def _lines(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[tuple[str, bytes]]:
     """The lines with their places, without blank ones and those of other categories."""
-    wanted = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
+    is_kept = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
     for number, line in numbered_lines(stream, name):
-        if reading.categories and (match := _CATEGORIES.search(line)) and not wanted(match[1]):
+        if reading.categories and (match := _CATEGORIES.search(line)) and not is_kept(match[1]):
             continue
         if not line.isspace():
             yield f"{name}, line {number}", line

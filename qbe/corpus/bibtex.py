@@ -60,6 +60,25 @@ _MARKED = re.compile(r"[{}\\~&=;]")
 _PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
 
 
+_FIRST_ENTRY = re.compile(
+    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CONTAINER = re.compile(
+    r"(?:mv)?(?:book|collection|proceedings|reference)|conference|journal|periodical|xdata"
+)
+"""Types of entries from which others may inherit that stand after them."""
+
+_NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
+_DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
+_MOST_ANCESTORS = 8
+_MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
+_ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
+_ARXIV = re.compile(_ARXIV_ID)
+_NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
+_ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
+
+
 def bibtex_credits(text: str) -> dict[str, Any]:
     r"""The metadata ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others".
 
@@ -122,26 +141,6 @@ def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
     return [*parts, text[begin:]]
 
 
-_FIRST_ENTRY = re.compile(
-    r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
-    re.IGNORECASE | re.MULTILINE,
-)
-_CONTAINER = re.compile(
-    r"(?:mv)?(?:book|collection|proceedings|reference)|conference|journal|periodical|xdata"
-)
-"""Types of entries from which others may inherit that stand after them."""
-
-_NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
-_DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
-_MOST_ANCESTORS = 8
-
-_MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
-_ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
-_ARXIV = re.compile(_ARXIV_ID)
-_NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
-_ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
-
-
 def recognizes(head: Head) -> bool:
     """Whether an entry of BibTeX begins somewhere; without one, whether the suffix says so."""
     if head.text.startswith(("{", "[", "<")):
@@ -158,29 +157,29 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('refs.bib, line 2', 'On Fish', {'key': 'a9', 'venue': 'Fish Letters B'})
     """
     del reading
-    known: dict[str, BibtexEntry] = {}
+    parents: dict[str, BibtexEntry] = {}
 
     def to_record(entry: BibtexEntry, where: str) -> dict[str, Any]:
         if _NO_PUBLICATION.fullmatch(entry.kind):
             raise not_a_paper(where, f"@{entry.kind}")
-        return _record(entry.key, _with_inherited(entry, known, set()), where)
+        return _record(entry.key, _with_inherited(entry, parents, set()), where)
 
-    return converted(_in_order(read_entries(stream, name), known), to_record)
+    return converted(_in_order(read_entries(stream, name), parents), to_record)
 
 
-def _in_order(entries: Iterable[Original], known: dict[str, BibtexEntry]) -> Iterator[Original]:
-    """The entries, those whose parents are not ``known`` at the end; the parents are added to these."""
-    awaited: set[str] = set()
+def _in_order(entries: Iterable[Original], parents: dict[str, BibtexEntry]) -> Iterator[Original]:
+    """The entries, those whose parents have not been read at the end; ``parents`` grows meanwhile."""
+    missed: set[str] = set()
     waiting: list[Original] = []
     for where, entry in entries:
         if isinstance(entry, RecordError):
             yield where, entry
             continue
-        if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in awaited:
-            known.setdefault(entry.key.lower(), entry)
-        missing = [parent for parent in _parents(entry) if parent not in known]
+        if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in missed:
+            parents.setdefault(entry.key.lower(), entry)
+        missing = [parent for parent in _parents(entry) if parent not in parents]
         if missing:
-            awaited.update(missing)
+            missed.update(missing)
             waiting.append((where, entry))
         else:
             yield where, entry
@@ -196,18 +195,18 @@ def _parents(entry: BibtexEntry) -> list[str]:
 
 
 def _with_inherited(
-    entry: BibtexEntry, known: Mapping[str, BibtexEntry], seen: MutableSet[str]
+    entry: BibtexEntry, parents: Mapping[str, BibtexEntry], seen: MutableSet[str]
 ) -> Mapping[str, str]:
     """The fields of an entry with what it lacks and its parents have: a date, their titles as its venue; of
     ``@xdata`` all. ``seen`` are the parents that have been looked at.
     """
     fields = {name: value for name, value in entry.fields.items() if value}
     for key in _parents(entry):
-        if key not in known or key in seen or len(seen) == _MOST_ANCESTORS:
+        if key not in parents or key in seen or len(seen) == _MOST_ANCESTORS:
             continue
         seen.add(key)
-        parent = _with_inherited(known[key], known, seen)
-        if known[key].kind != "xdata":
+        parent = _with_inherited(parents[key], parents, seen)
+        if parents[key].kind != "xdata":
             is_dated = _first(fields, "year", "date")
             dates = {} if is_dated else {name: parent[name] for name in _DATES if name in parent}
             parent = {**dates, "booktitle": _first(fields, *_VENUES) or _first(parent, *_VENUES, "title")}

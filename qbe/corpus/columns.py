@@ -173,7 +173,7 @@ def _cell(value: Any, where: str) -> Any:
             return decode_text(value, where).strip()
         case float() if not math.isfinite(value):
             return None
-        case float() if value.is_integer():  # whole numbers beside missing ones
+        case float() if value.is_integer():  # whole numbers in a column with missing ones
             return int(value)
         case datetime.date():
             return value.isoformat()[: len("YYYY-MM-DD")]

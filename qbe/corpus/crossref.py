@@ -92,7 +92,7 @@ def _title(work: Fields) -> str:
 
 
 def _abstract(jats: str) -> str:
-    """The text of an abstract, with a colon behind each heading and each formula once."""
+    """The text of an abstract, with a colon after each heading and each formula once."""
     text, *others = _TWICE.split(jats)
     text += "".join(other.partition("</mml:math>")[2] for other in others)
     return clean_abstract(_HEADING.sub(_with_colon, text))

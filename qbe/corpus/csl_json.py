@@ -22,7 +22,7 @@ _OF_CSL = re.compile(
     r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
     r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
 )
-"""What an item has beside what many formats have."""
+"""What an item has and other formats lack."""
 
 _OTHERS = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
 _URL = re.compile(r"https?://[^/]+/")

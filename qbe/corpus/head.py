@@ -53,6 +53,9 @@ _ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
 _TAR = slice(257, 262)
 
 
+HEAD_BYTES = 1 << 16
+
+
 def not_recognized(name: str, kind: str) -> RecordError:
     """The error for a file of another kind.
 
@@ -107,9 +110,6 @@ def kind_of_archive(members: Iterable[str]) -> str:
     """
     members = list(members)
     return next((_MEMBERS[begin] for begin in _MEMBERS if any(m.startswith(begin) for m in members)), "")
-
-
-HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)

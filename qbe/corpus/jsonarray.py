@@ -1,4 +1,4 @@
-"""JSON objects as a stream: one a line, those of an array or of an object, or one behind another."""
+"""JSON objects as a stream: one a line, those of an array or of an object, or one after another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def json_objects(
     r"""The objects of the array under ``keys``, of the array that the whole text is where these are empty;
     without keys those of an array, or of lines, or one by one, as the text begins.
 
-    What stands beside the array is skipped. Several such texts may follow each other, as pages of an answer
+    What else the text holds is skipped. Several such texts may follow each other, as pages of an answer
     do. An item that is no object, is malformed between its brackets, or holds what is not UTF-8, is an error
     in its entry; null, which stands for what an answer has not, is none that ends a reading.
 

@@ -45,6 +45,25 @@ _OF_EBSCO = re.compile(
 )
 
 
+_MAX_CHARS = 200
+"""Longer texts are abstracts."""
+
+_TAG = re.compile(
+    r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
+    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|scp|tex-math|url|a|inline-formula|h[1-6]|ul|"
+    r"ol|li|tt|code)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>",
+    re.IGNORECASE,
+)
+_BLOCK = re.compile(
+    r"<(/?)(?:(?:jats:)?(?:p|br|sec|title|list|list-item|div|abstracttext|h[1-6]|ul|ol|li))\b", re.IGNORECASE
+)
+_LABEL = re.compile(
+    r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
+)
+_RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
+_MOST_ESCAPES = 4
+
+
 def without_rights(text: str) -> str:
     """An abstract without a statement of rights at its beginning and its end.
 
@@ -62,10 +81,6 @@ def without_rights(text: str) -> str:
     if "\u00a9" in begin or "(c)" in begin or "copyright" in begin:
         text = _AT_BEGIN.sub("", text, count=1) if _AT_BEGIN.match(text) else text
     return text
-
-
-_MAX_CHARS = 200
-"""Longer texts are abstracts."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -115,22 +130,6 @@ def is_placeholder(sentences: Sequence[str]) -> bool:
         return True
     negations, subjects = _NEGATIONS.intersection(words), _SUBJECTS.intersection(words)
     return bool(negations and subjects) and _OTHERS.issuperset({*words} - negations - subjects)
-
-
-_TAG = re.compile(
-    r"<(/?)(?:(?:jats|mml|ns\d*):[\w-]+|p|br|i|b|u|em|strong|sup|sub|span|div|sec|title|italic|bold|sc|"
-    r"underline|list|list-item|abstract|abstracttext|copyrightinformation|articletitle|inf|fixed-case|scp|tex-math|url|a|inline-formula|h[1-6]|ul|"
-    r"ol|li|tt|code)(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*\s*/?>",
-    re.IGNORECASE,
-)
-_BLOCK = re.compile(
-    r"<(/?)(?:(?:jats:)?(?:p|br|sec|title|list|list-item|div|abstracttext|h[1-6]|ul|ol|li))\b", re.IGNORECASE
-)
-_LABEL = re.compile(
-    r"^(?i:abstract|summary)\b\s*(?:[.:\u2014\u2013]+\s*|-+\s+|(?=(?:We|In|This|The|An?|Background|Objectives?)\b))"
-)
-_RIGHTS = re.compile(r"<CopyrightInformation\b[^<>]*>[^<>]*</CopyrightInformation>", re.IGNORECASE)
-_MOST_ESCAPES = 4
 
 
 def plain(text: str) -> str:

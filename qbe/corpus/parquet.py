@@ -80,7 +80,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 def _largest_group(metadata: Any) -> int:
     """The bytes of the largest group of rows, uncompressed.
 
-    Its columns are not asked: of a damaged file pyarrow may look for them behind the end of its memory.
+    Its columns are not asked: of a damaged file pyarrow may look for them beyond the end of its memory.
     """
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return max((group.total_byte_size for group in groups), default=0)

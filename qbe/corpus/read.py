@@ -13,11 +13,11 @@ from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE, Ids, Seen, content_id, m
 from qbe.corpus.encodings import WESTERN, from_western
 from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
 from qbe.corpus.head import NOT_RECOGNIZED, head_of
-from qbe.corpus.leftout import RECODED, RENAMED, LeftOut
 from qbe.corpus.markup import is_placeholder
 from qbe.corpus.pubmed import note_pubmed
 from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Entry, Reading, Revisions
 from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, lacking_abstract, parse_paper
+from qbe.corpus.rejected import RECODED, RENAMED, RejectedRecords
 from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
 from qbe.corpus.streams import BytesRead, display_name, is_address, is_folder, is_read_once, open_source
 from qbe.errors import CorpusError, RecordError
@@ -51,26 +51,26 @@ def entries(
     source: str,
     reading: Reading = AS_IT_COMES,
     bytes_read: BytesRead | None = None,
-    left_out: LeftOut | None = None,
+    rejected: RejectedRecords | None = None,
 ) -> Iterator[Entry]:
     """The records of a source, as a stream, by the reader of its format.
 
     Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist. A file
     of a folder that cannot be read at all is an entry with its error. That the text of a file was not in
-    UTF-8 is noted in ``left_out``.
+    UTF-8 is noted in ``rejected``.
 
     >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
     >>> [entry.where for entry in entries("a.jsonl")]
     ['a.jsonl, line 1']
     """
-    return (entry for _, entry in _records(source, reading, left_out, bytes_read))
+    return (entry for _, entry in _records(source, reading, rejected, bytes_read))
 
 
 def read_corpus(
     sources: Sequence[str],
     split: Splitter | None = None,
     reading: Reading = AS_IT_COMES,
-    left_out: LeftOut | None = None,
+    rejected: RejectedRecords | None = None,
     bytes_read: BytesRead | None = None,
 ) -> Iterator[Paper]:
     """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
@@ -82,7 +82,7 @@ def read_corpus(
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
     files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see
     `qbe.corpus.huggingface`). ``split`` splits abstracts that are one string; ``reading`` says which papers
-    are kept, and what is done with records that cannot be used; they are counted in ``left_out``, and
+    are kept, and what is done with records that cannot be used; they are counted in ``rejected``, and
     the bytes of files in ``bytes_read``.
 
     Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
@@ -93,18 +93,18 @@ def read_corpus(
     >>> [paper.title for paper in read_corpus(["a.jsonl", "b.jsonl"])]
     ['A', 'B']
     """
-    left_out = LeftOut() if left_out is None else left_out
+    rejected = RejectedRecords() if rejected is None else rejected
     stops = (reading.on_error or _default_policy(sources)) == STOP
     revisions, abstracts = _first_pass(sources, reading, stops)
     if revisions is not None:
         reading = reading.with_revisions(revisions)
-        left_out.deleted = frozenset(revisions.deleted)
+        rejected.deleted = frozenset(revisions.deleted)
     papers = _papers(
-        _streams(sources, abstracts, reading, left_out, bytes_read),
+        _streams(sources, abstracts, reading, rejected, bytes_read),
         Ids(sources),
         lambda entry, whose: _paper(entry, whose, split, reading),
         reading,
-        left_out,
+        rejected,
         stops,
     )
     kept = 0
@@ -113,7 +113,7 @@ def read_corpus(
         yield paper
     if not kept:
         names = ", ".join(map(display_name, sources)) or "no source"
-        reasons = f" ({left_out.reasons()})" if left_out else ""
+        reasons = f" ({rejected.reasons()})" if rejected else ""
         raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
 
 
@@ -131,8 +131,8 @@ def _parts_of(source: str, reading: Reading) -> list[str]:
 def _first_pass(
     sources: Sequence[str], reading: Reading, stops: bool
 ) -> tuple[Revisions | None, frozenset[str]]:
-    """What is to be known of all files that can be read twice before they are read: newer versions and
-    deletions of PubMed's records, and the files of abstracts alone.
+    """What is noted of all files that can be read twice before they are read: newer versions and deletions of
+    PubMed's records, and the files of abstracts alone.
 
     Raises CorpusError that names the files of a folder whose formats are not recognized, where the reading
     ``stops`` at errors.
@@ -177,19 +177,19 @@ def _streams(
     sources: Sequence[str],
     abstracts: frozenset[str],
     reading: Reading,
-    left_out: LeftOut,
+    rejected: RejectedRecords,
     bytes_read: BytesRead | None,
 ) -> Iterator[Iterator[tuple[str, Entry]]]:
     """The records of each source, with whose ids they have; those of papers whose abstracts are in other
     files together, as one.
     """
     if not abstracts:
-        yield from (_records(source, reading, left_out, bytes_read) for source in sources)
+        yield from (_records(source, reading, rejected, bytes_read) for source in sources)
         return
     parts = [part for source in sources for part in _parts_of(source, reading)]
 
     def of(parts: Iterable[str]) -> Iterator[Entry]:
-        return (entry for part in parts for _, entry in _records(part, reading, left_out, bytes_read))
+        return (entry for part in parts for _, entry in _records(part, reading, rejected, bytes_read))
 
     joined = join_abstracts(
         of(part for part in parts if part not in abstracts),
@@ -200,7 +200,7 @@ def _streams(
 
 
 def _records(
-    source: str, reading: Reading, left_out: LeftOut | None, bytes_read: BytesRead | None
+    source: str, reading: Reading, rejected: RejectedRecords | None, bytes_read: BytesRead | None
 ) -> Iterator[tuple[str, Entry]]:
     """The records of a source as a stream, each with whose ids they have (`qbe.corpus.dedupe`)."""
     if _is_dataset(source, reading):
@@ -217,9 +217,9 @@ def _records(
                 form = format_of(reading.format) if reading.format else recognized(stream, name)
                 if form.ids == CHOSEN:
                     stream, is_western = from_western(stream)
-                    if is_western and left_out is not None:
+                    if is_western and rejected is not None:
                         message = "expected UTF-8 text, read as {}; where letters are wrong, convert the file"
-                        left_out.note(RECODED, name, message.format(WESTERN))
+                        rejected.note(RECODED, name, message.format(WESTERN))
                 for entry in form.read(stream, name, reading):
                     yield form.ids, entry
                     count += 1
@@ -234,7 +234,7 @@ def _papers(
     ids: Ids,
     to_paper: Callable[[Entry, str], Paper | None],
     reading: Reading,
-    left_out: LeftOut,
+    rejected: RejectedRecords,
     stops: bool,
 ) -> Iterator[tuple[Paper, int | None]]:
     """Each paper with None; a duplicate with the number of the paper before it that it is, from 1, and 0
@@ -255,17 +255,17 @@ def _papers(
             except RecordError as error:
                 if stops and error.is_fault:
                     raise _with_remedy(error) from None
-                left_out.skip(entry.where, error, id_of(entry.record))
+                rejected.skip(entry.where, error, id_of(entry.record))
                 continue
             if not is_new:
-                left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
+                rejected.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:
                 message = (
                     f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
                 )
-                left_out.note(RENAMED, entry.where, message)
+                rejected.note(RENAMED, entry.where, message)
                 paper = replace(paper, paper_id=paper_id)
             if seen is not None:
                 seen.add(paper)
@@ -275,12 +275,12 @@ def _papers(
         ids.end_source()
         if len(ids) == reading.limit:
             break
-    left_out.check(reading.max_rejected, len(ids))
+    rejected.check(reading.max_rejected, len(ids))
 
 
 def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -> Paper | None:
     """The paper of an entry, with an empty id where it has none of its own; None where it has none of the
-    categories wanted. Raises RecordError.
+    chosen categories. Raises RecordError.
     """
     where, record = entry
     if isinstance(record, RecordError):

@@ -15,6 +15,17 @@ from qbe.errors import RecordError, UsageError
 Original = TypeVar("Original")
 
 
+STOP, SKIP = "stop", "skip"
+ON_ERROR = (STOP, SKIP)
+SKIP_BYTES = 256 << 20
+DEDUPE = ("title", "doi")
+FIELDS = (
+    *("id", "title", "abstract", "year", "date", "authors"),
+    *("venue", "categories", "tags", "doi", "url", "cites"),
+)
+"""The fields of a table that ``columns`` may name."""
+
+
 class Entry(NamedTuple):
     """A record of a source, or what is wrong with it.
 
@@ -38,7 +49,7 @@ def converted(
 
     ``to_record`` makes the record of an entry from such a record and its place. What it raises as RecordError
     becomes the entry, and so does a RecordError in place of an original. Left out is that of which it makes
-    None, and with ``reading`` a paper without any of the categories that are wanted.
+    None, and with ``reading`` a paper with none of the chosen categories.
 
     >>> def to_record(title: str, where: str) -> dict[str, Any]:
     ...     if not title:
@@ -59,17 +70,6 @@ def converted(
             continue
         if record is not None and (reading is None or reading.keeps(record["metadata"])):
             yield Entry(where, record)
-
-
-STOP, SKIP = "stop", "skip"
-ON_ERROR = (STOP, SKIP)
-SKIP_BYTES = 256 << 20
-DEDUPE = ("title", "doi")
-FIELDS = (
-    *("id", "title", "abstract", "year", "date", "authors"),
-    *("venue", "categories", "tags", "doi", "url", "cites"),
-)
-"""The fields of a table that ``columns`` may name."""
 
 
 class Revisions:
@@ -183,7 +183,7 @@ class Reading:
         return reading
 
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a paper of this metadata has one of the categories that are wanted, or all are."""
+        """Whether a paper of this metadata has one of the chosen categories, or no category is chosen."""
         if self._category is None:
             return True
         categories = metadata.get("categories") or ()

@@ -30,6 +30,14 @@ _ZSTANDARD_BYTES = 1 << 10
 """A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
 
 
+STDIN = "-"
+MAX_LINE_BYTES = 64 << 20
+"""A longer line ends in an error instead of filling the memory; real records are far shorter."""
+
+_RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
+_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
 class _DamagedError(Exception):
     """Compressed data that is truncated or corrupt; the message says what the decompressor said."""
 
@@ -143,14 +151,6 @@ class BytesRead:
         if self._stream is None or self._stream.closed:
             return self._size
         return self._stream.tell()
-
-
-STDIN = "-"
-MAX_LINE_BYTES = 64 << 20
-"""A longer line ends in an error instead of filling the memory; real records are far shorter."""
-
-_RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
-_PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def display_name(source: str | Path) -> str:

@@ -96,7 +96,7 @@ class Tagged:
     def _ended(
         self, lines: list[bytes], size: int, first: int, name: str, numbers: list[int]
     ) -> Iterator[tuple[str, bytes | RecordError]]:
-        """The record of some lines, whose first line some write among the others; or two, where title or
+        """The record of some lines, whose first line some programs write further down; or two, where title or
         abstract stand before it and again after it.
         """
         places = [f"{name}, line {number}" for number in numbers]

@@ -133,7 +133,7 @@ def _malformed(problem: Any, where: str, name: str, *, is_end: bool) -> CorpusEr
     match problem.type_name:
         case "ERR_DOCUMENT_END":
             return CorpusError(
-                f"{name}, line {problem.line}: expected one XML document, found more behind its end; "
+                f"{name}, line {problem.line}: expected one XML document, found more after its end; "
                 "give each a file of its own"
             )
         case "ERR_RESOURCE_LIMIT" if "depth" not in problem.message:

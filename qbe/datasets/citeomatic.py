@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 from qbe.corpus import fields, parse_paper
 from qbe.corpus.jsonarray import json_lines
-from qbe.corpus.leftout import LeftOut
 from qbe.corpus.markup import plain
 from qbe.corpus.reading import converted
+from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import display_name, open_source
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.citation_statistics import summary
@@ -123,7 +123,7 @@ def write(
     report(f"reading {path} for texts and citations")
     dropped = write_collection(
         output,
-        lambda: read_papers(path, collection.title_alone, LeftOut()),
+        lambda: read_papers(path, collection.title_alone, RejectedRecords()),
         {paper_id: years[paper_id] for paper_id in splits},
         splits,
         names=SPLITS,
@@ -134,7 +134,7 @@ def write(
     return summary(name, output, str(path), without_year, dropped, notes)
 
 
-def _check(path: Path, name: str, papers: int, left_out: LeftOut) -> None:
+def _check(path: Path, name: str, papers: int, left_out: RejectedRecords) -> None:
     """Raise DatasetError for a file without papers, or with many records that are none."""
     if not papers or left_out.broken > MAX_REJECTED * (papers + left_out.broken):
         raise DatasetError(
@@ -159,7 +159,7 @@ def _notes(collection: Published, years: Mapping[str, int], splits: Assigned) ->
         yield f"  relevant are the {of_train:,} papers of train alone: search with --before {last}"
 
 
-def read_papers(path: Path, title_alone: bool, left_out: LeftOut) -> Iterator[Paper]:
+def read_papers(path: Path, title_alone: bool, left_out: RejectedRecords) -> Iterator[Paper]:
     """The papers of a file, with the ids of all that they cite as ``metadata.cites``.
 
     Without an abstract a paper has its title in its place where ``title_alone``. Other records that cannot be
@@ -168,7 +168,7 @@ def read_papers(path: Path, title_alone: bool, left_out: LeftOut) -> Iterator[Pa
     >>> _ = Path("papers.json").write_text(
     ...     '{"id": "a", "title": "On stone", "paperAbstract": "One.", "year": 2016, "outCitations": ["b"]}'
     ... )
-    >>> [paper.metadata for paper in read_papers(Path("papers.json"), True, LeftOut())]
+    >>> [paper.metadata for paper in read_papers(Path("papers.json"), True, RejectedRecords())]
     [{'year': 2016, 'cites': ['b']}]
     """
     seen: set[str] = set()

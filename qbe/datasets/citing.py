@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from qbe.corpus import read_corpus
 from qbe.corpus.fields import year
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.leftout import SUFFIX, LeftOut
 from qbe.corpus.reading import SKIP, Reading
 from qbe.corpus.record import OFFSETS, paper_to_record
+from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.timesplit import TRAIN
 from qbe.errors import CorpusError, DatasetError
@@ -123,7 +123,7 @@ def titles_of(files: Iterable[Path]) -> TitleIndex:
 
 
 @contextlib.contextmanager
-def listing(output: Path) -> Iterator[LeftOut]:
+def listing(output: Path) -> Iterator[RejectedRecords]:
     """Counts of records that are left out, each of which is listed in a file beside the papers in ``output``.
 
     Where nothing is left out there is no file. Raises OutputError.
@@ -136,13 +136,13 @@ def listing(output: Path) -> Iterator[LeftOut]:
     """
     listed = output / LISTED
     with atomic_file(listed) as lines:
-        left_out = LeftOut(lines)
+        left_out = RejectedRecords(lines)
         yield left_out
     if not left_out:
         listed.unlink()
 
 
-def note(output: Path, left_out: LeftOut) -> list[str]:
+def note(output: Path, left_out: RejectedRecords) -> list[str]:
     """What was left out and where it is listed, as a line of text; none where nothing was."""
     return [f"  {left_out.summary()}, listed in {output / LISTED}"] if left_out else []
 

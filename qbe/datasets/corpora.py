@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.leftout import SUFFIX, LeftOut
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import SKIP, Reading
 from qbe.corpus.record import paper_to_record
+from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.types import Paper
@@ -83,7 +83,7 @@ def write_corpus(
     listed = target.with_name(target.name + SUFFIX)
     output.mkdir(parents=True, exist_ok=True)
     with atomic_file(listed) as lines, atomic_file(target) as stream:
-        left_out, papers = LeftOut(lines), 0
+        left_out, papers = RejectedRecords(lines), 0
         reading = replace(corpus.reading, limit=limit)
         for paper in read_corpus([str(path)], unsplit, reading, left_out):
             papers += 1
