@@ -18,7 +18,7 @@ RIS = (
 def title(path, data: bytes) -> tuple[str, dict[str, int]]:
     path.write_bytes(data)
     left_out = RejectedRecords()
-    [paper] = read_corpus([str(path)], str.splitlines, left_out=left_out)
+    [paper] = read_corpus([str(path)], str.splitlines, rejected=left_out)
     return f"{paper.title}, {paper.metadata['authors'][0]}", left_out.counts()
 
 
