@@ -91,12 +91,6 @@ TABLES = (
     ),
     Table("filtering", "python -m benchmarks.filtering --index indexes/whole --papers 180000", 20, (WHOLE,)),
     Table(
-        "citation-queries",
-        f"python -m benchmarks.citation_queries {_CITED} --plot queries.svg",
-        10,
-        (CITATIONS,),
-    ),
-    Table(
         "recommending",
         "python -m benchmarks.recommending --index indexes/whole --papers 100000",
         10,

@@ -327,8 +327,8 @@ def run(
             raise
         print(f"{program}: {_one_line(package_error(error, error.name))}", file=sys.stderr)
         code = 1
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"{program}: interrupted{error}", file=sys.stderr)
         code = 130
     except BrokenPipeError:
         # The reader went away (``| head``): quietly, and without a second error at shutdown.

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import run, tables
+from benchmarks import charts, run, tables
+from benchmarks.charts import Chart, Line, write_chart
 from benchmarks.tables import PREPARATIONS, TABLES, Preparation, Table
 from qbe.errors import OutputError, UsageError
 
 README = Path(__file__).parent.parent / "benchmarks" / "README.md"
-LEFT_OUT = ("benchmarks.citation_balance", "benchmarks.citation_tokens", "benchmarks.run")
+LEFT_OUT = ("benchmarks.run",)
 
 
 def test_the_document_shows_the_commands_that_are_run():
@@ -64,3 +65,38 @@ def test_results_of_another_version_are_left_alone(small):
 def test_a_name_that_no_table_has_is_refused():
     with pytest.raises(UsageError, match=f"expected tables of {tables.TABLES[0].name}, .*, found bm26"):
         run.chosen(["bm25", "bm26"])
+
+
+# Charts
+
+
+CHART = Chart("On $5", "papers", "recall", ["10", "all"], [Line("a", [0.1, 0.3], [(0, 0.2), (0.2, 0.4)])])
+
+
+def test_a_chart_has_its_lines_places_and_ranges():
+    pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
+    both = CHART._replace(lines=[*CHART.lines, Line("b", [0.2, 0.2])])
+    (axes,) = charts.chart_figure(both).axes
+    assert [(line.get_label(), list(line.get_ydata())) for line in axes.lines] == [
+        ("a", [0.1, 0.3]),
+        ("b", [0.2, 0.2]),
+    ]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["10", "all"]
+    assert len(axes.collections) == 1
+    assert axes.lines[0].get_color() != axes.lines[1].get_color()
+
+
+@pytest.mark.parametrize("name", ["chart.svg", "chart.png"])
+def test_equal_charts_have_equal_bytes(tmp_path, name):
+    pytest.importorskip("matplotlib", reason="skipped: matplotlib is not installed (extra plot)")
+    write_chart(tmp_path / name, CHART)
+    first = (tmp_path / name).read_bytes()
+    write_chart(tmp_path / name, CHART)
+    assert (tmp_path / name).read_bytes() == first
+    if name.endswith("svg"):
+        assert ">On $5</text>" in first.decode()
+
+
+def test_a_chart_of_another_format_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"expected a plot file that ends in \.svg or \.png"):
+        write_chart(tmp_path / "chart.pdf", CHART)

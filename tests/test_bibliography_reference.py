@@ -8,37 +8,15 @@ from hypothesis import strategies as st
 from support.bibliographies import NAMES, TEXTS, paper_of
 
 from qbe.bibliography import reference_of
-from qbe.bibliography.clean import author_names
 from qbe.bibliography.keys import Keys, key_of
+from qbe.bibliography.reference import author_names
 from qbe.corpus.authors import split_name
 
 # Fields
 
 
-def test_nothing_is_known_of_a_paper_without_metadata():
-    reference = reference_of(paper_of("On fish", "Fish swim."))
-    assert reference == ("7", "On fish", (), False, "", "", "", "", "", "", "Fish swim.", "", ())
-    assert (reference.kind, reference.links, reference.link) == ("misc", {}, "")
-
-
 def test_a_title_that_stands_for_the_abstract_is_no_abstract():
     assert reference_of(paper_of("On fish", "On fish")).abstract == ""
-
-
-@pytest.mark.parametrize(
-    ("metadata", "year"),
-    [
-        ({"year": 2019}, "2019"),
-        ({"year": "2019"}, "2019"),
-        ({"date": "2019-05"}, "2019"),
-        ({"year": "n.d."}, ""),
-        ({"year": None}, ""),
-        ({"year": [2019]}, ""),
-        ({}, ""),
-    ],
-)
-def test_the_year(metadata, year):
-    assert reference_of(paper_of("On fish", **metadata)).year == year
 
 
 @pytest.mark.parametrize(
@@ -76,10 +54,6 @@ def test_the_id_of_arxiv(paper_id, metadata, arxiv):
 def test_the_category_of_arxiv(categories, category):
     paper = paper_of("On fish", categories=categories, ids={"arxiv": "1905.01234"})
     assert reference_of(paper).category == category
-
-
-def test_a_category_without_arxiv_is_none():
-    assert reference_of(paper_of("On fish", categories=["cs.CL"])).category == ""
 
 
 @pytest.mark.parametrize(

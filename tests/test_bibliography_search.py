@@ -14,8 +14,7 @@ from support.papers import Papers
 from qbe.bibliography import reference_of
 from qbe.errors import UsageError
 from qbe.query import Aspect, Query
-from qbe.search.highlight import common_words, in_bold
-from qbe.search.markdown import escaped, to_markdown
+from qbe.search.markdown import escaped
 from qbe.search.options import check, form_of_file, parser
 from qbe.search.present import to_record, to_table
 from qbe.search.shown import label_of, shown
@@ -135,27 +134,6 @@ def test_lines_are_as_long_with_bold_words():
         assert bold.replace("\x1b[1m", "").replace("\x1b[22m", "") == plain
 
 
-def test_the_label_is_not_bold():
-    paper = Paper("p", "T", (Sentence("A method.", Facet.METHOD),), labelled=True)
-    asked = replace(ASKED, sentences=(Sentence("Our method.", Facet.METHOD),))
-    table = to_table(
-        Papers(paper).paper,
-        Query(asked, Facet.METHOD),
-        [Hit("p", 1.0, (Match(0, 0, 1.0),))],
-        80,
-        highlight=True,
-    )
-    assert table.splitlines()[-1] == "              method: A \x1b[1mmethod\x1b[22m."
-
-
-def test_words_in_common():
-    assert common_words("The classes are in a CLASS, of X", "Classes in the class of x") == {
-        "classe",
-        "class",
-    }
-    assert in_bold("Class, glass", {"class"}) == "\x1b[1mClass\x1b[22m, glass"
-
-
 # JSON
 
 
@@ -245,11 +223,6 @@ def test_markdown():
     ]
 
 
-def test_markdown_of_the_tenth_hit_is_indented_further():
-    lines = to_markdown(LOOKUP, BY_METHOD, [found(2)] * 10).splitlines()
-    assert lines[-1] == "    > (labelled other) It is so."
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -294,10 +267,6 @@ def test_bibtex_has_a_paper_once_and_names_its_key_again():
         "@misc{Anonymousstone,",
     ]
     assert [entry["key"] for entry in read_bibtex(text)] == ["Muller2019fish", "Anonymousstone"]
-
-
-def test_bibtex_without_hits_is_a_comment():
-    assert written("bibtex", Result("q1", BY_METHOD, [])) == "%% qbe search: q1\n"
 
 
 def test_ris_has_a_paper_once():

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from qbe.cite.features import (
-    EVERY_KNOWN,
+from qbe.cite.scoring import (
+    FEATURE_SETS,
     LINKS,
     SCORES,
     SEED_LINKS,
     SEEDS,
     TEXT,
-    Known,
+    FeatureSet,
     columns,
     text_features,
 )
@@ -20,14 +20,14 @@ from qbe.grade.head import Head
 
 
 def test_what_is_known_decides_the_features():
-    assert [known.key for known in EVERY_KNOWN] == ["text", "links", "seeds", "links+seeds"]
-    assert [known.names for known in EVERY_KNOWN] == [
+    assert [known.key for known in FEATURE_SETS] == ["text", "links", "seeds", "links+seeds"]
+    assert [known.names for known in FEATURE_SETS] == [
         TEXT,
         (*TEXT, *LINKS),
         (*TEXT, *SEEDS),
         (*TEXT, *LINKS, *SEEDS, *SEED_LINKS),
     ]
-    assert Known(links=True, seeds=False).key == "links"
+    assert FeatureSet(links=True, seeds=False).key == "links"
 
 
 def test_scores_are_normalized_each_for_itself():

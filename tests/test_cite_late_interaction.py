@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.citing import mean_max
 
-from qbe.cite.late_interaction import (
+from qbe.cite.projected import (
     MeasuredPapers,
     TransformedQuery,
     lengths,

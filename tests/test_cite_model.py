@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.citing import model_of
 
-from qbe.cite.features import EVERY_KNOWN
 from qbe.cite.model import CARD, WEIGHTS, default_model, read_model, write_model
+from qbe.cite.scoring import FEATURE_SETS
 
 ENCODER = {"name": "tiny", "weights_sha256": "9f86d081"}
 
@@ -21,8 +21,8 @@ def test_a_model_is_read_as_it_was_written(folder):
     for name, array in written.projection._asdict().items():
         np.testing.assert_array_equal(getattr(read.projection, name), array)
         assert getattr(read.projection, name).dtype == np.float64
-    assert read.heads.keys() == {known.key for known in EVERY_KNOWN}
-    for known in EVERY_KNOWN:
+    assert read.heads.keys() == {known.key for known in FEATURE_SETS}
+    for known in FEATURE_SETS:
         for actual, expected in zip(read.head(known), written.head(known), strict=True):
             np.testing.assert_array_equal(actual, expected)
     assert (read.encoder, read.training) == (ENCODER, {"made": "by a test"})
@@ -40,7 +40,7 @@ def test_features_that_were_never_known_survive(tmp_path):
     model = model_of(ENCODER)
     heads = {key: head._replace(mean=np.full_like(head.mean, np.nan)) for key, head in model.heads.items()}
     write_model(tmp_path, type(model)(model.projection, heads, model.encoder, model.training))
-    head = read_model(tmp_path).head(EVERY_KNOWN[0])
+    head = read_model(tmp_path).head(FEATURE_SETS[0])
     expected = np.tanh(head.bias) @ head.out
     np.testing.assert_allclose(head.scores(np.ones((1, len(head.mean)))), [expected])
 

@@ -20,8 +20,7 @@ from qbe.corpus import (
     write_jsonl,
 )
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.offsets import locate
-from qbe.corpus.record import MAX_ABSTRACT_CHARS
+from qbe.corpus.record import MAX_ABSTRACT_CHARS, locate
 from qbe.errors import CorpusError
 from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
@@ -74,14 +73,6 @@ def test_predicted_labels_are_written_as_they_were_predicted() -> None:
     assert {s.probabilities for s in back} == {None}
 
 
-@pytest.mark.parametrize("labels", [{}, {"pred_labels": None}])
-def test_a_paper_without_labels(labels: dict[str, None]) -> None:
-    paper = parse_paper(GOOD | labels | {"metadata": None}, "here")
-    assert not paper.labelled
-    assert paper.metadata == {}
-    assert [sentence.facet for sentence in paper.sentences] == [None] * 3
-
-
 def test_white_space_and_controls_become_single_spaces_and_empty_sentences_go() -> None:
     record = {
         "paper_id": 12,
@@ -99,10 +90,6 @@ def test_a_string_abstract_is_split_by_the_caller() -> None:
     assert [s.text for s in parse_paper(record, "here", by_period).sentences] == ["One is.", "Two is."]
     with pytest.raises(CorpusError, match="here: expected a list of sentences as abstract, found str"):
         parse_paper(record, "here")
-
-
-def test_an_empty_title_is_allowed() -> None:
-    assert parse_paper(GOOD | {"title": ""}, "here").title == ""
 
 
 def without(field: str) -> dict[str, Any]:
@@ -282,12 +269,6 @@ def test_broken_objects_of_papers(tmp_path: Path, text: bytes, message: str) -> 
 
 
 # Several sources.
-
-
-def test_a_corpus_of_several_files(tmp_path: Path) -> None:
-    first = lines(tmp_path / "a", GOOD)
-    second = lines(tmp_path / "b", GOOD | {"paper_id": "8"}, GOOD | {"paper_id": "9", "abstract": "x. y."})
-    assert [p.paper_id for p in read_corpus([first, second], by_period)] == ["7", "8", "9"]
 
 
 def test_duplicate_ids_within_and_across_files(tmp_path: Path) -> None:

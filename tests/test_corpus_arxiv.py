@@ -1,15 +1,10 @@
 """arXiv's metadata snapshot: records as papers, filtered before they are parsed, garbage refused."""
 
-import json
-
 import pytest
-from hypothesis import given, settings
-from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
+from support.formats import FORMATS, buffered
 
 from qbe.corpus import arxiv, parse_paper
-from qbe.corpus.head import Head
 from qbe.corpus.reading import Reading
-from qbe.errors import RecordError
 from qbe.types import Paper, Sentence
 
 SAMPLE = FORMATS / "arxiv.json"
@@ -38,12 +33,6 @@ def test_a_record_as_a_paper():
     )
 
 
-def test_without_versions_the_date_is_that_of_the_last_change():
-    _, record = read(LINES[2])[0]
-    assert record["metadata"]["date"] == "2007-05-23"
-    assert record["metadata"]["authors"] == ["C. Tree"]
-
-
 @pytest.mark.parametrize(
     ("patterns", "kept"),
     [
@@ -59,38 +48,3 @@ def test_a_category_of_any_place_counts(patterns, kept):
 
 def test_records_of_other_categories_are_not_even_parsed():
     assert read(b'{"categories": "hep-th", "title": broken\n', Reading(categories=("cs.*",))) == []
-
-
-def test_recognition():
-    assert arxiv.recognizes(Head("snapshot.json", SAMPLE.read_bytes()))
-    assert not arxiv.recognizes(Head("a.jsonl", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
-
-
-def test_a_record_without_a_title():
-    record = json.loads(LINES[0])
-    del record["title"]
-    [(where, error)] = read(json.dumps(record).encode())
-    assert where == "snapshot.json, line 1"
-    assert isinstance(error, RecordError)
-    assert str(error) == (
-        "snapshot.json, line 1: expected a record of arXiv's snapshot with id, title and abstract, found "
-        "KeyError 'title'; mend or remove it"
-    )
-
-
-@settings(max_examples=1000, deadline=None)
-@given(random_bytes())
-def test_garbage(data):
-    check_reading(arxiv.read, data, "snapshot.json, line ")
-
-
-@settings(max_examples=1000, deadline=None)
-@given(mistyped(*LINES))
-def test_values_of_other_types(data):
-    check_reading(arxiv.read, data, "snapshot.json, line ")
-
-
-@settings(max_examples=1000, deadline=None)
-@given(damaged(*LINES))
-def test_damaged_bytes(data):
-    check_reading(arxiv.read, data, "snapshot.json, line ")

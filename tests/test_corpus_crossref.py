@@ -5,13 +5,11 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
+from support.formats import FORMATS, buffered
 
 from qbe.corpus import crossref
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import HEAD_BYTES, Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.errors import RecordError
 from qbe.text.split import split_sentences
@@ -58,24 +56,6 @@ def test_a_work_of_json_lines() -> None:
     )
 
 
-def test_a_work_without_an_abstract() -> None:
-    assert read((FORMATS / "crossref.jsonl").read_bytes())[1].record == {
-        "paper_id": "10.5555/herring.1987",
-        "title": "Herring",
-        "abstract": None,
-        "metadata": {
-            "year": 1987,
-            "doi": "10.5555/herring.1987",
-            "url": "http://dx.doi.org/10.5555/herring.1987",
-        },
-    }
-
-
-def test_a_work_without_title_is_no_fault() -> None:
-    error = read((FORMATS / "crossref.jsonl").read_bytes())[2].record
-    assert isinstance(error, RecordError) and (error.reason, error.is_fault) == ("no title", False)
-
-
 @pytest.mark.parametrize(
     ("sample", "rows"), [("crossref-items.json", (0, 1)), ("crossref-answer.json", (1, 2))]
 )
@@ -103,41 +83,15 @@ def test_answers_behind_each_other() -> None:
     assert [entry.where for entry in read(data)] == [f"garbage, item {n}" for n in (1, 2, 3, 4)]
 
 
-def test_an_array_of_works() -> None:
-    data = json.dumps([WORK, WORK | {"DOI": "10.5555/8"}]).encode()
-    assert crossref.recognizes(Head("works.json", data))
-    assert [entry.record["paper_id"] for entry in read(data)] == ["10.5555/7", "10.5555/8"]
-
-
 def test_works_of_other_subjects_are_left_out() -> None:
     entries = read((FORMATS / "crossref.jsonl").read_bytes(), Reading(categories=("Aquatic*",)))
     assert [entry.record["paper_id"] for entry in entries[:-1]] == [ODD_DOI]
-
-
-@pytest.mark.parametrize("sample", SAMPLES)
-def test_samples_are_recognized(sample: str) -> None:
-    assert crossref.recognizes(Head(sample, (FORMATS / sample).read_bytes()))
 
 
 def test_a_list_that_is_cut_is_recognized() -> None:
     data = json.dumps({"items": [WORK] * 5000}).encode()
     assert crossref.recognizes(Head("0.json.gz", data[:HEAD_BYTES]))
     assert len(read(data)) == 5000
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
-        b'{"paper_id": "1", "title": "A", "abstract": "B.", "metadata": {"DOI": "10.1/2", "title": ["A"]}}',
-        b'[{"id": "a", "DOI": "10.5555/7", "title": "On fish", "container-title": "Nets"}]',
-        b'{"id": "https://openalex.org/W7", "doi": "https://doi.org/10.5555/7", "title": "On fish"}',
-        b"@article{a, title={On fish}, DOI={10.5555/7}}",
-        b"",
-    ],
-)
-def test_other_files_are_not_recognized(data: bytes) -> None:
-    assert not crossref.recognizes(Head("papers.json", data))
 
 
 @pytest.mark.parametrize(
@@ -161,38 +115,6 @@ def test_abstracts_are_texts(jats: str, text: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("issued", "metadata"),
-    [
-        ([[2019]], {"year": 2019}),
-        ([[2019, 5]], {"year": 2019, "date": "2019-05"}),
-        ([[2019, 5, 1], [2020]], {"year": 2019, "date": "2019-05-01"}),
-        ([[2019, 13, 1]], {"year": 2019}),
-        ([["2019"]], {"year": 2019}),
-        ([[None]], {}),
-        ([], {}),
-        (["x"], {}),
-    ],
-)
-def test_dates_say_what_is_known(issued: list[Any], metadata: dict[str, Any]) -> None:
-    assert only(WORK | {"issued": {"date-parts": issued}})["metadata"] == {"doi": "10.5555/7"} | metadata
-
-
-@pytest.mark.parametrize(
-    ("change", "found", "reason"),
-    [
-        ({"DOI": 7}, "a string as DOI, found int", "not a record of this format"),
-        ({"title": "On fish"}, "a list as title, found str", "not a record of this format"),
-        ({"author": ["A"]}, "objects as author, found str", "not a record of this format"),
-        ({"abstract": ["A"]}, "a string as abstract, found list", "not a record of this format"),
-    ],
-)
-def test_defects_have_errors_that_say_them(change: dict[str, Any], found: str, reason: str) -> None:
-    error = only(WORK | change)
-    assert str(error) == f"garbage, line 1: expected {found}; mend or remove the record"
-    assert error.reason == reason
-
-
-@pytest.mark.parametrize(
     ("change", "field", "value"),
     [
         ({"title": ["<scp>DNA</scp> of fish"]}, "title", "DNA of fish"),
@@ -211,26 +133,8 @@ def test_works_as_publishers_deposit_them(change: dict[str, Any], field: str, va
     assert only(WORK | change)[field] == value
 
 
-def test_names_keep_family_names_of_several_words() -> None:
-    author = [{"given": "José", "family": "Hernández Núñez"}, {"name": "Fish Group"}, {"family": "Plato"}]
-    names = ["Hernández Núñez, José", "Fish Group", "Plato"]
-    assert only(WORK | {"author": author})["metadata"]["authors"] == names
-
-
-def test_a_defect_does_not_end_the_reading() -> None:
-    first, second = read(json.dumps({"items": [{"DOI": 7}, WORK]}).encode())
-    assert isinstance(first.record, RecordError)
-    assert (second.where, second.record["paper_id"]) == ("garbage, item 2", "10.5555/7")
-
-
 @pytest.mark.parametrize("part", ["<jats:title>", "</tex-math><mml:math", "<jats:title> ", "</mml:math>"])
 def test_long_abstracts_without_sense_take_little_time(part: str) -> None:
     begin = time.process_time()
     only(WORK | {"abstract": part * 100_000})
     assert time.process_time() - begin < 5
-
-
-@settings(max_examples=1000, deadline=None)
-@given(random_bytes() | damaged(*CONTENTS) | mistyped(*CONTENTS))
-def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
-    check_reading(crossref.read, data, "garbage, ")

@@ -4,15 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
+from support.formats import FORMATS, buffered
 
 from qbe.corpus import csl_json
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
-from qbe.errors import CorpusError, RecordError
+from qbe.errors import RecordError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
@@ -54,52 +52,6 @@ def test_an_item_becomes_a_paper() -> None:
     )
 
 
-def test_items_without_an_abstract() -> None:
-    assert read(DATA)[1:] == [
-        Entry(
-            "library.json, item 2",
-            {
-                "paper_id": "leeSwim2018",
-                "title": "Learning to Swim",
-                "abstract": None,
-                "metadata": {
-                    "authors": ["Min Lee"],
-                    "year": 2018,
-                    "date": "2018-01",
-                    "ids": {"arxiv": "1801.01234"},
-                    "key": "leeSwim2018",
-                },
-            },
-        ),
-        Entry(
-            "library.json, item 3",
-            {"paper_id": "a lake", "title": "Lakes", "abstract": None, "metadata": {"year": 1999}},
-        ),
-    ]
-
-
-def test_the_sample_is_recognized() -> None:
-    assert csl_json.recognizes(Head("-", DATA))
-    assert csl_json.recognizes(Head("library.json", DATA[:400]))
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
-        b'[{"paper_id": "1", "title": "A", "abstract": "B.", "type": "article"}]',
-        b'[{"DOI": "10.1234/a", "title": ["A"], "type": "journal-article"}]',
-        b'[{"id": "https://openalex.org/W1", "display_name": "A", "title": "A", "type": "article"}]',
-        b'{"id": "a", "title": "A", "type": "article"}',
-        b'[{"id": "a", "title": "A", "type": "article", "authors": ["B"], "year": 2019}]',
-        b"[]",
-        b"",
-    ],
-)
-def test_other_files_are_not_recognized(data: bytes) -> None:
-    assert not csl_json.recognizes(Head("library.json", data))
-
-
 @pytest.mark.parametrize(
     ("fields", "paper_id"),
     [
@@ -138,35 +90,6 @@ def test_the_id_is_the_key_or_short(fields: dict[str, Any], paper_id: str | None
 )
 def test_dates_say_what_is_known(issued: Any, metadata: dict[str, Any]) -> None:
     assert only(issued=issued)["metadata"] == metadata
-
-
-@pytest.mark.parametrize(
-    ("fields", "message", "reason"),
-    [
-        ({"title": None}, "expected a title, found none; add it or remove the item", "no title"),
-        (
-            {"id": [1]},
-            "expected a string or a number as id, found list; mend or remove the record",
-            "not a record of this format",
-        ),
-        (
-            {"title": ["A"]},
-            "expected a string as title, found list; mend or remove the record",
-            "not a record of this format",
-        ),
-        (
-            {"author": [7]},
-            "expected objects as author, found int; mend or remove the record",
-            "not a record of this format",
-        ),
-    ],
-)
-def test_a_defect_concerns_one_item(fields: dict[str, Any], message: str, reason: str) -> None:
-    first, second = read(json.dumps([{**ITEM, **fields}, ITEM]).encode())
-    assert isinstance(first.record, RecordError)
-    assert str(first.record) == f"library.json, item 1: {message}"
-    assert first.record.reason == reason
-    assert second.record["paper_id"] == "a"
 
 
 OWN = {"id": "a", "title": "On fish", "issued": {"raw": "2019"}}
@@ -254,41 +177,3 @@ def test_an_item_of_zotero_has_all_that_a_paper_has() -> None:
 )
 def test_metadata(fields: dict[str, Any], metadata: dict[str, Any]) -> None:
     assert only(**fields)["metadata"] == metadata
-
-
-def test_an_item_that_is_no_object() -> None:
-    first, second = read(b'["a", {"id": 1, "title": "A"}]')
-    assert str(first.record) == (
-        "library.json, item 1: expected a JSON object, found a string; write one paper an object"
-    )
-    assert second.record["paper_id"] == "1"
-
-
-def test_a_file_that_is_cut_ends_the_reading() -> None:
-    entries = csl_json.read(buffered(DATA[:-20]), "library.json", Reading())
-    assert [next(entries).where, next(entries).where] == ["library.json, item 1", "library.json, item 2"]
-    with pytest.raises(CorpusError, match=r"^library\.json, item 3: expected .*malformed JSON"):
-        next(entries)
-
-
-@settings(max_examples=1000, deadline=None)
-@given(random_bytes(b'[{"id": 1, "title": "A'))
-def test_random_bytes_are_items_or_errors(data: bytes) -> None:
-    check(data)
-
-
-@settings(max_examples=1000, deadline=None)
-@given(damaged(DATA))
-def test_a_damaged_file_is_items_and_errors(data: bytes) -> None:
-    check(data)
-
-
-@settings(max_examples=1000, deadline=None)
-@given(mistyped(DATA))
-def test_values_of_other_types_are_items_or_errors(data: bytes) -> None:
-    check(data)
-
-
-def check(data: bytes) -> None:
-    for record in check_reading(csl_json.read, data, "library.json, "):
-        assert isinstance(record["paper_id"], str | None)

@@ -6,7 +6,7 @@ import pytest
 
 from qbe.corpus import read_corpus
 from qbe.corpus.encodings import from_western
-from qbe.corpus.leftout import RECODED, LeftOut
+from qbe.corpus.rejected import RECODED, RejectedRecords
 from qbe.errors import CorpusError, RecordError
 
 RIS = (
@@ -17,8 +17,8 @@ RIS = (
 
 def title(path, data: bytes) -> tuple[str, dict[str, int]]:
     path.write_bytes(data)
-    left_out = LeftOut()
-    [paper] = read_corpus([str(path)], str.splitlines, left_out=left_out)
+    left_out = RejectedRecords()
+    [paper] = read_corpus([str(path)], str.splitlines, rejected=left_out)
     return f"{paper.title}, {paper.metadata['authors'][0]}", left_out.counts()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from qbe.corpus import read_corpus
-from qbe.corpus.leftout import RENAMED, LeftOut
 from qbe.corpus.reading import Reading
+from qbe.corpus.rejected import RENAMED, RejectedRecords
 from qbe.errors import RecordError
 
 FISH, STONE = "On the fish of the lake", "On the stone of the lake"
@@ -38,12 +38,12 @@ def work(number: int, title: str) -> dict:
 def ids(tmp_path: Path):
     """A function: the ids of the papers of some files, by their names and texts, and what was reported."""
 
-    def read(known=None, **files: str) -> tuple[list[str], dict[str, int]]:
+    def read(**files: str) -> tuple[list[str], dict[str, int]]:
         for name, text in files.items():
             (tmp_path / name.replace("_", ".")).write_text(text)
         sources = [str(tmp_path / name.replace("_", ".")) for name in files]
-        left_out = LeftOut()
-        papers = read_corpus(sources, str.splitlines, Reading(), left_out, known=known)
+        left_out = RejectedRecords()
+        papers = read_corpus(sources, str.splitlines, Reading(), left_out)
         return [paper.paper_id for paper in papers], left_out.counts()
 
     return read
@@ -94,9 +94,3 @@ def test_own_json_lines_may_not_have_two_papers_of_one_id(ids):
 def test_keys_that_a_run_cannot_hold_are_changed_where_people_choose_them(ids):
     table = f'id,title,abstract\n"Lee  2019,\tb",{FISH},We count.\n,{STONE},We count.\n'
     assert ids(a_csv=table) == (["Lee_2019,_b", STONE_ID], {})
-
-
-def test_papers_of_an_index_are_known_by_id_and_title(ids):
-    known = {"a": FISH, f"b-{STONE_ID[4:10]}": STONE, "b": FISH}.get
-    entries = bib(("a", FISH), ("a", STONE), ("b", STONE), ("c", FISH))
-    assert ids(known, a_bib=entries) == ([f"a-{STONE_ID[4:10]}", "c"], {"duplicate": 2, RENAMED: 1})

@@ -7,9 +7,8 @@ import pytest
 from support.formats import buffered
 
 from qbe.corpus import jsonl
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.errors import CorpusError, RecordError
 
 OWN = {"paper_id": "1", "title": "On fish", "abstract": "Fish swim."}

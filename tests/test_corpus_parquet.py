@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from support.formats import buffered, check_reading, damaged, random_bytes
+from support.formats import buffered
 
 from qbe.corpus import parquet
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.streams import open_source
-from qbe.errors import CorpusError, MissingDependencyError, RecordError
+from qbe.errors import CorpusError, MissingDependencyError
 from qbe.text.split import split_sentences
 from qbe.types import Paper, Sentence
 
@@ -85,15 +82,6 @@ def test_a_row_becomes_a_paper() -> None:
     )
 
 
-def test_rows_without_abstract_and_title() -> None:
-    second, third = read(DATA[0])[1:]
-    assert second.record == {"paper_id": 8, "title": "Lakes", "abstract": None, "metadata": {}}
-    assert isinstance(third.record, RecordError)
-    assert str(third.record) == (
-        "papers.parquet, row 3: expected a title, found none; add it or remove the row"
-    )
-
-
 @pytest.mark.parametrize("data", DATA)
 def test_every_way_of_storage_holds_the_same(data: bytes) -> None:
     assert read(data)[:2] == read(DATA[0])[:2]
@@ -106,39 +94,10 @@ def test_a_file_of_several_groups_is_read_in_order() -> None:
     assert [entry.record["paper_id"] for entry in read(data)] == numbers
 
 
-def test_the_magic_is_recognized_and_nothing_else() -> None:
-    assert parquet.recognizes(Head("-", DATA[0]))
-    assert not parquet.recognizes(Head("a.parquet", b'{"paper_id": "1", "title": "A", "abstract": "B."}'))
-
-
 def test_columns_may_be_named() -> None:
     data = file({"nr": [1], "title": ["wrong"], "name.en": ["A"], "text": ["B"]})
     [entry] = read(data, id="nr", title="name.en", abstract="text")
     assert entry.record == {"paper_id": 1, "title": "A", "abstract": "B", "metadata": {}}
-
-
-def test_unknown_columns_are_an_error_that_names_the_option() -> None:
-    with pytest.raises(CorpusError) as caught:
-        read(file({"name": ["A"], "text": ["B"]}))
-    assert str(caught.value) == (
-        "papers.parquet: expected columns for title, found 'name', 'text'; name yours: "
-        "`columns` id=...,title=...,abstract=..."
-    )
-
-
-@pytest.mark.parametrize(
-    ("ids", "paper_id"),
-    [
-        ([7], 7),
-        ([7.0], 7),
-        (["x"], "x"),
-        ([b"x"], "x"),
-        ([None], None),
-        ([datetime.date(2019, 5, 7)], "2019-05-07"),
-    ],
-)
-def test_ids_of_several_types(ids: list[Any], paper_id: Any) -> None:
-    assert only(id=ids)["paper_id"] == paper_id
 
 
 @pytest.mark.parametrize(
@@ -157,20 +116,6 @@ def test_dates_of_several_types(dates: Any, metadata: dict[str, Any]) -> None:
     assert only(date=dates)["metadata"] == metadata
 
 
-def test_an_abstract_may_be_a_list_of_sentences() -> None:
-    assert only(abstract=[["Fish swim.", "Birds fly."]])["abstract"] == "Fish swim. Birds fly."
-
-
-@pytest.mark.parametrize("values", [[7], [[7]], [{"a": "b"}], [True]])
-def test_an_abstract_that_is_no_text_is_an_error_of_its_row(values: list[Any]) -> None:
-    error = only(abstract=values)
-    assert isinstance(error, RecordError)
-    assert str(error) == (
-        f"papers.parquet, row 1: expected a string as abstract, found {type(values[0]).__name__}; "
-        "mend or remove the record"
-    )
-
-
 def test_text_in_another_encoding_concerns_its_row() -> None:
     latin = pa.array([b"M\xfcller", b"Meier"])
     text = pa.Array.from_buffers(pa.string(), 2, latin.buffers())
@@ -181,15 +126,6 @@ def test_text_in_another_encoding_concerns_its_row() -> None:
         first, second = read(file({"title": title, "abstract": ["A", "B"]}))
         assert str(first.record) == f"papers.parquet, row 1: {found}"
         assert second.record["title"] == "Meier"
-
-
-@pytest.mark.parametrize("data", [b"PAR1", DATA[0][:-9], b"PAR1" + DATA[0][200:]])
-def test_a_damaged_file_is_an_error_of_one_line(data: bytes) -> None:
-    with pytest.raises(CorpusError) as caught:
-        read(data)
-    assert str(caught.value).startswith("papers.parquet: expected a whole Parquet file, found it damaged (")
-    assert str(caught.value).endswith("); fetch the file again")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_compressed_file_and_one_that_is_no_file(tmp_path: Path) -> None:
@@ -217,16 +153,3 @@ def test_without_pyarrow_the_message_says_how_to_install_it(monkeypatch: pytest.
     assert str(caught.value) == (
         "papers.parquet: reading Parquet needs the package pyarrow; run: pip install 'qbe[huggingface]'"
     )
-
-
-@settings(max_examples=1000, deadline=None)
-@given(random_bytes(b"PAR1", b"PAR1"))
-def test_random_bytes_are_an_error(data: bytes) -> None:
-    with pytest.raises(CorpusError, match=r"^papers\.parquet: expected a whole Parquet file"):
-        read(data)
-
-
-@settings(max_examples=1000, deadline=None)
-@given(damaged(*DATA))
-def test_a_file_with_other_bytes_is_rows_and_errors(data: bytes) -> None:
-    check_reading(parquet.read, data, "papers.parquet, row ")

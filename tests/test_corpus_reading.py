@@ -4,7 +4,6 @@ import functools
 import gzip
 import json
 import os
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -13,11 +12,11 @@ import pytest
 from qbe.corpus import parse_paper, read_corpus
 from qbe.corpus.formats import FORMATS
 from qbe.corpus.head import HEAD_BYTES, Head
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.markup import is_placeholder
 from qbe.corpus.names import FORMATS as NAMES
-from qbe.corpus.placeholders import is_placeholder
 from qbe.corpus.read import files_of
 from qbe.corpus.reading import SKIP_BYTES, Reading
+from qbe.corpus.rejected import RejectedRecords
 from qbe.corpus.streams import open_source
 from qbe.errors import CorpusError, RecordError, UsageError
 
@@ -38,7 +37,7 @@ def whole(abstract: str) -> list[str]:
     return [abstract]
 
 
-def ids(source: str, reading: Reading, left_out: LeftOut | None = None) -> list[str]:
+def ids(source: str, reading: Reading, left_out: RejectedRecords | None = None) -> list[str]:
     return [each.paper_id for each in read_corpus([source], whole, reading, left_out)]
 
 
@@ -74,7 +73,7 @@ def test_titles_are_compared_with_year_and_first_author(tmp_path):
         paper("5", "Editorial"),
         paper("6", "Editorial"),
     )
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     assert ids(source, Reading(dedupe="title"), left_out) == ["1", "3", "4", "5", "6"]
     assert left_out.summary() == "1 merged as duplicates"
     assert left_out.counts() == {"duplicate": 1}
@@ -89,7 +88,7 @@ def test_papers_without_an_abstract_stop_are_skipped_or_kept(tmp_path):
     source = write(tmp_path / "a.jsonl", paper("1"), {"paper_id": "2", "title": "On sand", "abstract": None})
     with pytest.raises(RecordError, match=r"keep such papers by their titles with `keep_"):
         ids(source, Reading())
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     assert ids(source, Reading(on_error="skip"), left_out) == ["1"]  # it does not count as broken
     assert left_out.summary() == "1 record skipped (no abstract: 1)"
     kept = list(read_corpus([source], reading=Reading(keep_without_abstract=True)))
@@ -109,16 +108,10 @@ def test_large_files_are_read_without_stopping(tmp_path):
         stream.write(b"\n")
     with pytest.raises(CorpusError, match="expected at most 64 MiB a line"):
         ids(source, Reading())
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     with pytest.raises(CorpusError, match="64 MiB"):
         ids(source, Reading(), left_out)
     assert left_out.counts() == {"no title": 1}  # skipped, where a small file had stopped
-
-
-def test_nothing_kept_says_why(tmp_path):
-    source = write(tmp_path / "a.jsonl", {"paper_id": "1"})
-    with pytest.raises(CorpusError, match=r"found none in .*a.jsonl \(no title: 1\); check the corpus"):
-        ids(source, Reading(on_error="skip", max_rejected=1))
 
 
 SAMPLES = {
@@ -169,13 +162,6 @@ def test_abstracts_in_other_files_are_joined_with_their_papers():
 def test_abstracts_are_not_joined_where_another_format_is_named():
     with pytest.raises(RecordError, match=r"papers\.jsonl, line 1: expected .* as abstract, found none"):
         list(read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading("jsonl")))
-
-
-def test_a_folder_of_papers_and_abstracts_is_no_dataset(tmp_path):
-    for source in PAPERS_AND_ABSTRACTS:
-        shutil.copy(source, tmp_path)
-    together = [each.paper_id for each in read_corpus(PAPERS_AND_ABSTRACTS, whole, Reading(on_error="skip"))]
-    assert ids(str(tmp_path), Reading(on_error="skip")) == together
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs /dev/fd")
@@ -232,7 +218,7 @@ def test_duplicates_are_merged_before_ids_are_compared(tmp_path):
             "tags": ["b", "c"],
         },
     }
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     source = write(tmp_path / "a.jsonl", first, paper("3"), other, {**other, "paper_id": "1"})
     merged, _ = read_corpus([source], whole, Reading(dedupe="doi"), left_out)
     assert (merged.paper_id, merged.title, merged.abstract) == (
@@ -256,7 +242,7 @@ def test_duplicates_are_merged_before_ids_are_compared(tmp_path):
 def test_few_broken_records_are_reported_and_many_end_the_reading(tmp_path):
     broken = [{"paper_id": f"b{number}"} for number in range(2)]
     papers = [paper(str(number), f"Title {number}") for number in range(98)]
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     few = write(tmp_path / "a.jsonl", *papers[:97], *broken)
     assert len(ids(few, Reading(on_error="skip"), left_out)) == 97
     assert left_out.counts() == {"no title": 2}
@@ -275,7 +261,7 @@ def test_a_folder_of_any_files_is_read_as_far_as_it_can_be(tmp_path):
     (tmp_path / "zip.gz").write_bytes(b"\x1f\x8b\x08")
     with pytest.raises(CorpusError, match=r"not recognized of 2 of its 7 files: .*draft.txt, .*paper.pdf; "):
         ids(str(tmp_path), Reading())
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     assert len(ids(str(tmp_path), Reading(on_error="skip"), left_out)) == 3
     assert left_out.counts() == {"format not recognized": 4}
 

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from support.formats import FORMATS, buffered, check_reading, damaged, mistyped, random_bytes
+from support.formats import FORMATS, buffered
 
 from qbe.corpus import semantic_scholar
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import HEAD_BYTES, Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.head import Head
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
 from qbe.errors import CorpusError, OutputError, RecordError
@@ -33,12 +31,6 @@ def read(data: bytes, reading: Reading | None = None) -> list[Entry]:
 
 def sample(name: str, reading: Reading | None = None) -> list[Entry]:
     return read((FORMATS / name).read_bytes(), reading)
-
-
-def error_of(paper: dict[str, Any]) -> RecordError:
-    [entry] = read(json.dumps(paper).encode())
-    assert isinstance(entry.record, RecordError)
-    return entry.record
 
 
 def test_a_paper_of_the_bulk_data_with_its_abstract(tmp_path: Path) -> None:
@@ -73,18 +65,6 @@ def test_a_paper_of_the_bulk_data_without_what_may_be_absent() -> None:
     }
 
 
-def test_abstracts_of_the_bulk_data() -> None:
-    assert [entry.record for entry in sample(ABSTRACTS)] == [
-        {"paper_id": "70000003", "title": "", "abstract": "Eels are long.", "metadata": {}},
-        {
-            "paper_id": "70000001",
-            "title": "",
-            "abstract": "Counting fish is slow. We use nets.",
-            "metadata": {},
-        },
-    ]
-
-
 def test_papers_of_an_answer() -> None:
     first, second = sample("semantic-scholar-answer.json")
     assert first.where == "garbage, item 1"
@@ -107,15 +87,6 @@ def test_papers_of_an_answer() -> None:
         offsets=((0, 22), (23, 35)),
     )
     assert second.record["metadata"] == {"categories": ["Biology"], "url": f"{PAGE}a2"}
-
-
-def test_papers_of_a_batch_are_an_array_with_null_for_unknown_ones() -> None:
-    answer = json.loads((FORMATS / "semantic-scholar-answer.json").read_bytes())["data"]
-    data = json.dumps([answer[0], None, answer[1]]).encode()
-    assert semantic_scholar.recognizes(Head("batch.json", data))
-    first, second, third = read(data)
-    assert [first.record, third.record] == [entry.record for entry in sample("semantic-scholar-answer.json")]
-    assert isinstance(second.record, RecordError) and not second.record.is_fault
 
 
 A, B = {"paperId": "a", "title": "A"}, {"paperId": "b", "title": "B"}
@@ -184,52 +155,9 @@ def test_samples_are_recognized(name: str) -> None:
     assert semantic_scholar.recognizes(Head(name, (FORMATS / name).read_bytes()))
 
 
-def test_a_paper_that_is_cut_is_recognized() -> None:
-    paper = {"paperId": "ab", "title": "On fish", "references": [{"paperId": "cd"}] * 10_000}
-    for data in json.dumps(paper), json.dumps({"total": 1, "data": [paper]}):
-        assert semantic_scholar.recognizes(Head("papers.json", data.encode()[:HEAD_BYTES]))
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"paper_id": "1", "title": "A", "abstract": "B."}',
-        b'{"corpusid": 7, "model": "tldr@v2.0.0", "text": "Fish swim."}',
-        b'{"paper_id": "1", "_pdf_hash": "", "abstract": [], "body_text": [], "bib_entries": {}}',
-        b'{"data": [{"lens_id": "a", "title": "A"}]}',
-        b"",
-    ],
-)
-def test_other_files_are_not_recognized(data: bytes) -> None:
-    assert not semantic_scholar.recognizes(Head("papers.jsonl", data))
-
-
 def test_only_the_data_set_of_abstracts_has_only_abstracts() -> None:
     heads = [Head(name, (FORMATS / name).read_bytes()) for name in SAMPLES]
     assert [head.name for head in heads if has_only_abstracts(head)] == [ABSTRACTS]
-
-
-@pytest.mark.parametrize(
-    ("paper", "found", "reason"),
-    [
-        (
-            {"corpusid": [7], "title": "A"},
-            "a string or whole number as corpusid, found list",
-            "not a record of this format",
-        ),
-        ({"corpusid": 7, "title": 7}, "a string as title, found int", "not a record of this format"),
-        ({"corpusid": 7, "authors": "A"}, "a list as authors, found str", "not a record of this format"),
-        (
-            {"paper_id": "7", "abstract": [{}]},
-            "a string as abstract, found list",
-            "not a record of this format",
-        ),
-    ],
-)
-def test_defects_have_errors_that_say_them(paper: dict[str, Any], found: str, reason: str) -> None:
-    error = error_of(paper)
-    assert str(error) == f"garbage, line 1: expected {found}; mend or remove the record"
-    assert error.reason == reason
 
 
 def _paper(paper_id: str, abstract: str | None) -> Entry:
@@ -252,21 +180,6 @@ def test_errors_of_both_sides_are_passed_on(tmp_path: Path) -> None:
     worse = Entry("p, line 1", RecordError("p, line 1: bad", "bad"))
     joined = join_abstracts(iter([worse, _paper("1", None)]), iter([bad, _paper("1", "One.")]), tmp_path)
     assert list(joined) == [bad, worse, _paper("1", "One.")]
-
-
-def test_nothing_is_left_in_the_folder_at_the_end(tmp_path: Path) -> None:
-    joined = join_abstracts(iter([_paper("1", None)]), iter([_paper("1", "One.")]), tmp_path)
-    next(joined)
-    assert len(list(tmp_path.iterdir())) == 1
-    assert list(joined) == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_left_in_the_folder_when_the_reading_is_given_up(tmp_path: Path) -> None:
-    joined = join_abstracts(iter([_paper("1", None)]), iter([_paper("1", "One.")]), tmp_path)
-    next(joined)
-    joined.close()  # type: ignore[attr-defined]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("side", ["papers", "abstracts"])
@@ -304,9 +217,3 @@ def test_a_full_disk_is_an_error_of_output(tmp_path: Path, monkeypatch: pytest.M
         f"cannot write {tmp_path}: database or disk is full; free some space or choose another disk"
     )
     assert list(tmp_path.iterdir()) == []
-
-
-@settings(max_examples=1000, deadline=None)
-@given(random_bytes() | damaged(*CONTENTS) | mistyped(*CONTENTS))
-def test_garbage_gives_records_or_errors_of_one_line(data: bytes) -> None:
-    check_reading(semantic_scholar.read, data, "garbage, ")

@@ -101,13 +101,6 @@ def test_a_suffix_that_lies(tmp_path: Path, suffix: str) -> None:
         count(path)
 
 
-def test_an_error_in_a_compressed_file_names_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "papers.jsonl.gz"
-    path.write_bytes(gzip.compress(PAPERS[: PAPERS.index(b"\n") + 1] + b"{"))
-    with pytest.raises(CorpusError, match=r"papers\.jsonl\.gz, line 2: expected one JSON object a line"):
-        count(path)
-
-
 def test_a_zip_of_two_files(tmp_path: Path) -> None:
     path = tmp_path / "papers.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -156,12 +149,6 @@ def test_an_address_is_opened_by_fsspec() -> None:
     assert [paper.title for paper in read_corpus(["memory://bucket/papers.jsonl.gz"])] == ["A"]
     with pytest.raises(CorpusError, match=r"^cannot read memory://bucket/absent: .*; check the address, or "):
         list(read_corpus(["memory://bucket/absent"]))
-
-
-def test_an_address_of_an_unknown_protocol() -> None:
-    pytest.importorskip("fsspec")
-    with pytest.raises(CorpusError, match=r"^cannot read nosuch://bucket/a: Protocol not known: nosuch; "):
-        list(read_corpus(["nosuch://bucket/a"]))
 
 
 def test_files_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

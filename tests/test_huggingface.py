@@ -164,12 +164,6 @@ def test_names(name: str, expected: DatasetName) -> None:
     assert parse_name(name) == expected
 
 
-def test_a_folder_with_colons_in_its_name(tmp_path: Path) -> None:
-    folder = tmp_path / "a:b?c"
-    folder.mkdir()
-    assert parse_name(str(folder)) == DatasetName(str(folder), None, None, {})
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -10,8 +10,8 @@ from support.builds import Job, build_job, build_part_job, comparable
 from support.searching import first_stage
 
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import paper_to_record
+from qbe.corpus.rejected import RejectedRecords
 from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
@@ -101,7 +101,7 @@ def test_parts_are_every_nth_shard_tagged_where_labels_lack(halves):
     assert second["tagger"]["name"] == "tiny-tagger"
     names = [sorted(path.stem for path in (part / "shards").iterdir()) for part in halves]
     assert [[int(name) for name in part] for part in names] == [[0, 48, 96], [24, 72, 120]]
-    papers = source.papers(lambda _: [], LeftOut())
+    papers = source.papers(lambda _: [], RejectedRecords())
     assert [paper.paper_id for paper in papers] == [f"s{n:03}" for n in range(1, 129)]
 
 

@@ -1,22 +1,27 @@
-"""What all readers of text share: one table of samples, the same questions to each, and mutations of each.
+"""What all readers share: one table of samples, the same questions to each, mutations of each, any bytes.
 
 QBE_MUTATIONS says how many mutations a sample are tried.
 """
 
 import gzip
 import io
+import json
 import os
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.formats import FORMATS as FILES
+from support.formats import check_reading, damaged, misplaced, mistyped, random_bytes
 from support.samples import PAPERS, Sample, mutated, samples
 
 from qbe.corpus import read_corpus
+from qbe.corpus.dedupe import CHOSEN, UNIQUE
 from qbe.corpus.formats import FORMATS, recognized
-from qbe.corpus.ids import CHOSEN, UNIQUE
-from qbe.corpus.leftout import RECODED, LeftOut
 from qbe.corpus.reading import Reading
+from qbe.corpus.rejected import RECODED, RejectedRecords
 from qbe.errors import CorpusError
 from qbe.types import Paper
 
@@ -44,10 +49,10 @@ def whole(text: str) -> list[str]:
     return [text]
 
 
-def read(path: Path, data: bytes, reading: Reading = LENIENT) -> tuple[list[Paper], LeftOut]:
+def read(path: Path, data: bytes, reading: Reading = LENIENT) -> tuple[list[Paper], RejectedRecords]:
     """The papers of a file of this content, and what was left out."""
     path.write_bytes(data)
-    left_out = LeftOut()
+    left_out = RejectedRecords()
     return list(read_corpus([str(path)], whole, reading, left_out)), left_out
 
 
@@ -176,3 +181,115 @@ def test_a_mutated_sample_is_read_or_reported(tmp_path, sample):
         report = Path(folder) / f"mutations-{sample.name}.txt"
         report.write_text("\n\n".join(f"{n}: {problem}\n{data!r}" for n, problem, data in problems))
     assert not problems, f"{len(problems)} of {MUTATIONS}, such as {problems[0]}"
+
+
+PIECES = [
+    b"{",
+    b"}",
+    b'"',
+    b"\\",
+    b"#",
+    b"\n@a{",
+    b",",
+    b"=",
+    b"\t",
+    b"\n",
+    b"\r",
+    b"\0",
+    b"\xff",
+    b" and ",
+    b"<a>",
+]
+PIECES += [
+    b"TY  - ",
+    b"\nER  -\n",
+    b"\nPY  - 0000/99/99",
+    b"[",
+    b"['",
+    b"9999-99-99",
+    b"</title>",
+    b"null",
+    b"1e999",
+]
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(FILES.iterdir())])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_bytes_are_records_and_errors_in_one_line(name, data):
+    """Damaged samples of programs; of JSON with values of other types, of XML with elements elsewhere."""
+    sample = (FILES / name).read_bytes()
+    form = recognized(io.BufferedReader(io.BytesIO(sample)), name)
+    kinds = [damaged(sample, pieces=PIECES), random_bytes(sample[:20], sample[-20:])]
+    kinds += [mistyped(sample)] if "json" in name else [misplaced(sample)] if name.endswith(".xml") else []
+    check_reading(form.read, data.draw(st.one_of(kinds)), name, same_line=False)
+
+
+OTHER = "not a record of this format"
+ABSTRACT_OF_FISH = "<abstract>Fish swim.</abstract>"
+OF_ACL = [
+    ("<title>A</title><author><last>Plato</last></author>", {"authors": ["Plato"]}),
+    ("<title>A</title><author/><author><first> </first></author>", {"authors": None}),
+    ("<title>A</title><doi>https://doi.org/10.1000/A</doi>", {"doi": "10.1000/a"}),
+    ("<title>A</title><editor><last>Lee</last></editor>", {"authors": None}),
+    ("<title>On\n <b>fi</b>sh</title>", {"title": "On fish"}),
+    ("<title>On <tex-math>x</tex-math></title>", {"title": "On $x$"}),
+    ("<title><!-- x -->On &lt; fish</title>", {"title": "On < fish"}),
+    ("<title/>", "no title"),
+    ("<title>A</title><abstract/>", "no abstract"),
+    ("<title>A</title><title>B</title>", {"title": "A"}),
+    ("<title>A</title><paper id='8'/>", "no title"),
+]
+OF_ARXIV = [
+    ({"versions": [{"created": "Mon, 2 Apr 2007 19:18:42 GMT"}]}, {"date": "2007-04-02"}),
+    ({"versions": [{"created": ""}], "update_date": "2008-01-02"}, {"date": "2008-01-02"}),
+    ({"versions": [{}]}, OTHER),
+    ({"title": "On\n  fish"}, {"title": "On fish"}),
+    ({"title": None}, OTHER),
+    ({"abstract": None}, "no abstract"),
+    ({"categories": None}, {"categories": None}),
+    ({"doi": "doi:10.1000/A 10.1000/B"}, {"doi": "10.1000/a"}),
+    ({"authors": "A. Lee, B. Ray and C. Doe"}, {"authors": ["A. Lee", "B. Ray", "C. Doe"]}),
+    ({"authors_parsed": [["Lee", "Ann", ""], ["ATLAS"]]}, OTHER),
+    ({"authors_parsed": [["van der Berg", "J.", "Jr"]]}, {"authors": ["J. van der Berg Jr"]}),
+]
+OF_PARQUET = [
+    ({"year": [float("nan")]}, {"year": None}),
+    ({"id": [7.0]}, {"paper_id": "7"}),
+    ({"id": [b"x"]}, {"paper_id": "x"}),
+    ({"abstract": [["One.", "Two."]]}, {"abstract": "One. Two."}),
+    ({"abstract": [[7]]}, OTHER),
+    ({"abstract": [True]}, OTHER),
+    ({"title": [None]}, "no title"),
+    ({"abstract": ["n/a"]}, "no abstract"),
+    ({"authors": [[None, "Ann Lee"]]}, {"authors": ["Ann Lee"]}),
+    ({"venue": [{"name": "Nets"}]}, {"venue": "Nets"}),
+    ({"date": ["2019-13-01"]}, {"year": 2019, "date": None}),
+    ({"abstract": ["M\0"]}, "a NUL character"),
+]
+WHOLE_ACL = "<collection id='2020.acl'><volume id='main'><paper id='7'>{}</paper></volume></collection>"
+WHOLE_ARXIV = {"id": "0704.1", "title": "On fish", "abstract": "Fish swim.", "categories": "q-bio"}
+FLAWED = [("acl-anthology", WHOLE_ACL.format(text + ABSTRACT_OF_FISH), paper) for text, paper in OF_ACL]
+FLAWED += [("arxiv", WHOLE_ARXIV | change, paper) for change, paper in OF_ARXIV]
+FLAWED += [("parquet", {"title": ["A"], "abstract": ["B."]} | change, paper) for change, paper in OF_PARQUET]
+
+
+@pytest.mark.parametrize(("form", "content", "expected"), FLAWED)
+def test_flawed_records_are_right_or_reported(tmp_path, form, content, expected):
+    """What the paper has, None for what it lacks; or the reason for which it is left out."""
+    if form == "parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pytest.importorskip("pyarrow").table(content), tmp_path / "papers"
+        )
+        data = (tmp_path / "papers").read_bytes()
+    else:
+        data = (content if isinstance(content, str) else json.dumps(content)).encode()
+    try:
+        papers, left_out = read(tmp_path / "papers", data, Reading(form, on_error="skip"))
+    except CorpusError as error:
+        assert isinstance(expected, str) and expected in str(error)
+        return
+    assert not isinstance(expected, str) and not left_out
+    [paper] = papers
+    has = {"paper_id": paper.paper_id, "title": paper.title, "abstract": paper.abstract, **paper.metadata}
+    assert {name: has.get(name) for name in expected} == expected

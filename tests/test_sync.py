@@ -13,7 +13,7 @@ import pytest
 from support.builds import Job, build_job
 from support.live import corpus, files, rankings
 
-from qbe.corpus.ids import made_id
+from qbe.corpus.dedupe import made_id
 from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, UsageError
 from qbe.index.__main__ import main

@@ -21,9 +21,9 @@ from support.citing import (
 )
 
 from qbe.cite.config import CiteConfig
-from qbe.cite.evidence import Evidence
-from qbe.cite.features import EVERY_KNOWN
-from qbe.cite.late_interaction import (
+from qbe.cite.links import Evidence
+from qbe.cite.model import WEIGHTS, read_model
+from qbe.cite.projected import (
     MeasuredPapers,
     Projection,
     TransformedQuery,
@@ -31,8 +31,8 @@ from qbe.cite.late_interaction import (
     terms,
     transformed,
 )
-from qbe.cite.model import WEIGHTS, read_model
 from qbe.cite.recommender import Recommender
+from qbe.cite.scoring import FEATURE_SETS
 from qbe.errors import CorpusError, IndexFormatError, ModelError, QbeError, UsageError
 from qbe.files import sha256
 from qbe.grade.head import Head, mean_head
@@ -424,7 +424,7 @@ def trained(tmp_path_factory, folder, collection):
 def test_a_model_is_published(trained, folder, collection):
     folders, figures = trained
     model = read_model(folders.output)
-    assert model.heads.keys() == {known.key for known in EVERY_KNOWN}
+    assert model.heads.keys() == {known.key for known in FEATURE_SETS}
     assert figures.keys() == model.heads.keys() | {f"text{training.HALF}", f"links{training.HALF}"}
     for head in model.heads.values():
         assert len(head.out) == 2 * RECIPE.heads.hidden  # the means of both seeds' heads

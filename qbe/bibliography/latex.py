@@ -81,7 +81,7 @@ def escaped(text: str) -> str:
 def to_latex_title(title: str) -> str:
     r"""A title in LaTeX, with braces around what has to keep its capital letters, and around formulas.
 
-    Styles of bibliographies change the case of letters. Braces protect words with capitals behind their first
+    Styles of bibliographies change the case of letters. Braces protect words with capitals after their first
     letter, or with a capital and digits, single capitals but "A", and, where at most half of the words of
     more than four letters begin with a capital, all capitals but those that begin a sentence or a subtitle.
     Where there are nothing but capitals, none is protected.

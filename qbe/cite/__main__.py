@@ -58,12 +58,7 @@ def main(arguments: list[str]) -> None:
             def requests(block: slice) -> list[CiteRequest]:
                 return [CiteRequest(paper, cited, excluded) for paper in load(block)]
 
-            try:
-                _recommend(recommender, ids, requests, k, writer, output)
-            except KeyboardInterrupt:
-                if output.is_resumable():
-                    print("interrupted; --resume continues with what is finished", file=sys.stderr)
-                raise
+            _recommend(recommender, ids, requests, k, writer, output)
 
 
 def _papers(
@@ -128,13 +123,13 @@ def _recommend(
     from qbe.query import Query
     from qbe.search.filtering import describe
     from qbe.search.fingerprint import BLOCK
+    from qbe.search.output import missing_blocks
     from qbe.search.writers import Result
 
-    firsts = range(0, len(ids), BLOCK)
-    blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
+    blocks = missing_blocks(output, len(ids))
     if recommender.config.filter is not None:
-        passing = [recommender.passing(request.paper) for block in blocks for request in requests(block)]
-        if note := describe(passing, None if len(ids) > 1 else k):
+        selected = [recommender.selected(request.paper) for block in blocks for request in requests(block)]
+        if note := describe(selected, None if len(ids) > 1 else k):
             print(f"{PROGRAM}: {note}", file=sys.stderr)
     with _cli.counter("recommending", "papers", sum(len(ids[block]) for block in blocks)) as advance:
         for block in blocks:
@@ -146,7 +141,7 @@ def _recommend(
             ]
             output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
             advance(len(batch))
-    output.publish(len(firsts))
+    output.publish(-(-len(ids) // BLOCK))
 
 
 def _inputs(

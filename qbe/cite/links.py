@@ -8,9 +8,47 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qbe.index.reader import IndexReader
+from qbe.index.segments.views import PaperStores
+from qbe.search.filters import year_of
+
 Ints = NDArray[np.int64]
-Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Doubles = NDArray[np.float64]
+
+
+class Evidence:
+    """Years and citations of the papers of one commit of an index, by row.
+
+    ``years`` (papers,) float64 has NaN where a year is not known.
+
+    >>> with index.reading() as reader:
+    ...     evidence = Evidence(reader)
+    >>> evidence.years.shape, len(evidence.links)
+    ((128,), 0)
+    """
+
+    def __init__(self, reader: IndexReader) -> None:
+        metadata = list(reader.papers.read_metadata())
+        if isinstance(reader.papers, PaperStores):  # a deleted paper cites nobody
+            alive = reader.papers.live_mask.tolist()
+            metadata = [each if is_alive else {} for each, is_alive in zip(metadata, alive, strict=True)]
+        self.years: Doubles = np.array([year_of(each) or np.nan for each in metadata], np.float64)
+        self.links = CitationLinks.of(metadata, reader.papers.find)
+
+    def ages(self, rows: NDArray[np.int64], year: int | None) -> Doubles:
+        """The years (n,) from each paper to ``year``; NaN where either is not known."""
+        ages: Doubles = (np.nan if year is None else float(year)) - self.years[rows]
+        return ages
+
+    def citing_papers(self, year: int | None, row: int | None) -> NDArray[np.bool_]:
+        """Which papers (papers,) may be asked whom they cite: not the one at ``row``, and where the query's
+        ``year`` is known only earlier ones.
+        """
+        citing = np.ones(len(self.years), np.bool_) if year is None else self.years < year
+        if row is not None:
+            citing[row] = False
+        return citing
 
 
 class Neighbours(NamedTuple):
@@ -67,9 +105,9 @@ class CitationLinks:
         parts = (self._citing[slice(*self._citing_starts[row : row + 2])] for row in rows.tolist())
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
-    def popularity(self, rows: Ints, known: Mask) -> Doubles:
-        """How many of the ``known`` papers (papers,) cite each of the rows (n,)."""
-        counts = np.bincount(self._cited[known[self._by]], minlength=len(self._starts) - 1)
+    def popularity(self, rows: Ints, earlier: Mask) -> Doubles:
+        """How many of the ``earlier`` papers (papers,) cite each of the rows (n,)."""
+        counts = np.bincount(self._cited[earlier[self._by]], minlength=len(self._starts) - 1)
         return counts[rows].astype(np.float64)
 
     def share_citing(self, near: Neighbours, rows: Ints) -> Doubles:
@@ -86,36 +124,36 @@ class CitationLinks:
         weight[near.rows] = near.weights
         return np.array([weight[self._cites(row)].sum() for row in rows.tolist()])
 
-    def cocited(self, seeds: Ints, rows: Ints, known: Mask) -> Doubles:
-        """For each of the rows (n,) how often a ``known`` paper cites it together with one of the seeds."""
+    def cocited(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
+        """For each of the rows (n,) how often a ``earlier`` paper cites it together with one of the seeds."""
         total = np.zeros(len(self._starts) - 1)
         citing = self.citing(seeds)
-        for row in citing[known[citing]].tolist():
+        for row in citing[earlier[citing]].tolist():
             total[self._cites(row)] += 1
         counts: Doubles = total[rows]
         return counts
 
-    def cocitation_cosines(self, seeds: Ints, rows: Ints, known: Mask) -> Doubles:
-        """For each of the rows (n,) the sum over the seeds of how often ``known`` papers cite both, over the
-        geometric mean of how often they cite either.
+    def cocitation_cosines(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
+        """For each of the rows (n,) the sum over the seeds of how often ``earlier`` papers cite
+        both, divided by the geometric mean of how often they cite either.
         """
         total = np.zeros(len(self._starts) - 1)
         for seed in seeds.tolist():
             citing = self.citing(np.array([seed]))
-            citing = citing[known[citing]]
+            citing = citing[earlier[citing]]
             for row in citing.tolist():
                 total[self._cites(row)] += 1 / np.sqrt(len(citing))
-        cosines: Doubles = total[rows] / np.sqrt(np.maximum(self.popularity(rows, known), 1))
+        cosines: Doubles = total[rows] / np.sqrt(np.maximum(self.popularity(rows, earlier), 1))
         return cosines
 
-    def walks(self, seeds: Ints, rows: Ints, known: Mask) -> Doubles:
-        """For each of the rows (n,) how likely two steps lead to it: from a seed to each of the ``known``
+    def walks(self, seeds: Ints, rows: Ints, earlier: Mask) -> Doubles:
+        """For each of the rows (n,) how likely two steps lead to it: from a seed to each of the ``earlier``
         papers that cite it, and from there to one of the papers that these cite, drawn at random; summed over
         seeds and first steps (Cooper et al., 2014, P3, without the division by the number of first steps).
         """
         total = np.zeros(len(self._starts) - 1)
         citing = self.citing(seeds)
-        papers, seeds_of_each = np.unique(citing[known[citing]], return_counts=True)
+        papers, seeds_of_each = np.unique(citing[earlier[citing]], return_counts=True)
         for row, count in zip(papers.tolist(), seeds_of_each.tolist(), strict=True):
             cited = self._cites(row)
             total[cited] += count / len(cited)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qbe.cite.features import EVERY_KNOWN, Known
-from qbe.cite.late_interaction import Projection
+from qbe.cite.projected import Projection
+from qbe.cite.scoring import FEATURE_SETS, FeatureSet
 from qbe.grade.head import Head
 from qbe.grade.storage import Arrays, Storage, head_arrays, head_of
 
@@ -20,9 +20,9 @@ WEIGHTS, CARD = _STORAGE.weights, _STORAGE.card
 
 @dataclass(frozen=True, slots=True)
 class CitationModel:
-    """A projection of stored vectors and the heads that judge candidates.
+    """A projection of stored vectors and the heads that score candidates.
 
-    ``heads`` has one for everything that may be known (`qbe.cite.features.Known`), by its ``key``.
+    ``heads`` has one for each `qbe.cite.scoring.FeatureSet`, by its ``key``.
     ``encoder`` identifies the encoder whose vectors are projected; ``training`` says how the model was made.
     """
 
@@ -31,9 +31,9 @@ class CitationModel:
     encoder: Mapping[str, Any]
     training: Mapping[str, Any]
 
-    def head(self, known: Known) -> Head:
-        """The head for what is known."""
-        return self.heads[known.key]
+    def head(self, feature_set: FeatureSet) -> Head:
+        """The head for the features that there are."""
+        return self.heads[feature_set.key]
 
     def reads(self, encoder: Mapping[str, Any]) -> bool:
         """Whether it reads the vectors of an encoder, as a manifest identifies it."""
@@ -67,11 +67,11 @@ def read_model(folder: Path) -> CitationModel:
 
     def model_of(card: Mapping[str, Any], arrays: Arrays) -> CitationModel:
         projection = Projection(*(arrays[name] for name in Projection._fields))
-        heads = {known.key: head_of(known.key, arrays) for known in EVERY_KNOWN}
+        heads = {each.key: head_of(each.key, arrays) for each in FEATURE_SETS}
         return CitationModel(projection, heads, card["encoder"], card["training"])
 
     return _STORAGE.read(folder, _features(), model_of)
 
 
 def _features() -> dict[str, list[str]]:
-    return {known.key: list(known.names) for known in EVERY_KNOWN}
+    return {each.key: list(each.names) for each in FEATURE_SETS}

@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     parser = _cli.parser(
         PROGRAM,
         "Recommend papers of an index that a paper, or a draft of one, should cite: candidates by BM25 and "
-        "by vectors projected for citation, judged by the citation model; where the index knows who cites "
+        "by vectors projected for citation, scored by the citation model; where the index knows who cites "
         "whom, by that as well.",
         ALIASES,
     )
@@ -56,20 +56,20 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument("--bibtex", metavar="FILE", help="drafts as BibTeX entries with title and abstract")
     source.add_argument("--topics", metavar="FILE", help="tab-separated: query_id, paper_id")
     parser.add_argument("--title", help="the title that goes with --text")
-    known = parser.add_argument_group("what is known already")
-    known.add_argument(
+    given = parser.add_argument_group("papers given, and years")
+    given.add_argument(
         "--cited",
         metavar="FILE",
         help="papers that it cites already, which help to find the rest and are not recommended: a "
         "bibliography, or a list of ids, DOIs, arXiv ids or addresses, one a line",
     )
-    known.add_argument("--exclude", metavar="FILE", help="papers not to recommend, as in --cited")
-    known.add_argument(
+    given.add_argument("--exclude", metavar="FILE", help="papers not to recommend, as in --cited")
+    given.add_argument(
         "--before",
         metavar="YEAR",
         help="only papers of this year or earlier; query: not younger than the paper itself",
     )
-    known.add_argument(
+    given.add_argument(
         "--no-links", action="store_true", help="leave out who cites whom among the papers of the index"
     )
     _results(parser)
@@ -105,7 +105,7 @@ def _stages(group: argparse._ArgumentGroup) -> None:
         "--rerank",
         choices=("citation", "none"),
         default="citation",
-        help="what judges the candidates (default: %(default)s)",
+        help="what scores the candidates (default: %(default)s)",
     )
     group.add_argument("--model", metavar="DIR", help="a citation model of your own, by qbe train citation")
     group.add_argument("--encoder", help="of an index whose encoder's folder has moved")

@@ -17,9 +17,8 @@ from qbe.cite.config import (
     NO_RERANKING,
     CiteConfig,
 )
-from qbe.cite.features import columns
-from qbe.cite.judging import CandidateJudge, CiteQuery
 from qbe.cite.model import CitationModel, default_model, read_model
+from qbe.cite.scoring import CitationScorer, CiteQuery, columns
 from qbe.closing import Closing
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import ModelError, PaperNotFoundError
@@ -43,7 +42,7 @@ Ints = NDArray[np.int64]
 
 class CiteRequest(NamedTuple):
     """A paper that is being written; ids of papers of the index that it ``cited`` already, which help to find
-    the rest and are not recommended again; and ids that are not wanted, ``excluded``.
+    the rest and are not recommended again; and ids that are ``excluded``.
 
     >>> from qbe import paper_from_text
     >>> CiteRequest(paper_from_text("On stone", "Stone is hard. We cut it.")).cited
@@ -56,11 +55,11 @@ class CiteRequest(NamedTuple):
 
 
 class _Opened(NamedTuple):
-    """What reads one commit of the index; ``judge`` is None where the citation model is not used."""
+    """What reads one commit of the index; ``scorer`` is None where the citation model is not used."""
 
     reader: IndexReader
-    judge: CandidateJudge | None
-    passing: FilterCache
+    scorer: CitationScorer | None
+    filters: FilterCache
 
 
 class Recommender(Closing):
@@ -156,41 +155,41 @@ class Recommender(Closing):
         *,
         matches: bool,
     ) -> list[list[Hit]]:
-        _, judge, passing = self._over(reader)
-        among = [self._passing(passing, request.paper, filter).selection for request in requests]
+        _, scorer, filters = self._over(reader)
+        allowed = [self._selected(filters, request.paper, filter).selection for request in requests]
         queries = [self._query(reader, request) for request in requests]
-        if judge is None:
+        if scorer is None:
             hits = self._candidates(requests, queries, k, filter)
         else:
-            hits = self._judged(reader, judge, requests, queries, among, filter)
+            hits = self._scored(reader, scorer, requests, queries, allowed, filter)
         hits = [query_hits[:k] for query_hits in hits]
         if not matches or reader.manifest.dense is None:
             return hits
         return add_matches(reader, self._workers, [[query.encoded] for query in queries], hits)
 
-    def passing(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
+    def selected(self, paper: Paper, filter: PaperFilter | None = None) -> FilterResult:
         """How many papers of the index pass the filter for a paper (None: that of the configuration), and how
         many have no year.
         """
         check_filter(filter)
-        return self.index.read(lambda reader: self._passing(self._over(reader).passing, paper, filter))
+        return self.index.read(lambda reader: self._selected(self._over(reader).filters, paper, filter))
 
-    def _judged(
+    def _scored(
         self,
         reader: IndexReader,
-        judge: CandidateJudge,
+        scorer: CitationScorer,
         requests: Sequence[CiteRequest],
         queries: Sequence[CiteQuery],
-        among: Sequence[Selection | None],
+        allowed: Sequence[Selection | None],
         filter: PaperFilter | None,
     ) -> list[list[Hit]]:
         """All candidates in the order of the citation model, or as they are where nothing is reranked."""
         if self._pipeline is None:
-            candidates = judge.first_stage(queries, among)
+            candidates = scorer.first_stage(queries, allowed)
         else:
             ranked = self._candidates(requests, queries, self.config.depth, filter)
             candidates = [
-                judge.scored(query, [hit.paper_id for hit in hits])
+                scorer.candidates(query, [hit.paper_id for hit in hits])
                 for query, hits in zip(queries, ranked, strict=True)
             ]
 
@@ -199,11 +198,13 @@ class Recommender(Closing):
                 rows, scores = candidates[place].rows, candidates[place].scores
             else:
                 assert self._model is not None
-                judged = judge.judged(
-                    queries[place], candidates[place], among[place], links=self.config.links
+                scored = scorer.score(
+                    queries[place], candidates[place], allowed[place], links=self.config.links
                 )
-                rows = judged.rows
-                scores = self._model.head(judged.known).scores(columns(judged.features, judged.known.names))
+                rows = scored.rows
+                scores = self._model.head(scored.feature_set).scores(
+                    columns(scored.features, scored.feature_set.names)
+                )
             ids = [reader.papers.ids[row] for row in rows.tolist()]
             return best_hits(ids, scores.astype(np.float32), len(ids))
 
@@ -240,17 +241,17 @@ class Recommender(Closing):
         excluded = frozenset(_rows(reader, request.excluded))
         return CiteQuery(encoded, year_of(paper.metadata), row, seeds, excluded)
 
-    def _passing(self, passing: FilterCache, paper: Paper, filter: PaperFilter | None) -> FilterResult:
-        return passing.for_query(self.config.filter if filter is None else filter, Query(paper))
+    def _selected(self, filters: FilterCache, paper: Paper, filter: PaperFilter | None) -> FilterResult:
+        return filters.for_query(self.config.filter if filter is None else filter, Query(paper))
 
     def _over(self, reader: IndexReader) -> _Opened:
-        """What reads a commit of the index; opened anew when the index has moved on."""
+        """What reads a commit of the index; opened again when the index has moved on."""
         with self._opening:
             if self._opened is None or self._opened.reader is not reader:
-                judge = None
+                scorer = None
                 if self._model is not None:
-                    judge = CandidateJudge(reader, self._workers, self._model.projection, self.config.depth)
-                self._opened = _Opened(reader, judge, FilterCache(reader))
+                    scorer = CitationScorer(reader, self._workers, self._model.projection, self.config.depth)
+                self._opened = _Opened(reader, scorer, FilterCache(reader))
             return self._opened
 
 

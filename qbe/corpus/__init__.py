@@ -11,36 +11,17 @@ if TYPE_CHECKING:
     from qbe.corpus.read import read_corpus
     from qbe.corpus.record import Splitter, paper_from_record, paper_to_record, parse_paper
 
-__all__ = [
-    "Splitter",
-    "paper_from_record",
-    "paper_to_record",
-    "parse_paper",
-    "read_corpus",
-    "read_jsonl",
-    "read_records",
-    "write_jsonl",
-]
-
-_HOMES = {
-    "Splitter": "record",
-    "paper_from_record": "record",
-    "paper_to_record": "record",
-    "parse_paper": "record",
-    "read_corpus": "read",
-    "read_jsonl": "jsonl",
-    "read_records": "jsonl",
-    "write_jsonl": "jsonl",
-}
-"""The module of each name."""
+__all__ = ["Splitter", "paper_from_record", "paper_to_record", "parse_paper", "read_corpus"]
+__all__ += ["read_jsonl", "read_records", "write_jsonl"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"qbe.corpus.{_HOMES[name]}"), name)
+    homes = {"read_corpus": "read", "read_jsonl": "jsonl", "read_records": "jsonl", "write_jsonl": "jsonl"}
+    return getattr(import_module(f"qbe.corpus.{homes.get(name, 'record')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -10,11 +10,10 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import NOT_THIS_FORMAT, date, doi, no_title, present, year
+from qbe.corpus.fields import NOT_THIS_FORMAT, date, dated, doi, no_title, record
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.xmlstream import Element, elements, root_tag, text_of
 from qbe.errors import RecordError
 
@@ -40,7 +39,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     volume: Element = None
     about: dict[str, Any] = {}
 
-    def record(paper: Element, where: str) -> dict[str, Any]:
+    def to_paper(paper: Element, where: str) -> dict[str, Any]:
         nonlocal volume, about
         parent = paper.getparent()
         if parent is not volume:  # a volume's meta stands before its first paper, and is forgotten then
@@ -49,7 +48,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
         paper_id = anthology_id(around[-1], around[0], paper.get("id", ""), where)
         return to_record(paper, paper_id, about, where)
 
-    return converted(elements(stream, name, _TAGS), record)
+    return converted(elements(stream, name, _TAGS), to_paper)
 
 
 def anthology_id(collection: str, volume: str, paper: str, where: str) -> str:
@@ -100,12 +99,7 @@ def to_record(paper: Element, paper_id: str, about: Mapping[str, Any], where: st
         "doi": doi(text_of(paper.find("doi"))),
         "url": f"{_PAGE}{paper_id}/",
     }
-    return {
-        "paper_id": paper_id,
-        "title": title,
-        "abstract": clean_abstract(text_of(paper.find("abstract"))) or None,
-        "metadata": present(metadata),
-    }
+    return record(paper_id, title, clean_abstract(text_of(paper.find("abstract"))), metadata)
 
 
 def _about(volume: Element) -> dict[str, Any]:
@@ -114,8 +108,4 @@ def _about(volume: Element) -> dict[str, Any]:
     if meta is None or volume.tag != "volume":
         return {}
     published = date(f"{text_of(meta.find('year'))} {text_of(meta.find('month'))}")
-    return {
-        "year": year(published),
-        "date": published[: len("YYYY-MM")] if len(published) > len("YYYY") else "",
-        "venue": clean_title(text_of(meta.find("booktitle"))),
-    }
+    return {**dated(published[: len("YYYY-MM")]), "venue": clean_title(text_of(meta.find("booktitle")))}

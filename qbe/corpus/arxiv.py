@@ -14,12 +14,11 @@ from typing import Any
 
 from qbe.corpus.authors import person_name
 from qbe.corpus.decode import decode_record, decode_text
-from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import NOT_THIS_FORMAT, doi, present
+from qbe.corpus.fields import NOT_THIS_FORMAT, doi, record
 from qbe.corpus.head import Head
 from qbe.corpus.latex import without_latex
 from qbe.corpus.markup import clean_abstract, clean_title
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
 
@@ -46,9 +45,9 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 
 def _lines(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[tuple[str, bytes]]:
     """The lines with their places, without blank ones and those of other categories."""
-    wanted = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
+    is_kept = cache(lambda categories: reading.keeps({"categories": categories.decode(errors="replace")}))
     for number, line in numbered_lines(stream, name):
-        if reading.categories and (match := _CATEGORIES.search(line)) and not wanted(match[1]):
+        if reading.categories and (match := _CATEGORIES.search(line)) and not is_kept(match[1]):
             continue
         if not line.isspace():
             yield f"{name}, line {number}", line
@@ -69,12 +68,9 @@ def to_record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
             "doi": doi(source.get("doi") or ""),
             "url": f"{_ABSTRACT_PAGE}{source['id']}",
         }
-        return {
-            "paper_id": source["id"],
-            "title": clean_title(source["title"]),
-            "abstract": clean_abstract(source["abstract"] or ""),
-            "metadata": present(metadata),
-        }
+        return record(
+            source["id"], clean_title(source["title"]), clean_abstract(source["abstract"] or ""), metadata
+        )
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise RecordError(
             f"{where}: expected a record of arXiv's snapshot with id, title and abstract, found "

@@ -24,7 +24,7 @@ _ORGANIZATIONS = {
 """Words of names that belong to no person."""
 
 _IN_NAMES = ".'\u2019-\u2010"
-"""Characters that names have beside letters."""
+"""Characters that names have besides letters."""
 
 _OTHERS = re.compile(
     r"(?:(?:^|[;,|\n]|\s(?:and|&))\s*(?:\d+\s+)?(?:others|more)|(?:^|[\s,;|])et\.?\s+al\b)[\s,;.]*$",

@@ -11,16 +11,54 @@ from collections.abc import Iterable, Iterator, Mapping, MutableSet
 from functools import lru_cache
 from typing import Any
 
-from qbe.corpus.bibtex_names import bibtex_credits
+from qbe.corpus.authors import has_others, person_name, read_name, split_authors
 from qbe.corpus.bibtex_syntax import BibtexEntry, Original, read_entries
-from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import date, doi, present
+from qbe.corpus.fields import date, dated, doi, no_title, not_a_paper, present, record
 from qbe.corpus.head import Head
-from qbe.corpus.journals import JOURNALS
 from qbe.corpus.latex import clean_address, clean_bibtex
 from qbe.corpus.markup import clean_abstract, plain
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.errors import RecordError
+
+_NAMES = """
+aj Astronomical Journal; actaa Acta Astronomica; araa Annual Review of Astronomy and Astrophysics; apj
+Astrophysical Journal; apjl Astrophysical Journal Letters; apjlett Astrophysical Journal Letters; apjs
+Astrophysical Journal Supplement Series; apjsupp Astrophysical Journal Supplement Series; ao Applied Optics;
+applopt Applied Optics; apss Astrophysics and Space Science; aap Astronomy and Astrophysics; aapr Astronomy
+and Astrophysics Review; aaps Astronomy and Astrophysics Supplement Series; azh Astronomicheskii Zhurnal; aas
+American Astronomical Society Meeting Abstracts; baas Bulletin of the American Astronomical Society; bac
+Bulletin of the Astronomical Institutes of Czechoslovakia; bain Bulletin of the Astronomical Institutes of
+the Netherlands; caa Chinese Astronomy and Astrophysics; cjaa Chinese Journal of Astronomy and Astrophysics;
+dps AAS/Division for Planetary Sciences Meeting Abstracts; fcp Fundamentals of Cosmic Physics; gca Geochimica
+et Cosmochimica Acta; grl Geophysical Research Letters; iaucirc IAU Circulars; icarus Icarus; jaavso Journal
+of the American Association of Variable Star Observers; jcap Journal of Cosmology and Astroparticle Physics;
+jcp Journal of Chemical Physics; jgr Journal of Geophysical Research; jqsrt Journal of Quantitative
+Spectroscopy and Radiative Transfer; jrasc Journal of the Royal Astronomical Society of Canada; maps
+Meteoritics and Planetary Science; memras Memoirs of the Royal Astronomical Society; memsai Memorie della
+Societa Astronomica Italiana; mnras Monthly Notices of the Royal Astronomical Society; na New Astronomy; nar
+New Astronomy Reviews; nat Nature; nphysa Nuclear Physics A; pasa Publications of the Astronomical Society of
+Australia; pasj Publications of the Astronomical Society of Japan; pasp Publications of the Astronomical
+Society of the Pacific; physrep Physics Reports; physscr Physica Scripta; planss Planetary and Space Science;
+pra Physical Review A; prb Physical Review B; prc Physical Review C; prd Physical Review D; pre Physical
+Review E; prl Physical Review Letters; procspie Proceedings of SPIE; psj Planetary Science Journal; qjras
+Quarterly Journal of the Royal Astronomical Society; rmxaa Revista Mexicana de Astronomia y Astrofisica;
+skytel Sky and Telescope; solphys Solar Physics; sovast Soviet Astronomy; ssr Space Science Reviews; zap
+Zeitschrift fuer Astrophysik; aplett Astrophysics Letters; apspr Astrophysics and Space Physics Research
+"""
+
+JOURNALS: dict[str, str] = {
+    macro: name for macro, _, name in (" ".join(each.split()).partition(" ") for each in _NAMES.split(";"))
+}
+"""The journals by macro, without its backslash."""
+
+
+_AND = re.compile(r"\s+and(?=\s)", re.IGNORECASE)
+_COMMA, _SPACE = re.compile(","), re.compile(r"(?<!\\[uvHckrdb])(?:\s|(?<!\\)~)+")
+_EITHER = re.compile(r"[\s,]+")
+_DBLP_NUMBER = re.compile(r"\s0\d{3}$")
+_MARKED = re.compile(r"[{}\\~&=;]")
+_PART = re.compile(r"\s*(family|given|prefix|suffix)\s*=(.*)", re.IGNORECASE | re.DOTALL)
+
 
 _FIRST_ENTRY = re.compile(
     r"^\s*@(?:string|comment|preamble|article|book|inproceedings|misc|[\w-]+\s*\{[^\s,={}()\"]*\s*[,=}])",
@@ -34,12 +72,73 @@ _CONTAINER = re.compile(
 _NO_PUBLICATION = re.compile(r"xdata|set|control|\w*bstctl")
 _DATES, _VENUES = ("year", "date", "month", "day"), ("journal", "journaltitle", "booktitle")
 _MOST_ANCESTORS = 8
-
 _MONTH_NUMBER = re.compile(r"\W*(\d{1,2})\W*(?:[-/\u2013]\W*\d{1,2}\W*)?", re.ASCII)
 _ARXIV_ID = r"(\d{4}\.\d{4,5}|[a-z-]{1,20}(?:\.[A-Za-z-]{1,20})?/\d{7})(?:v\d+)?"
 _ARXIV = re.compile(_ARXIV_ID)
 _NAMED_ARXIV = re.compile(rf"(?:arxiv:\s?|arxiv\.org/(?:abs|pdf)/){_ARXIV_ID}", re.IGNORECASE)
 _ANTHOLOGY = re.compile(r"\b(?:aclanthology\.org|aclweb\.org/anthology)/([A-Za-z0-9.-]+?)(?:\.pdf)?/?$")
+
+
+def bibtex_credits(text: str) -> dict[str, Any]:
+    r"""The metadata ``authors`` of a list of names, and ``et_al`` (True) where it ends with "others".
+
+    >>> bibtex_credits(r"{Fish and Sons, Inc.} and Ludwig van Beethoven and family=G{\"o}del, given=K.")
+    {'authors': ['Fish and Sons, Inc.', 'Ludwig van Beethoven', 'K. Gödel'], 'et_al': None}
+    >>> bibtex_credits(r"Hern{\'a}ndez N{\'u}{\~n}ez, Jos{\'e} and Doe, and others")
+    {'authors': ['Hernández Núñez, José', 'Doe'], 'et_al': True}
+    """
+    names = [name for each in _outside_braces(text, _AND) if (name := each.strip())]
+    others = bool(names) and has_others(names[-1])
+    if others:
+        names[-1:] = split_authors(names[-1])
+    return {
+        "authors": [author for name in names for author in _people(name) if author],
+        "et_al": others or None,
+    }
+
+
+@lru_cache(maxsize=1 << 14)
+def _people(name: str) -> tuple[str, ...]:
+    """The person or, as a whole in braces, the organization of that name, as `person_name` has it; several
+    where people are not separated by "and".
+    """
+    name = _DBLP_NUMBER.sub("", name)
+    parts = name.split(",")
+    if _MARKED.search(name):
+        name = plain(name)
+        if name.startswith("{") and len(_outside_braces(name, _EITHER)) == 1:
+            return (clean_bibtex(name),)
+        parts = _outside_braces(name, _COMMA)
+        named = filter(None, map(_PART.match, parts))
+        if values := {part[1].lower(): clean_bibtex(part[2]) for part in named}:
+            family = f"{values.get('prefix', '')} {values.get('family', '')}"
+            return (person_name(family, values.get("given", ""), values.get("suffix", "")),)
+    parts = [part for each in parts if (part := clean_bibtex(each).strip())]
+    if len(parts) > 3 or ";" in name or " & " in name:
+        return tuple(split_authors(clean_bibtex(name)))
+    if len(parts) == 3:
+        return (read_name(", ".join(parts)),)
+    if len(parts) == 2:
+        return (person_name(*parts),)
+    if "{" not in name:
+        return (read_name(parts[0]),) if parts else ()
+    words = [word for each in _outside_braces(name.strip(" ,"), _SPACE) if (word := clean_bibtex(each))]
+    begin = next((i for i, word in enumerate(words[1:-1], 1) if word[0].islower()), len(words) - 1)
+    return (person_name(" ".join(words[begin:]), " ".join(words[:begin])),) if words else ()
+
+
+def _outside_braces(text: str, separator: re.Pattern[str]) -> list[str]:
+    """The parts of a text between separators that stand in no braces."""
+    if "{" not in text:
+        return separator.split(text)
+    parts, begin, place, depth = list[str](), 0, 0, 0
+    for match in separator.finditer(text):
+        depth += text.count("{", place, match.start()) - text.count("}", place, match.start())
+        place = match.start()
+        if depth <= 0:
+            parts.append(text[begin:place])
+            begin = match.end()
+    return [*parts, text[begin:]]
 
 
 def recognizes(head: Head) -> bool:
@@ -58,33 +157,29 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     ('refs.bib, line 2', 'On Fish', {'key': 'a9', 'venue': 'Fish Letters B'})
     """
     del reading
-    known: dict[str, BibtexEntry] = {}
+    parents: dict[str, BibtexEntry] = {}
 
-    def record(entry: BibtexEntry, where: str) -> dict[str, Any]:
+    def to_record(entry: BibtexEntry, where: str) -> dict[str, Any]:
         if _NO_PUBLICATION.fullmatch(entry.kind):
-            raise RecordError(
-                f"{where}: expected a publication, found @{entry.kind}; nothing is to be done",
-                "not a paper",
-                is_fault=False,
-            )
-        return _record(entry.key, _with_inherited(entry, known, set()), where)
+            raise not_a_paper(where, f"@{entry.kind}")
+        return _record(entry.key, _with_inherited(entry, parents, set()), where)
 
-    return converted(_in_order(read_entries(stream, name), known), record)
+    return converted(_in_order(read_entries(stream, name), parents), to_record)
 
 
-def _in_order(entries: Iterable[Original], known: dict[str, BibtexEntry]) -> Iterator[Original]:
-    """The entries, those whose parents are not ``known`` at the end; the parents are added to these."""
-    awaited: set[str] = set()
+def _in_order(entries: Iterable[Original], parents: dict[str, BibtexEntry]) -> Iterator[Original]:
+    """The entries, those whose parents have not been read at the end; ``parents`` grows meanwhile."""
+    missed: set[str] = set()
     waiting: list[Original] = []
     for where, entry in entries:
         if isinstance(entry, RecordError):
             yield where, entry
             continue
-        if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in awaited:
-            known.setdefault(entry.key.lower(), entry)
-        missing = [parent for parent in _parents(entry) if parent not in known]
+        if _CONTAINER.fullmatch(entry.kind) or entry.key.lower() in missed:
+            parents.setdefault(entry.key.lower(), entry)
+        missing = [parent for parent in _parents(entry) if parent not in parents]
         if missing:
-            awaited.update(missing)
+            missed.update(missing)
             waiting.append((where, entry))
         else:
             yield where, entry
@@ -100,18 +195,18 @@ def _parents(entry: BibtexEntry) -> list[str]:
 
 
 def _with_inherited(
-    entry: BibtexEntry, known: Mapping[str, BibtexEntry], seen: MutableSet[str]
+    entry: BibtexEntry, parents: Mapping[str, BibtexEntry], seen: MutableSet[str]
 ) -> Mapping[str, str]:
     """The fields of an entry with what it lacks and its parents have: a date, their titles as its venue; of
     ``@xdata`` all. ``seen`` are the parents that have been looked at.
     """
     fields = {name: value for name, value in entry.fields.items() if value}
     for key in _parents(entry):
-        if key not in known or key in seen or len(seen) == _MOST_ANCESTORS:
+        if key not in parents or key in seen or len(seen) == _MOST_ANCESTORS:
             continue
         seen.add(key)
-        parent = _with_inherited(known[key], known, seen)
-        if known[key].kind != "xdata":
+        parent = _with_inherited(parents[key], parents, seen)
+        if parents[key].kind != "xdata":
             is_dated = _first(fields, "year", "date")
             dates = {} if is_dated else {name: parent[name] for name in _DATES if name in parent}
             parent = {**dates, "booktitle": _first(fields, *_VENUES) or _first(parent, *_VENUES, "title")}
@@ -123,15 +218,14 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
     """The record of an entry; raises RecordError where it has no title."""
     title, subtitle = _text(fields, "title"), _text(fields, "subtitle")
     if not title:
-        raise RecordError(f"{where}: expected a title, found none; add it or remove the entry", "no title")
+        raise no_title(where, is_fault=True)
     url = next(iter(_address(fields, "url", "adsurl", "ee").split()), "")
     published, arxiv = _date(fields), _arxiv(fields, url)
     acl = _ANTHOLOGY.search(url) if "acl" in url else None
     metadata = {
         "key": key,
         **bibtex_credits(fields.get("author", "")),
-        "year": int(published[:4]) if published else None,
-        "date": published if len(published) > len("YYYY") else "",
+        **dated(published),
         "venue": _venue(fields),
         "categories": _address(fields, "primaryclass", "eprintclass").split() if arxiv else [],
         "doi": doi(_address(fields, "doi")) or (doi(url) if "doi.org/" in url else ""),
@@ -140,12 +234,8 @@ def _record(key: str, fields: Mapping[str, str], where: str) -> dict[str, Any]:
         "tags": _listed(fields, "keywords", "author_keywords", "mendeley-tags"),
         "collections": _listed(fields, "groups", "mendeley-groups"),
     }
-    return {
-        "paper_id": key or None,
-        "title": f"{title}: {subtitle}" if subtitle else title,
-        "abstract": clean_abstract(clean_bibtex(fields.get("abstract", ""))) or None,
-        "metadata": present(metadata),
-    }
+    abstract = clean_abstract(clean_bibtex(fields.get("abstract", "")))
+    return record(key, f"{title}: {subtitle}" if subtitle else title, abstract, metadata)
 
 
 def _first(fields: Mapping[str, str], *names: str) -> str:

@@ -13,7 +13,7 @@ from qbe.corpus.authors import credits
 from qbe.corpus.decode import decode_text
 from qbe.corpus.markup import clean_abstract, clean_title
 from qbe.corpus.reading import FIELDS
-from qbe.errors import CorpusError, RecordError
+from qbe.errors import CorpusError
 
 _USUAL = {
     name: columns.split()
@@ -132,13 +132,12 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
     cells = {field: _cell(value, where) for field, value in row.items()}
     title = clean_title(_text(cells, "title", where))
     if not title:
-        raise RecordError(f"{where}: expected a title, found none; add it or remove the row", "no title")
+        raise fields.no_title(where, is_fault=True)
     date, paper_id = fields.date(str(cells.get("date") or "")), _paper_id(columns, cells)
-    year = fields.date(str(cells.get("year") or "")) or date
     metadata = {
         **credits(_authors(_all(cells, "authors"))),
-        "year": int(year[:4]) if year else None,
-        "date": date if len(date) > len("YYYY") else "",
+        **fields.dated(date),
+        **({"year": fields.year(year)} if (year := fields.date(str(cells.get("year") or ""))) else {}),
         "venue": clean_title(_name(cells.get("venue"))),
         "categories": _categories(cells.get("categories")),
         "doi": fields.doi(_name(cells.get("doi"))),
@@ -147,12 +146,8 @@ def to_record(columns: Columns, row: Mapping[str, Any], where: str) -> dict[str,
         "tags": list(dict.fromkeys(tag for each in _all(cells, "tags") for tag in _listed_names(each))),
         "key": paper_id if columns.has_keys else None,
     }
-    return {
-        "paper_id": paper_id,
-        "title": title,
-        "abstract": clean_abstract(_text(cells, "abstract", where)) or None,
-        "metadata": fields.present(metadata),
-    }
+    abstract = clean_abstract(_text(cells, "abstract", where))
+    return {**fields.record(None, title, abstract, metadata), "paper_id": paper_id}
 
 
 def _normal(column: str) -> str:
@@ -178,7 +173,7 @@ def _cell(value: Any, where: str) -> Any:
             return decode_text(value, where).strip()
         case float() if not math.isfinite(value):
             return None
-        case float() if value.is_integer():  # whole numbers beside missing ones
+        case float() if value.is_integer():  # whole numbers in a column with missing ones
             return int(value)
         case datetime.date():
             return value.isoformat()[: len("YYYY-MM-DD")]
@@ -189,7 +184,7 @@ def _text(cells: Mapping[str, Any], field: str, where: str) -> str:
     value = cells.get(field)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return " ".join(value)
-    return fields.text(cells, field, where)
+    return fields.Fields(cells, where).text(field)
 
 
 def _paper_id(columns: Columns, cells: Mapping[str, Any]) -> Any:

@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qbe.corpus import fields
 from qbe.corpus.authors import person_name
-from qbe.corpus.entry import Entry, converted
+from qbe.corpus.fields import Fields, date_of_parts, dated, doi, no_title, record
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.errors import CorpusError
 
 _DOI = re.compile(r'"DOI"\s*:\s*"')
@@ -52,34 +51,28 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     return converted(works, _record, reading)
 
 
-def _record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The record of a work, or of an answer with one; raises RecordError for types that the schema lacks."""
-    if "message" in work and "DOI" not in work:
-        work = fields.mapping(work, "message", where)
-    if "items" in work:
+    if "message" in source and "DOI" not in source:
+        source = Fields(source, where).object("message")
+    if "items" in source:
         raise CorpusError(f"{where}: expected a work, found a list of works within a work; mend the file")
-    title = _title(work, where)
+    work = Fields(source, where)
+    title = _title(work)
     if not title:
-        raise fields.no_title(where)
-    date = fields.date_of_parts(work.get("issued")) or fields.date_of_parts(work.get("published"))
-    doi = fields.text(work, "DOI", where).strip().lower()
-    cites = (fields.doi(fields.text(each, "DOI", where)) for each in fields.objects(work, "reference", where))
+        raise no_title(where)
+    own_doi = work.text("DOI").strip().lower()
+    cites = map(doi, work.texts("reference[].DOI"))
     metadata = {
         "authors": _authors(work, where),
-        "year": fields.year(date),
-        "date": date if len(date) > len("YYYY") else "",
-        "venue": plain(_first(work, "container-title", where)),
-        "categories": fields.strings(work, "subject", where),
-        "doi": doi,
-        "url": fields.text(work, "URL", where),
-        "cites": [doi for doi in dict.fromkeys(cites) if doi],
+        **dated(date_of_parts(source.get("issued")) or date_of_parts(source.get("published"))),
+        "venue": plain(work.text("container-title[]")),
+        "categories": work.texts("subject[]"),
+        "doi": own_doi,
+        "url": work.text("URL"),
+        "cites": [each for each in dict.fromkeys(cites) if each],
     }
-    return {
-        "paper_id": doi or None,
-        "title": title,
-        "abstract": _abstract(fields.text(work, "abstract", where)) or None,
-        "metadata": fields.present(metadata),
-    }
+    return record(own_doi, title, _abstract(work.text("abstract")), metadata)
 
 
 def _path_of_items(text: str) -> tuple[str, ...] | None:
@@ -90,21 +83,16 @@ def _path_of_items(text: str) -> tuple[str, ...] | None:
     return ("message", "items") if _MESSAGE.search(text, 0, items.start()) else ("items",)
 
 
-def _title(work: Mapping[str, Any], where: str) -> str:
-    """The title with the subtitle, unless the title has it already."""
-    title, subtitle = (clean_title(_first(work, name, where)) for name in ("title", "subtitle"))
+def _title(work: Fields) -> str:
+    """The title with the subtitle, unless the title has it already; further ones are translations."""
+    title, subtitle = clean_title(work.text("title[]")), clean_title(work.text("subtitle[]"))
     if not subtitle or subtitle.lower() in title.lower():
         return title
     return f"{title.rstrip(' :')}: {subtitle.lstrip(': ')}" if title else subtitle
 
 
-def _first(work: Mapping[str, Any], name: str, where: str) -> str:
-    """The first of several titles that is not empty; the others are translations and abbreviations of it."""
-    return next(filter(str.strip, fields.strings(work, name, where)), "")
-
-
 def _abstract(jats: str) -> str:
-    """The text of an abstract, with a colon behind each heading and each formula once."""
+    """The text of an abstract, with a colon after each heading and each formula once."""
     text, *others = _TWICE.split(jats)
     text += "".join(other.partition("</mml:math>")[2] for other in others)
     return clean_abstract(_HEADING.sub(_with_colon, text))
@@ -115,10 +103,12 @@ def _with_colon(heading: re.Match[str]) -> str:
     return f" {words}: " if words else " "
 
 
-def _authors(work: Mapping[str, Any], where: str) -> list[str]:
+def _authors(work: Fields, where: str) -> list[str]:
     """Names of people and of organizations."""
-    names = []
-    for author in fields.objects(work, "author", where):
-        parts = (plain(fields.text(author, part, where)) for part in ("family", "given", "suffix"))
-        names.append(person_name(*parts) or plain(fields.text(author, "name", where)))
+    authors = (Fields(each, where) for each in work.objects("author[]"))
+    names = (
+        person_name(*(plain(author.text(part)) for part in ("family", "given", "suffix")))
+        or plain(author.text("name"))
+        for author in authors
+    )
     return [name for name in names if name]

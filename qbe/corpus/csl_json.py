@@ -10,21 +10,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qbe.corpus import fields
 from qbe.corpus.authors import person_name
-from qbe.corpus.entry import Entry, converted
+from qbe.corpus.fields import Fields, date_of_parts, dated, doi, no_title, not_a_paper, record, wrong_type
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
-from qbe.corpus.reading import Reading
-from qbe.errors import RecordError
+from qbe.corpus.reading import Entry, Reading, converted
 
 _ITEMS = re.compile(r'\{.*?"items"\s*:\s*\[\s*(?=\{)', re.DOTALL)
 _OF_CSL = re.compile(
     r'"itemType"\s*:|"type"\s*:\s*"(?:article-(?:journal|magazine|newspaper)|paper-conference|review-book)"|"(?:date-parts|container-title|citation-key|issued)"\s*:|"author"\s*:\s*\[\s*\{\s*'
     r'"(?:family|given|literal|(?:non-)?dropping-particle)"'
 )
-"""What an item has beside what many formats have."""
+"""What an item has and other formats lack."""
 
 _OTHERS = re.compile(r'"(?:display_name|paper_id|paperId)"|"title"\s*:\s*\[')
 _URL = re.compile(r"https?://[^/]+/")
@@ -54,42 +52,35 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     return converted(json_objects(stream, name, ("items",) if is_list else None), to_record)
 
 
-def to_record(item: Mapping[str, Any], where: str) -> dict[str, Any]:
+def to_record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The record of an item; raises RecordError without title, and for types that the schema lacks."""
-    item = fields.mapping(item, "data", where) or item
-    if "itemType" in item:
-        item = _of_zotero(item, where)
-    title = clean_title(fields.text(item, "title", where))
+    source = Fields(source, where).object("data") or source
+    if "itemType" in source:
+        source = _of_zotero(source, Fields(source, where), where)
+    item = Fields(source, where)
+    title = clean_title(item.text("title"))
     if not title:
-        raise RecordError(f"{where}: expected a title, found none; add it or remove the item", "no title")
-    noted = _KEY.search(str(item.get("note") or ""))  # in Zotero's field Extra
-    key = fields.text(item, "citation-key", where).strip() or (noted[1] if noted else "")
-    date = fields.date_of_parts(item.get("issued"))
+        raise no_title(where, is_fault=True)
+    noted = _KEY.search(str(source.get("note") or ""))  # in Zotero's field Extra
+    key = item.text("citation-key").strip() or (noted[1] if noted else "")
     metadata = {
-        "authors": [_author(author, where) for author in fields.objects(item, "author", where)],
-        "year": fields.year(date),
-        "date": date if len(date) > len("YYYY") else "",
-        "venue": plain(fields.text(item, "container-title", where)),
-        "doi": fields.doi(fields.text(item, "DOI", where)),
-        "url": fields.text(item, "URL", where).strip(),
-        "ids": _ids(item),
+        "authors": [_author(Fields(author, where)) for author in item.objects("author[]")],
+        **dated(date_of_parts(source.get("issued"))),
+        "venue": plain(item.text("container-title")),
+        "doi": doi(item.text("DOI")),
+        "url": item.text("URL").strip(),
+        "ids": _ids(source),
         "key": key,
-        "tags": _tags(item.get("keyword")),
+        "tags": _tags(source.get("keyword")),
     }
-    return {
-        "paper_id": key or _paper_id(item, where),
-        "title": title,
-        "abstract": clean_abstract(fields.text(item, "abstract", where)) or None,
-        "metadata": fields.present(metadata),
-    }
+    return record(key or _paper_id(source, where), title, clean_abstract(item.text("abstract")), metadata)
 
 
-def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _of_zotero(item: Mapping[str, Any], fields: Fields, where: str) -> dict[str, Any]:
     """An item of Zotero's as one of CSL; raises RecordError for what belongs to others."""
-    kind = fields.text(item, "itemType", where)
-    if kind in _NO_PAPERS:
-        raise RecordError(f"{where}: expected a paper, found an {kind}", "not a paper", is_fault=False)
-    creators = fields.objects(item, "creators", where)
+    if (kind := fields.text("itemType")) in _NO_PAPERS:
+        raise not_a_paper(where, f"an {kind}")
+    creators = fields.objects("creators[]")
     authors = [each for each in creators if each.get("creatorType") in ("author", None)] or creators
     venues = ("publicationTitle", "bookTitle", "proceedingsTitle", "conferenceName")
     return {
@@ -107,7 +98,7 @@ def _of_zotero(item: Mapping[str, Any], where: str) -> dict[str, Any]:
         "URL": item.get("url"),
         "note": item.get("extra"),
         "number": item.get("archiveID"),
-        "keyword": [each.get("tag") for each in fields.objects(item, "tags", where)],
+        "keyword": [each.get("tag") for each in fields.objects("tags[]")],
     }
 
 
@@ -115,20 +106,18 @@ def _paper_id(item: Mapping[str, Any], where: str) -> str | None:
     """The id, of an address its DOI or its last part; None where there is none."""
     value = item.get("id")
     if isinstance(value, bool) or not isinstance(value, str | int | float | None):
-        raise fields.wrong_type(where, "id", "a string or a number", value)
+        raise wrong_type(where, "id", "a string or a number", value)
     paper_id = str(value if value is not None else "").strip().removesuffix(".0")
     if _URL.match(paper_id):
-        paper_id = fields.doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
+        paper_id = doi(paper_id) or paper_id.rstrip("/").rpartition("/")[2]
     return paper_id or None
 
 
-def _author(author: Mapping[str, Any], where: str) -> str:
-    dropping, other, family, given, suffix = (
-        plain(fields.text(author, f"{part}", where))
-        for part in ("dropping-particle", "non-dropping-particle", "family", "given", "suffix")
-    )
-    family = " ".join(filter(None, (dropping, other, family)))
-    return person_name(family, given, suffix) or plain(fields.text(author, "literal", where))
+def _author(author: Fields) -> str:
+    particles = ("dropping-particle", "non-dropping-particle", "family")
+    family = " ".join(filter(None, (plain(author.text(part)) for part in particles)))
+    name = person_name(family, plain(author.text("given")), plain(author.text("suffix")))
+    return name or plain(author.text("literal"))
 
 
 def _tags(keyword: Any) -> list[str]:

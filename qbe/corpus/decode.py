@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qbe.errors import RecordError
 
 # pandas and Python write NaN, which JSON does not know, for a missing value: read it as one.
 DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-
-
-MAX_DEPTH = 100
-"""How many objects and lists may be within each other in metadata, which other code follows to the end."""
 
 
 def decode_text(data: bytes, where: str) -> str:
@@ -72,8 +67,7 @@ def checked_record(record: Any, text: str, where: str) -> dict[str, Any]:
             written = json.dumps(record, ensure_ascii=False)
         except RecursionError as error:  # nested just under the decoder's own limit
             raise malformed(error, text, where) from None
-        if has_lone_surrogate([written]):
-            raise lone_surrogate(where)
+        check_unicode(written, where)
     return record
 
 
@@ -100,45 +94,21 @@ def malformed(error: Exception, text: str, where: str, expected: str = "a JSON o
     return RecordError(f"{where}: expected {expected}, found {problem}; mend or remove it", "malformed JSON")
 
 
-def has_lone_surrogate(texts: Iterable[str]) -> bool:
-    """Whether a text holds half a surrogate pair, which no UTF-8 file can hold.
+def check_unicode(text: str, where: str) -> None:
+    """Raise RecordError for half a surrogate pair, which no UTF-8 file can hold.
 
-    >>> has_lone_surrogate(["fish", chr(0xD800)])
-    True
+    >>> check_unicode(chr(0xD800), "papers.jsonl, line 3")
+    Traceback (most recent call last):
+        ...
+    qbe.errors.RecordError: papers.jsonl, line 3: expected Unicode text, found a lone surrogate ...
     """
     try:
-        for text in texts:
-            text.encode()
+        text.encode()
     except UnicodeEncodeError:
-        return True
-    return False
-
-
-def lone_surrogate(where: str) -> RecordError:
-    """The error for half a surrogate pair."""
-    return RecordError(
-        f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
-        "a lone surrogate",
-    )
-
-
-def is_deep(value: Mapping[str, Any]) -> bool:
-    """Whether more than MAX_DEPTH objects and lists are within each other.
-
-    >>> is_deep({"authors": [{"name": "A"}]})
-    False
-    """
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for each in level
-            for child in (each.values() if isinstance(each, Mapping) else each)
-            if isinstance(child, (Mapping, list, tuple))
-        ]
-        if not level:
-            return False
-    return True
+        raise RecordError(
+            f"{where}: expected Unicode text, found a lone surrogate (\\ud800 to \\udfff); remove it",
+            "a lone surrogate",
+        ) from None
 
 
 def plain_record(record: dict[str, Any]) -> dict[str, Any]:

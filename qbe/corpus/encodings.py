@@ -7,8 +7,9 @@ import io
 import re
 from collections.abc import Iterator
 
-from qbe.corpus.compressed import BUFFER_BYTES, stream_of
 from qbe.errors import CorpusError
+
+BUFFER_BYTES = 1 << 20
 
 WESTERN = "cp1252"
 """The encoding of Windows, with Latin-1 the only one of 8 bits that is read."""
@@ -108,3 +109,31 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def stream_of(pieces: Iterator[bytes]) -> io.BufferedReader:
+    """A stream of bytes that are given piece by piece.
+
+    >>> stream_of(iter([b"fi", b"", b"sh"])).read()
+    b'fish'
+    """
+    return io.BufferedReader(_Pieces(pieces), BUFFER_BYTES)
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from qbe.errors import RecordError
@@ -26,59 +27,63 @@ _NAMED_MONTH = re.compile(
 )
 
 
-def text(record: Mapping[str, Any], name: str, where: str) -> str:
-    """A field that is a string, '' where it is absent or null; raises RecordError for other types.
+class Fields:
+    """The fields of a JSON object by their paths, in which ``[]`` stands for the items of a list.
 
-    >>> text({"title": "On fish"}, "title", "works.json, line 1"), text({}, "title", "works.json, line 1")
-    ('On fish', '')
+    Absent fields and null are left out. Methods raise RecordError, whose message begins with ``where``, for
+    values of other types than asked for.
+
+    >>> fields = Fields({"ids": {"doi": "10.1/2"}, "authors": [{"name": "A"}, None]}, "works.json, line 1")
+    >>> fields.text("title", "ids.doi"), fields.texts("authors[].name"), fields.objects("authors[]")
+    ('10.1/2', ['A'], [{'name': 'A'}])
     """
-    value = record.get(name)
-    return "" if value is None else _checked(value, str, "a string", name, where)
+
+    def __init__(self, record: Mapping[str, Any], where: str) -> None:
+        self._record, self._where = record, where
+
+    def text(self, *paths: str) -> str:
+        """The first string at one of the paths that is not blank; '' where there is none."""
+        return next((text for path in paths for text in self.texts(path) if text.strip()), "")
+
+    def texts(self, path: str) -> list[str]:
+        """The strings at a path."""
+        return self._values(path, str, "string")
+
+    def objects(self, path: str) -> list[Mapping[str, Any]]:
+        """The objects at a path."""
+        return self._values(path, Mapping, "object")
+
+    def object(self, path: str) -> Mapping[str, Any]:
+        """The object at a path; an empty one where there is none."""
+        return next(iter(self.objects(path)), {})
+
+    def _values(self, path: str, kind: type, expected: str) -> list[Any]:
+        values: list[Any] = [self._record]
+        *steps, last = _steps(path)
+        for name, is_list in steps:
+            values = self._step(values, name, Mapping, "object", is_list=is_list)
+        return self._step(values, last[0], kind, expected, is_list=last[1])
+
+    def _step(self, objects: list[Any], name: str, kind: type, expected: str, *, is_list: bool) -> list[Any]:
+        values = [value for each in objects if (value := each.get(name)) is not None]
+        if is_list:
+            for value in values:
+                if not isinstance(value, list):
+                    raise wrong_type(self._where, name, "a list", value)
+            values = [item for value in values for item in value if item is not None]
+        for value in values:
+            if not isinstance(value, kind):
+                article = "an" if expected == "object" else "a"
+                raise wrong_type(
+                    self._where, name, f"{expected}s" if is_list else f"{article} {expected}", value
+                )
+        return values
 
 
-def items(record: Mapping[str, Any], name: str, where: str) -> list[Any]:
-    """A field that is a list, without null; empty where it is absent. Raises RecordError for other types.
-
-    >>> items({"authors": ["A", None]}, "authors", "works.json, line 1")
-    ['A']
-    """
-    value = record.get(name)
-    values = [] if value is None else _checked(value, list, "a list", name, where)
-    return [value for value in values if value is not None]
-
-
-def objects(record: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
-    """The same for a list of objects.
-
-    >>> objects({"authors": [{"name": "A"}, None]}, "authors", "works.json, line 1")
-    [{'name': 'A'}]
-    """
-    return [_checked(value, Mapping, "objects", name, where) for value in items(record, name, where)]
-
-
-def strings(record: Mapping[str, Any], name: str, where: str) -> list[str]:
-    """The same for a list of strings.
-
-    >>> strings({"title": ["On fish", None]}, "title", "works.json, line 1")
-    ['On fish']
-    """
-    return [_checked(value, str, "strings", name, where) for value in items(record, name, where)]
-
-
-def mapping(record: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    """A field that is an object, empty where it is absent or null; raises RecordError for other types.
-
-    >>> mapping({"ids": {"doi": "10.1/2"}}, "ids", "works.json, line 1")
-    {'doi': '10.1/2'}
-    """
-    value = record.get(name)
-    return {} if value is None else _checked(value, Mapping, "an object", name, where)
-
-
-def _checked(value: Any, kind: type, expected: str, name: str, where: str) -> Any:
-    if not isinstance(value, kind):
-        raise wrong_type(where, name, expected, value)
-    return value
+@cache
+def _steps(path: str) -> list[tuple[str, bool]]:
+    """The names of a path, each with whether it is that of a list."""
+    return [(step.removesuffix("[]"), step.endswith("[]")) for step in path.split(".")]
 
 
 def wrong_type(where: str, name: str, expected: str, value: Any) -> RecordError:
@@ -102,6 +107,36 @@ def no_title(where: str, *, is_fault: bool = False) -> RecordError:
     return RecordError(
         f"{where}: expected a title, found none; add it or remove the record", "no title", is_fault=is_fault
     )
+
+
+def not_a_paper(where: str, actual: str) -> RecordError:
+    """The error for what a library holds besides papers, which is no fault.
+
+    >>> print(not_a_paper("library.json, item 1", "an attachment"))
+    library.json, item 1: expected a paper, found an attachment; left it out
+    """
+    return RecordError(
+        f"{where}: expected a paper, found {actual}; left it out", "not a paper", is_fault=False
+    )
+
+
+def record(paper_id: str | None, title: str, abstract: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a paper (`qbe.corpus.record`), without empty values.
+
+    >>> record("", "On fish", "", {"year": 2019, "doi": ""})
+    {'paper_id': None, 'title': 'On fish', 'abstract': None, 'metadata': {'year': 2019}}
+    """
+    metadata = present(metadata)
+    return {"paper_id": paper_id or None, "title": title, "abstract": abstract or None, "metadata": metadata}
+
+
+def dated(date: str) -> dict[str, Any]:
+    """The metadata ``year`` and ``date`` of a date as `date` gives it.
+
+    >>> dated("2019-05"), dated("2019")
+    ({'year': 2019, 'date': '2019-05'}, {'year': 2019, 'date': ''})
+    """
+    return {"year": year(date), "date": date if len(date) > len("YYYY") else ""}
 
 
 def doi(value: str) -> str:

@@ -13,20 +13,18 @@ from qbe.corpus import (
     bibtex,
     crossref,
     csl_json,
-    dialects,
     jsonl,
     openalex,
     parquet,
     pubmed,
     semantic_scholar,
     table,
+    tagged,
 )
-from qbe.corpus.entry import Entry
-from qbe.corpus.head import Head, head_of
-from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE
-from qbe.corpus.reading import Reading
+from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE
+from qbe.corpus.head import Head, head_of, kind_of, not_recognized
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import FIELDS
-from qbe.corpus.unknown import kind_of, not_recognized
 from qbe.errors import UsageError, did_you_mean
 
 Reader = Callable[[io.BufferedReader, str, Reading], Iterator[Entry]]
@@ -39,7 +37,7 @@ more can be read.
 
 class Format(NamedTuple):
     """A format: its name for ``--format``, how it is recognized and read, and whose ids its
-    papers have (`qbe.corpus.ids`).
+    papers have (`qbe.corpus.dedupe`).
 
     ``recognizes`` is asked in the order of FORMATS.
     """
@@ -65,10 +63,10 @@ FORMATS: dict[str, Format] = {
         Format("acl-anthology", acl_anthology.recognizes, acl_anthology.read, ASSIGNED),
         Format("csl-json", csl_json.recognizes, csl_json.read, CHOSEN),
         Format("bibtex", bibtex.recognizes, bibtex.read, CHOSEN),
-        Format("ris", dialects.RIS.recognizes, dialects.RIS.read, CHOSEN),
-        Format("nbib", dialects.NBIB.recognizes, dialects.NBIB.read, ASSIGNED),
-        Format("wos", dialects.WOS.recognizes, dialects.WOS.read, ASSIGNED),
-        Format("endnote", dialects.ENDNOTE.recognizes, dialects.ENDNOTE.read, CHOSEN),
+        Format("ris", tagged.RIS.recognizes, tagged.RIS.read, CHOSEN),
+        Format("nbib", tagged.NBIB.recognizes, tagged.NBIB.read, ASSIGNED),
+        Format("wos", tagged.WOS.recognizes, tagged.WOS.read, ASSIGNED),
+        Format("endnote", tagged.ENDNOTE.recognizes, tagged.ENDNOTE.read, CHOSEN),
         Format("parquet", parquet.recognizes, parquet.read, UNIQUE),
         JSON_LINES,
         Format("table", table.recognizes, table.read, CHOSEN),

@@ -4,12 +4,112 @@ from __future__ import annotations
 
 import io
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
+from qbe.corpus.names import FORMATS
+from qbe.errors import RecordError
+
+NOT_RECOGNIZED = "format not recognized"
+"""The reason of the error for a file of another kind."""
+
+_BEGINNINGS = {
+    b"%PDF": "a PDF document",
+    b"{\\rtf": "an RTF document",
+    b"\xd0\xcf\x11\xe0": "a document of Microsoft Office before 2007",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"GIF8": "an image",
+    b"II*\0": "an image",
+    b"%!PS": "a PostScript document",
+    b"SQLite format 3": "an SQLite database, as reference managers keep",
+    b"BZh": "data compressed by bzip2",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"Rar!": "a RAR archive",
+    b"ARROW1": "an Arrow file",
+    b"\x93NUMPY": "a NumPy array",
+}
+_SUFFIXES = {".enl": "an EndNote library", ".enlx": "an EndNote library", ".numbers": "a spreadsheet"}
+_MEMBERS = {
+    "word/": "a Word document",
+    "xl/": "an Excel workbook",
+    "ppt/": "a PowerPoint document",
+    "content.xml": "an OpenDocument file",
+    "META-INF/container.xml": "an EPUB book",
+    "Index/Document.iwa": "a document of Apple's",
+    "sdb/": "an EndNote library",
+}
+_TEXTS = {
+    "Ovid": re.compile(r"^<1>\s*$|^VN {1,4}- Ovid", re.MULTILINE),
+    "ProQuest": re.compile(r"^_{20,}\s*$.*^(?:Title|Author): ", re.MULTILINE | re.DOTALL),
+}
+"""How the texts of databases look that are no format of papers."""
+
+_ELEMENT = re.compile(r"<([A-Za-z][\w:.-]*)")
+_TAR = slice(257, 262)
+
+
 HEAD_BYTES = 1 << 16
+
+
+def not_recognized(name: str, kind: str) -> RecordError:
+    """The error for a file of another kind.
+
+    >>> print(not_recognized("draft.pdf", "a PDF document"))
+    draft.pdf: format not recognized: expected arxiv, ... or table, found a PDF document; export ...
+    """
+    return RecordError(
+        f"{name}: {NOT_RECOGNIZED}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, "
+        f"found {kind}; "
+        "export the papers in one of these formats (reference managers have BibTeX and RIS)",
+        NOT_RECOGNIZED,
+    )
+
+
+def kind_of(head: Head) -> str:
+    r"""What a file is, by its beginning and its name.
+
+    >>> kind_of(Head("a", b"%PDF-1.7")), kind_of(Head("draft.txt", b"Fish swim.\nWe count."))
+    ('a PDF document', 'plain text')
+    """
+    for beginning, kind in _BEGINNINGS.items():
+        if head.data.startswith(beginning):
+            return kind
+    if head.suffix in _SUFFIXES:
+        return _SUFFIXES[head.suffix]
+    if head.data[_TAR] == b"ustar":
+        return "a tar archive"
+    text = head.text[: 1 << 12]
+    for database, of_its_text in _TEXTS.items():
+        if of_its_text.search(text):
+            return f"the text of {database}, which exports RIS too"
+    if re.match(r"<!doctype html|<html", text, re.IGNORECASE):
+        return "an HTML page"
+    if text.startswith("<"):
+        element = _ELEMENT.search(head.text)
+        of_element = f"XML of <{element[1]}>" if element else "XML"
+        return "DBLP's XML, which has no abstracts" if of_element == "XML of <dblp>" else of_element
+    if text[:1] in ("{", "["):
+        fields = ", ".join(map(ascii, list(head.record)[:8]))
+        return f"JSON with {fields[:200]}" if fields else "JSON"
+    if b"\0" in head.data or len(re.findall(r"[\x01-\x08\x0e-\x1f\ufffd]", text)) > len(text) / 10:
+        return "binary data"
+    is_latex = re.search(r"^\\(documentclass|begin\{|section\{)", text, re.MULTILINE)
+    return "a LaTeX document" if is_latex else "plain text" if text else "an empty file"
+
+
+def kind_of_archive(members: Iterable[str]) -> str:
+    """What document a zip archive of such members is; '' for an archive of files.
+
+    >>> kind_of_archive(["[Content_Types].xml", "word/document.xml"]), kind_of_archive(["papers.bib"])
+    ('a Word document', '')
+    """
+    members = list(members)
+    return next((_MEMBERS[begin] for begin in _MEMBERS if any(m.startswith(begin) for m in members)), "")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from qbe.corpus.decode import plain_record
-from qbe.corpus.entry import Entry
+from qbe.corpus.reading import Entry
 from qbe.corpus.record import FIELDS
 from qbe.corpus.streams import is_folder
 from qbe.errors import CorpusError, MissingDependencyError, UsageError
@@ -67,9 +67,9 @@ def read_dataset(name: str) -> Iterator[Entry]:
     spec = parse_name(name)
     place = spec.path if is_folder(spec.path) else f"hf:{spec.path}"
     dataset = _open(spec, place)
-    known = dataset.column_names
-    if known is not None:  # do not read columns that are not needed
-        dataset = dataset.select_columns(list(dict.fromkeys(_columns(spec, known, place).values())))
+    available = dataset.column_names
+    if available is not None:  # do not read columns that are not needed
+        dataset = dataset.select_columns(list(dict.fromkeys(_columns(spec, available, place).values())))
     label_name = _label_name(dataset, spec.columns.get("pred_labels", "pred_labels"))
     number = 0
     for batch in _batches(dataset, place):

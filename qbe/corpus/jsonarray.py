@@ -1,4 +1,4 @@
-"""JSON objects as a stream: one a line, those of an array or of an object, or one behind another."""
+"""JSON objects as a stream: one a line, those of an array or of an object, or one after another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from qbe.corpus.decode import DECODER, checked_record, decode_record, decode_text, malformed
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import head_of
+from qbe.corpus.reading import Entry
 from qbe.corpus.streams import MAX_LINE_BYTES, numbered_lines
 from qbe.errors import CorpusError, RecordError
 
@@ -33,23 +33,30 @@ _LONGEST_TOKEN = 16
 def json_objects(
     stream: io.BufferedReader, name: str, keys: tuple[str, ...] | None = None
 ) -> Iterator[Entry]:
-    r"""The objects of the array under ``keys``; without keys those of an array, or of lines, or one by one.
+    r"""The objects of the array under ``keys``, of the array that the whole text is where these are empty;
+    without keys those of an array, or of lines, or one by one, as the text begins.
 
-    Raises CorpusError as `array_items` does.
+    What else the text holds is skipped. Several such texts may follow each other, as pages of an answer
+    do. An item that is no object, is malformed between its brackets, or holds what is not UTF-8, is an error
+    in its entry; null, which stands for what an answer has not, is none that ends a reading.
+
+    Raises CorpusError for other malformed JSON, for a text without such an array, and for an item (or another
+    value) over MAX_LINE_BYTES.
 
     >>> for data in b'{"id": 1}\n{"id": 2}', b'[{"id": 1}, {"id": 2}]', b'{\n"id": 1\n}\n{\n"id": 2\n}':
     ...     [entry.record for entry in json_objects(io.BufferedReader(io.BytesIO(data)), "works.json")]
     [{'id': 1}, {'id': 2}]
     [{'id': 1}, {'id': 2}]
     [{'id': 1}, {'id': 2}]
+    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}, {"DOI" "10.1/3"}]}'))
+    >>> first, second = json_objects(stream, "works.json", ("items",))
+    >>> first.where, first.record, second.record.reason
+    ('works.json, item 1', {'DOI': '10.1/2'}, 'malformed JSON')
     """
     text = head_of(stream, name).text
-    first_line = text.partition("\n")[0].rstrip()
-    if keys is not None:
-        return array_items(stream, name, keys)
-    if text.startswith("["):
-        return array_items(stream, name, ())
-    if first_line.endswith(("{", "[", ",")):  # an object over several lines
+    if keys is not None or text.startswith("["):
+        return _Window(stream, name).pages(keys or ())
+    if text.partition("\n")[0].rstrip().endswith(("{", "[", ",")):  # an object over several lines
         return _Window(stream, name).items("")
     return json_lines(stream, name)
 
@@ -63,34 +70,10 @@ def json_lines(stream: io.BufferedReader, name: str) -> Iterator[Entry]:
     for number, line in numbered_lines(stream, name):
         where = f"{name}, line {number}"
         try:
-            text = decode_text(line, where).rstrip()
-            record = decode_record(text, where, "one JSON object a line") if text else None
+            if text := decode_text(line, where).rstrip():
+                yield Entry(where, decode_record(text, where, "one JSON object a line"))
         except RecordError as error:
             yield Entry(where, error)
-            continue
-        if record is not None:
-            yield Entry(where, record)
-
-
-def array_items(stream: io.BufferedReader, name: str, keys: tuple[str, ...]) -> Iterator[Entry]:
-    """The objects of the array that stands under ``keys``; without keys the whole text is the array.
-
-    What stands beside the array is skipped. Several such texts may follow each other, as pages of an answer
-    do. An item that is no object, is malformed between its brackets, or holds what is not UTF-8, is an error
-    in its entry; null, which stands for what an answer has not, is none that ends a reading.
-
-    Raises CorpusError for other malformed JSON, for a text without such an array, and for an item (or another
-    value) over MAX_LINE_BYTES.
-
-    >>> stream = io.BufferedReader(io.BytesIO(b'{"n": 2, "items": [{"DOI": "10.1/2"}, {"DOI" "10.1/3"}]}'))
-    >>> first, second = array_items(stream, "works.json", ("items",))
-    >>> first.where, first.record, second.record.reason
-    ('works.json, item 1', {'DOI': '10.1/2'}, 'malformed JSON')
-    """
-    window = _Window(stream, name)
-    yield from _under(window, keys)
-    while window.character():
-        yield from _under(window, keys)
 
 
 def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, Entry]]:
@@ -106,38 +89,42 @@ def object_items(stream: io.BufferedReader, name: str) -> Iterator[tuple[str, En
             yield key, window.item()
 
 
-def _under(window: _Window, keys: tuple[str, ...]) -> Iterator[Entry]:
-    """The items of the value at which the window stands."""
-    if not keys:
-        window.take("[", "an array")
-        yield from window.items("]")
-        window.take("]", "a comma or the end of the array")
-        return
-    is_there = False
-    for key in window.members(f"an object with {keys[0]}"):
-        if key == keys[0]:
-            is_there = True
-            yield from _under(window, keys[1:])
-        else:
-            window.value()
-    if not is_there:
-        raise CorpusError(
-            f"{window.where}: expected an object with {keys[0]}, found one without; check the file"
-        )
-
-
 class _Window:
     """The part of the text that is read but not yet parsed."""
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        self.where = name
+        self._where = self._name = name
         self._stream = stream
-        self._name = name
         # What is not UTF-8 becomes lone surrogates, so that it concerns only the item that it is in.
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._text = ""
         self._at = 0
         self._number = 0
+
+    def pages(self, keys: tuple[str, ...]) -> Iterator[Entry]:
+        """The items under some keys of one text or of several."""
+        yield from self._under(keys)
+        while self.character():
+            yield from self._under(keys)
+
+    def _under(self, keys: tuple[str, ...]) -> Iterator[Entry]:
+        """The items of the value at which the window stands."""
+        if not keys:
+            self._take("[", "an array")
+            yield from self.items("]")
+            self._take("]", "a comma or the end of the array")
+            return
+        is_there = False
+        for key in self.members(f"an object with {keys[0]}"):
+            if key == keys[0]:
+                is_there = True
+                yield from self._under(keys[1:])
+            else:
+                self._value()
+        if not is_there:
+            raise CorpusError(
+                f"{self._where}: expected an object with {keys[0]}, found one without; check the file"
+            )
 
     def character(self) -> str:
         """The next character that is not white space; '' at the end."""
@@ -149,84 +136,91 @@ class _Window:
             if not self._more():
                 return ""
 
-    def take(self, expected: str, what: str = "") -> None:
-        """Step over a character; raises CorpusError where another stands."""
-        character = self.character()
-        if character != expected:
-            raise CorpusError(
-                f"{self.where}: expected {what or repr(expected)}, found "
-                f"{ascii(character) if character else 'the end of the file'}; mend the file or fetch it again"
-            )
-        self._at += 1
-
     def members(self, what: str) -> Iterator[str]:
         """The names of the members of an object; the value of each is to be stepped over before the next."""
-        self.take("{", what)
+        self._take("{", what)
         while self.character() not in ("}", ""):
             if self.character() != '"':
-                self.take('"', "the name of a member")
-            name = self.value()
-            self.take(":")
+                self._take('"', "the name of a member")
+            name = self._value()
+            self._take(":")
             yield name
             if self.character() != ",":
                 break
-            self.take(",")
-        self.take("}", "a comma or the end of the object")
+            self._take(",")
+        self._take("}", "a comma or the end of the object")
 
     def items(self, end: str) -> Iterator[Entry]:
         """The items up to this character or the end, also where commas between them are too many or lack."""
         while (character := self.character()) not in (end, ""):
             if character == ",":
-                self.take(",")
+                self._take(",")
             else:
                 yield self.item()
 
     def item(self) -> Entry:
         """The next item, stepped over."""
         self._number += 1
-        self.where = where = f"{self._name}, item {self._number}"
+        self._where = where = f"{self._name}, item {self._number}"
         try:
-            record: dict[str, Any] | RecordError = _checked(*self._value(), where)
+            record: dict[str, Any] | RecordError = _checked(*self._parsed(), where)
         except RecordError as error:
             if not self._pass_broken():
                 raise CorpusError(str(error)) from None
             record = error
-        self.where = f"{self._name}, after item {self._number}"
+        self._where = f"{self._name}, after item {self._number}"
         return Entry(where, record)
 
-    def value(self) -> Any:
+    def _take(self, expected: str, what: str = "") -> None:
+        """Step over a character; raises CorpusError where another stands."""
+        character = self.character()
+        if character != expected:
+            raise CorpusError(
+                f"{self._where}: expected {what or repr(expected)}, found "
+                f"{ascii(character) if character else 'the end of the file'}; mend the file or fetch it again"
+            )
+        self._at += 1
+
+    def _value(self) -> Any:
         """The next value, stepped over; raises CorpusError for malformed JSON."""
         try:
-            return self._value()[0]
+            return self._parsed()[0]
         except RecordError as error:
             raise CorpusError(str(error)) from None
 
-    def _value(self) -> tuple[Any, str]:
+    def _parsed(self) -> tuple[Any, str]:
         """The next value and its text, stepped over; raises RecordError for malformed JSON."""
         self.character()
         while True:
             try:
                 value, end = DECODER.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                if self._is_cut(error) and self._grow():
+                # More text may make a value of what is cut.
+                is_cut = isinstance(error, json.JSONDecodeError) and (
+                    error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _LONGEST_TOKEN
+                )
+                if is_cut and self._grow():
                     continue
-                raise self._malformed(error) from None
+                rest = self._text[self._at :]
+                if isinstance(error, json.JSONDecodeError):
+                    place = max(0, error.pos - self._at)
+                    error = json.JSONDecodeError(error.msg, rest[: place + 1], place)
+                    rest = rest[: place + 1]
+                raise malformed(error, rest, self._where, "a JSON value") from None
             length = end - self._at
             # A number near the end of the text may be longer.
             if len(self._text) - end > 2 or not isinstance(value, int | float) or not self._grow():
                 break
-        text = self._text[self._at : self._at + length]
         self._at += length
-        return value, text
+        return value, self._text[self._at - length : self._at]
 
     def _pass_broken(self) -> bool:
         """Step over a malformed object to the bracket that closes it; False where none does, or where others
         may be in between.
         """
-        depth = 0
         if self._text[self._at : self._at + 1] != "{":
             return False
-        begin = 0  # from where the window stands
+        depth = begin = 0  # from where the window stands
         while True:
             end = self._at + begin
             for match in _BRACKET.finditer(self._text, end):
@@ -243,28 +237,14 @@ class _Window:
             if not self._grow():
                 return False
 
-    def _is_cut(self, error: Exception) -> bool:
-        """Whether more text may make a value of what could not be parsed."""
-        return isinstance(error, json.JSONDecodeError) and (
-            error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _LONGEST_TOKEN
-        )
-
     def _grow(self) -> bool:
         """Read more text of the value at which the window stands; raises CorpusError where it is too long."""
         if len(self._text) - self._at > MAX_LINE_BYTES:
             raise CorpusError(
-                f"{self.where}: expected at most {MAX_LINE_BYTES >> 20} MiB an item, found more; "
+                f"{self._where}: expected at most {MAX_LINE_BYTES >> 20} MiB an item, found more; "
                 "write one paper an item"
             )
         return self._more()
-
-    def _malformed(self, error: Exception) -> RecordError:
-        """The error for the text at which the window stands."""
-        rest = self._text[self._at :]
-        if isinstance(error, json.JSONDecodeError):
-            rest = rest[: max(0, error.pos - self._at) + 1]
-            error = json.JSONDecodeError(error.msg, rest, max(0, error.pos - self._at))
-        return malformed(error, rest, self.where, "a JSON value")
 
     def _more(self) -> bool:
         """Read more text, twice as much each time, so that a long item is not parsed too often."""
@@ -275,9 +255,7 @@ class _Window:
 
 
 def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
-    """The record, or why it is none."""
-    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        raise CorpusError(f"{where}: expected an object, found an array of objects; mend the file")
+    """The record, or why it is none; raises CorpusError where that may hold several papers."""
     if value is None:
         return RecordError(
             f"{where}: expected a JSON object, found null; nothing is known of it", "null", is_fault=False
@@ -287,7 +265,9 @@ def _checked(value: Any, text: str, where: str) -> dict[str, Any] | RecordError:
             decode_text(text.encode(errors="surrogateescape"), where)
         return checked_record(value, text, where)
     except RecordError as error:
-        if _has_several_papers(text):
+        if _has_several_papers(text) or (
+            isinstance(value, list) and any(isinstance(each, dict) for each in value)
+        ):
             raise CorpusError(str(error)) from None
         return error
 

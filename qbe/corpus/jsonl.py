@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from qbe.corpus import columns
-from qbe.corpus.entry import Entry, converted
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects, object_items
-from qbe.corpus.offsets import FIELD as OFFSETS
-from qbe.corpus.reading import Reading
-from qbe.corpus.record import FIELDS, Splitter, paper_to_record, parse_paper
+from qbe.corpus.reading import Entry, Reading, converted
+from qbe.corpus.record import FIELDS, OFFSETS, Splitter, paper_to_record, parse_paper
 from qbe.corpus.streams import display_name, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper

@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from qbe.corpus import fields
-from qbe.corpus.entry import Entry, converted
+from qbe.corpus.fields import NOT_THIS_FORMAT, Fields, doi, no_title, record, wrong_type, year
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.record import MAX_ABSTRACT_CHARS
 from qbe.errors import CorpusError, RecordError
 
@@ -52,62 +51,57 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     return converted(works, _record, reading)
 
 
-def _record(work: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The record of a work; raises RecordError for other types than the schema's."""
-    if "results" in work:
+    if "results" in source:
         raise CorpusError(f"{where}: expected a work, found an answer within it; mend the file")
-    paper_id = _paper_id(work, where)
-    title = clean_title(fields.text(work, "title", where) or fields.text(work, "display_name", where))
+    work = Fields(source, where)
+    paper_id = _paper_id(work.text("id"), where)
+    title = clean_title(work.text("title", "display_name"))
     if not title:
-        raise fields.no_title(where)
-    location = fields.mapping(work, "primary_location", where)
-    source = fields.mapping(location, "source", where)
+        raise no_title(where)
+    ids = work.object("ids")
+    cites = (_WORK.search(each) for each in work.texts("referenced_works[]"))
     metadata = {
-        "authors": _authors(work, where),
-        "year": fields.year(work.get("publication_year")),
-        "date": fields.text(work, "publication_date", where),
-        "venue": plain(fields.text(source, "display_name", where)),
-        "categories": _categories(work, where),
-        "doi": fields.doi(
-            fields.text(work, "doi", where) or str(fields.mapping(work, "ids", where).get("doi"))
-        ),
-        "url": fields.text(location, "landing_page_url", where) or f"https://openalex.org/{paper_id}",
-        "cites": _cites(work, where),
-        "ids": _ids(work, where),
-        "tags": _display_names(fields.objects(work, "keywords", where), where),
+        "authors": [
+            name for each in work.texts("authorships[].author.display_name") if (name := plain(each))
+        ],
+        "year": year(source.get("publication_year")),
+        "date": work.text("publication_date"),
+        "venue": plain(work.text("primary_location.source.display_name")),
+        "categories": _once(_categories(work)),
+        "doi": doi(work.text("doi") or str(ids.get("doi"))),
+        "url": work.text("primary_location.landing_page_url") or f"https://openalex.org/{paper_id}",
+        "cites": [match[1] for match in cites if match],
+        "ids": _ids(ids),
+        "tags": _once(work.texts("keywords[].display_name")),
     }
-    return {
-        "paper_id": paper_id,
-        "title": title,
-        "abstract": clean_abstract(_abstract(work, where) or fields.text(work, "abstract", where)) or None,
-        "metadata": fields.present(metadata),
-    }
+    return record(paper_id, title, clean_abstract(_abstract(work, where) or work.text("abstract")), metadata)
 
 
-def _paper_id(work: Mapping[str, Any], where: str) -> str:
-    identifier = fields.text(work, "id", where)
+def _paper_id(identifier: str, where: str) -> str:
     if match := _WORK.search(identifier):
         return match[1]
     raise RecordError(
         f"{where}: expected a work's id such as https://openalex.org/W2741809807, found "
         f"{ascii(identifier[:60]) if identifier else 'none'}; give files of works only",
-        fields.NOT_THIS_FORMAT if identifier else "no paper_id",
+        NOT_THIS_FORMAT if identifier else "no paper_id",
     )
 
 
-def _abstract(work: Mapping[str, Any], where: str) -> str:
+def _abstract(work: Fields, where: str) -> str:
     """The text of an index that maps each word to its positions."""
     words: list[tuple[int, str]] = []
     length = 0
-    for word, positions in fields.mapping(work, "abstract_inverted_index", where).items():
+    for word, positions in work.object("abstract_inverted_index").items():
         if not isinstance(positions, list):
-            raise fields.wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
+            raise wrong_type(where, "abstract_inverted_index", "lists of positions", positions)
         if bad := [each for each in positions if type(each) is not int or not 0 <= each <= MAX_POSITION]:
             actual = bad[0] if isinstance(bad[0], int) else type(bad[0]).__name__
             raise RecordError(
                 f"{where}: expected positions from 0 to {MAX_POSITION:,} in abstract_inverted_index, "
                 f"found {actual}; mend or remove the record",
-                fields.NOT_THIS_FORMAT,
+                NOT_THIS_FORMAT,
             )
         length += len(positions) * (len(word) + 1)
         if length > MAX_ABSTRACT_CHARS:
@@ -121,35 +115,22 @@ def _abstract(work: Mapping[str, Any], where: str) -> str:
     return " ".join(word for _, word in words)
 
 
-def _authors(work: Mapping[str, Any], where: str) -> list[str]:
-    authors = (fields.mapping(each, "author", where) for each in fields.objects(work, "authorships", where))
-    names = (plain(fields.text(author, "display_name", where)) for author in authors)
-    return [name for name in names if name]
-
-
-def _categories(work: Mapping[str, Any], where: str) -> list[str]:
+def _categories(work: Fields) -> list[str]:
     """Fields of study: those of the topics; before there were topics, the concepts of the highest level."""
-    topics = fields.objects(work, "topics", where)
-    areas = [fields.mapping(topic, "field", where) for topic in topics]
-    if not areas:
-        areas = [concept for concept in fields.objects(work, "concepts", where) if concept.get("level") == 0]
-    return _display_names(areas, where)
+    if work.objects("topics[]"):
+        return work.texts("topics[].field.display_name")
+    return [
+        str(each.get("display_name") or "") for each in work.objects("concepts[]") if each.get("level") == 0
+    ]
 
 
-def _display_names(objects: Iterable[Mapping[str, Any]], where: str) -> list[str]:
-    """The names of some objects, each once."""
-    names = (plain(fields.text(each, "display_name", where)) for each in objects)
-    return [name for name in dict.fromkeys(names) if name]
+def _once(names: Iterable[str]) -> list[str]:
+    """Names without markup, each once."""
+    return [name for name in dict.fromkeys(map(plain, names)) if name]
 
 
-def _cites(work: Mapping[str, Any], where: str) -> list[str]:
-    matches = (_WORK.search(each) for each in fields.strings(work, "referenced_works", where))
-    return [match[1] for match in matches if match]
-
-
-def _ids(work: Mapping[str, Any], where: str) -> dict[str, str]:
+def _ids(ids: Mapping[str, Any]) -> dict[str, str]:
     """Ids in other collections, without the addresses before them."""
-    ids = fields.mapping(work, "ids", where)
     central = _last_part(ids.get("pmcid")).upper().removeprefix(_PUBMED_CENTRAL)
     identifiers = {
         "pmid": _last_part(ids.get("pmid")),
@@ -160,5 +141,5 @@ def _ids(work: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _last_part(value: Any) -> str:
-    """What stands behind the last slash of an address; of a number its digits."""
+    """What stands after the last slash of an address; of a number its digits."""
     return str(value).rstrip("/").rpartition("/")[2] if isinstance(value, str | int) else ""

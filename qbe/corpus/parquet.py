@@ -11,9 +11,8 @@ from typing import Any
 
 from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.decode import plain_record
-from qbe.corpus.entry import Entry
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import FIELDS
 from qbe.errors import CorpusError, MissingDependencyError, RecordError
 
@@ -81,7 +80,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
 def _largest_group(metadata: Any) -> int:
     """The bytes of the largest group of rows, uncompressed.
 
-    Its columns are not asked: of a damaged file pyarrow may look for them behind the end of its memory.
+    Its columns are not asked: of a damaged file pyarrow may look for them beyond the end of its memory.
     """
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return max((group.total_byte_size for group in groups), default=0)

@@ -14,12 +14,10 @@ from typing import Any
 from lxml.etree import XPath
 
 from qbe.corpus.authors import person_name
-from qbe.corpus.entry import Entry, converted
-from qbe.corpus.fields import date, doi, no_title, present, year
+from qbe.corpus.fields import date, dated, doi, no_title, present, record
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title, plain
-from qbe.corpus.reading import Reading
-from qbe.corpus.revisions import Revisions
+from qbe.corpus.reading import Entry, Reading, Revisions, converted
 from qbe.corpus.xmlstream import Element, elements, root_tag, text_as_it_is, text_of
 from qbe.errors import RecordError
 
@@ -45,6 +43,16 @@ _TRUNCATION = "(ABSTRACT TRUNCATED"
 _TRUNCATED = re.compile(rf"\s*{re.escape(_TRUNCATION)}[^()]*\)\s*$")
 """What NLM put at the end of the abstracts that it cut, until 2000."""
 
+_CITATION = re.compile(
+    rb"<(?:MedlineCitation|BookDocument)\b[^>]*>\s*<PMID([^>]*)>\s*(\d+)\s*<|<DeleteCitation>(.*?)</DeleteCitation>",
+    re.DOTALL,
+)
+_PMID = re.compile(rb"<PMID\b[^>]*>\s*(\d+)\s*<")
+_VERSION = re.compile(rb"\bVersion\s*=\s*[\"'](\d{1,9})[\"']")
+_CHUNK_BYTES = 1 << 20
+_LONGEST_START, _LONGEST_DELETION = 1 << 12, 8 << 20
+"""How far what is looked for may reach over the end of a chunk, in bytes."""
+
 
 def recognizes(head: Head) -> bool:
     """Whether this is a set of PubMed's articles, or one."""
@@ -65,7 +73,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     """
     revisions = reading.revisions
 
-    def record(source: Element, where: str) -> dict[str, Any] | None:
+    def article(source: Element, where: str) -> dict[str, Any] | None:
         if source.tag != _DELETION:
             return to_record(source, where, revisions)
         if revisions is None and len(source):
@@ -76,7 +84,7 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
             )
         return None
 
-    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), record)
+    return converted(elements(stream, name, frozenset((_ARTICLE, _BOOK, _DELETION))), article)
 
 
 def to_record(source: Element, where: str, revisions: Revisions | None = None) -> dict[str, Any]:
@@ -97,12 +105,7 @@ def to_record(source: Element, where: str, revisions: Revisions | None = None) -
     if not title:
         raise no_title(where)
     metadata |= {**_ids(article, source), "tags": _tags(citation), "url": f"{_PAGE}{paper_id}/"}
-    return {
-        "paper_id": paper_id,
-        "title": title,
-        "abstract": _abstract(_first(article, "Abstract")) or None,
-        "metadata": present(metadata),
-    }
+    return record(paper_id, title, _abstract(_first(article, "Abstract")), metadata)
 
 
 def _article(citation: Parts) -> tuple[str, Parts, dict[str, Any]]:
@@ -210,7 +213,7 @@ def _published(first: Element | None, others: Iterable[Element]) -> dict[str, An
     for other in () if len(published) > len("YYYY") else map(_date, others):
         if len(published) <= len("YYYY") and other.startswith(published):
             published = other
-    return {"year": year(published), "date": published if len(published) > len("YYYY") else ""}
+    return dated(published)
 
 
 def _date(element: Element | None) -> str:
@@ -233,3 +236,30 @@ def _ids(article: Parts, source: Element) -> dict[str, Any]:
         "ids": present({"pmc": _PMC(source)}),
         "cites": list(dict.fromkeys(filter(None, map(str.strip, _CITES(source))))),
     }
+
+
+def note_pubmed(stream: io.BufferedReader, revisions: Revisions) -> None:
+    """Note the versions of articles and books, and the deletions, of PubMed's XML in UTF-8.
+
+    >>> cited = "<MedlineCitation><PMID Version='2'>7</PMID></MedlineCitation>"
+    >>> text = f"{cited}<DeleteCitation><PMID>8</PMID></DeleteCitation>"
+    >>> noted = Revisions()
+    >>> note_pubmed(io.BufferedReader(io.BytesIO(text.encode())), noted)
+    >>> noted.deleted
+    {'8'}
+    """
+    text = b""
+    while data := stream.read(_CHUNK_BYTES):
+        text += data
+        end = 0
+        for match in _CITATION.finditer(text):
+            end = match.end()
+            if match[2]:
+                version = _VERSION.search(match[1])
+                revisions.note(match[2].decode(), int(version[1]) if version else 1)
+            else:
+                for pmid in _PMID.findall(match[3]):
+                    revisions.delete(pmid.decode())
+        begun = text.rfind(b"<DeleteCitation>", end)
+        rest = len(text) - (_LONGEST_START if begun < 0 else min(len(text) - begun, _LONGEST_DELETION))
+        text = text[max(end, rest) :]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,47 +9,80 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus import semantic_scholar
-from qbe.corpus.dedupe import Seen, merged
-from qbe.corpus.entry import Entry
+from qbe.corpus.dedupe import ASSIGNED, CHOSEN, UNIQUE, Ids, Seen, content_id, merged, usable_id
+from qbe.corpus.encodings import WESTERN, from_western
 from qbe.corpus.formats import PUBMED, SEMANTIC_SCHOLAR, format_of, recognized
-from qbe.corpus.head import head_of
-from qbe.corpus.ids import ASSIGNED, CHOSEN, UNIQUE, Ids, content_id, usable_id
-from qbe.corpus.leftout import RENAMED, LeftOut
-from qbe.corpus.placeholders import is_placeholder
-from qbe.corpus.progress import BytesRead
-from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Reading
+from qbe.corpus.head import NOT_RECOGNIZED, head_of
+from qbe.corpus.markup import is_placeholder
+from qbe.corpus.pubmed import note_pubmed
+from qbe.corpus.reading import SKIP, SKIP_BYTES, STOP, Entry, Reading, Revisions
 from qbe.corpus.record import NO_ABSTRACT, Splitter, is_id, lacking_abstract, parse_paper
-from qbe.corpus.revisions import Revisions, note_pubmed
-from qbe.corpus.sources import HUGGING_FACE, check_folder, files_of, is_dataset, parts_of, records
-from qbe.corpus.streams import display_name, is_address, is_read_once, open_source
+from qbe.corpus.rejected import RECODED, RENAMED, RejectedRecords
+from qbe.corpus.semantic_scholar import has_only_abstracts, join_abstracts
+from qbe.corpus.streams import BytesRead, display_name, is_address, is_folder, is_read_once, open_source
 from qbe.errors import CorpusError, RecordError
 from qbe.types import Paper, Sentence
 
-__all__ = ["AS_IT_COMES", "HUGGING_FACE", "entries", "files_of", "read_corpus"]
-
 AS_IT_COMES = Reading()
+HUGGING_FACE = "hf:"
+_MARKERS = ("dataset_dict.json", "state.json")
+"""Files of which a folder that ``datasets`` saved has one."""
+
+_MOST_NAMES = 5
+
+
+def files_of(source: str) -> list[str]:
+    """The source itself, or of a folder the files in it and below, by name, hidden ones left out.
+
+    >>> Path("parts").mkdir()
+    >>> for name in ("b.jsonl", "a.jsonl", ".hidden"):
+    ...     Path("parts", name).touch()
+    >>> files_of("parts")
+    ['parts/a.jsonl', 'parts/b.jsonl']
+    """
+    if not is_folder(source):
+        return [source]
+    below = (path for path in Path(source).rglob("*") if path.is_file())
+    visible = (path for path in below if not any(part[0] == "." for part in path.relative_to(source).parts))
+    return sorted(map(str, visible))
+
+
+def entries(
+    source: str,
+    reading: Reading = AS_IT_COMES,
+    bytes_read: BytesRead | None = None,
+    rejected: RejectedRecords | None = None,
+) -> Iterator[Entry]:
+    """The records of a source, as a stream, by the reader of its format.
+
+    Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist. A file
+    of a folder that cannot be read at all is an entry with its error. That the text of a file was not in
+    UTF-8 is noted in ``rejected``.
+
+    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
+    >>> [entry.where for entry in entries("a.jsonl")]
+    ['a.jsonl, line 1']
+    """
+    return (entry for _, entry in _records(source, reading, rejected, bytes_read))
 
 
 def read_corpus(
     sources: Sequence[str],
     split: Splitter | None = None,
     reading: Reading = AS_IT_COMES,
-    left_out: LeftOut | None = None,
+    rejected: RejectedRecords | None = None,
     bytes_read: BytesRead | None = None,
-    known: Callable[[str], str | None] | None = None,
 ) -> Iterator[Paper]:
     """Papers of all sources in order, as a stream; only their ids (and keys to find duplicates) are kept.
 
-    Each has another id: see `qbe.corpus.ids.Ids`, also for ``known``, the papers of an index to which these
-    are added. Where duplicates are to be merged (``reading.dedupe``), the papers wait in a temporary file
-    until all are read.
+    Each has another id: see `qbe.corpus.dedupe.Ids`. Where duplicates are to be merged (``reading.dedupe``),
+    the papers wait in a temporary file until all are read. Files of Semantic Scholar with abstracts alone are
+    joined with the papers of the others.
 
-    Files of Semantic Scholar that have abstracts alone are joined with the papers of the others.
     A source is a file in one of `qbe.corpus.formats.FORMATS`, ``-`` for standard input, a folder of such
     files, a Hugging Face dataset ``hf:NAME[:CONFIG][:SPLIT]``, or a folder with one (see
     `qbe.corpus.huggingface`). ``split`` splits abstracts that are one string; ``reading`` says which papers
-    are kept, and what is done with records that cannot be used; they are counted in ``left_out``, and
+    are kept, and what is done with records that cannot be used; they are counted in ``rejected``, and
     the bytes of files in ``bytes_read``.
 
     Raises CorpusError for anything that the readers refuse, and where there is no paper at all;
@@ -61,20 +93,18 @@ def read_corpus(
     >>> [paper.title for paper in read_corpus(["a.jsonl", "b.jsonl"])]
     ['A', 'B']
     """
-    left_out = LeftOut() if left_out is None else left_out
+    rejected = RejectedRecords() if rejected is None else rejected
     stops = (reading.on_error or _default_policy(sources)) == STOP
-    if stops:
-        for source in sources:
-            check_folder(source, reading)
-    reading = _with_revisions(sources, reading)
-    if reading.revisions is not None:
-        left_out.deleted = frozenset(reading.revisions.deleted)
+    revisions, abstracts = _first_pass(sources, reading, stops)
+    if revisions is not None:
+        reading = reading.with_revisions(revisions)
+        rejected.deleted = frozenset(revisions.deleted)
     papers = _papers(
-        _streams(sources, reading, left_out, bytes_read),
-        Ids(sources, known),
+        _streams(sources, abstracts, reading, rejected, bytes_read),
+        Ids(sources),
         lambda entry, whose: _paper(entry, whose, split, reading),
         reading,
-        left_out,
+        rejected,
         stops,
     )
     kept = 0
@@ -83,8 +113,120 @@ def read_corpus(
         yield paper
     if not kept:
         names = ", ".join(map(display_name, sources)) or "no source"
-        reasons = f" ({left_out.reasons()})" if left_out else ""
+        reasons = f" ({rejected.reasons()})" if rejected else ""
         raise CorpusError(f"expected at least one paper, found none in {names}{reasons}; check the corpus")
+
+
+def _is_dataset(source: str, reading: Reading) -> bool:
+    """Whether a source is a data set of Hugging Face: by its name, or a folder that ``datasets`` saved."""
+    has_marker = reading.format is None and any(Path(source, each).is_file() for each in _MARKERS)
+    return source.startswith(HUGGING_FACE) or has_marker
+
+
+def _parts_of(source: str, reading: Reading) -> list[str]:
+    """What of a source is read one by one: its files; a data set as a whole."""
+    return [source] if _is_dataset(source, reading) else files_of(source)
+
+
+def _first_pass(
+    sources: Sequence[str], reading: Reading, stops: bool
+) -> tuple[Revisions | None, frozenset[str]]:
+    """What is noted of all files that can be read twice before they are read: newer versions and deletions of
+    PubMed's records, and the files of abstracts alone.
+
+    Raises CorpusError that names the files of a folder whose formats are not recognized, where the reading
+    ``stops`` at errors.
+    """
+    revisions, has_pubmed, abstracts = Revisions(), False, set[str]()
+    for source in sources:
+        parts, others = _parts_of(source, reading), []
+        for part in parts:
+            if _is_dataset(part, reading) or is_address(part) or is_read_once(part):
+                continue
+            try:
+                with open_source(part) as stream:
+                    form = format_of(reading.format) if reading.format else recognized(stream, part)
+                    if form is PUBMED:
+                        has_pubmed = True
+                        note_pubmed(stream, revisions)
+                    elif form is SEMANTIC_SCHOLAR and has_only_abstracts(head_of(stream, part)):
+                        abstracts.add(part)
+            except CorpusError as error:
+                if part == source:
+                    raise
+                if isinstance(error, RecordError):  # any other one is raised when the file is read
+                    others.append(part)
+        if others and stops and not reading.format:
+            more = ", ..." if len(others) > _MOST_NAMES else ""
+            raise CorpusError(
+                f"{source}: {NOT_RECOGNIZED} of {len(others)} of its {len(parts)} files: "
+                f"{', '.join(others[:_MOST_NAMES])}{more}; move them away, or leave them out with `on_error` "
+                "skip"
+            )
+    return revisions if has_pubmed else None, frozenset(abstracts)
+
+
+def _default_policy(sources: Sequence[str]) -> str:
+    """SKIP for files of more than SKIP_BYTES together: one broken record is not to stop a night's work."""
+    files = (file for source in sources for file in files_of(source))
+    sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
+    return SKIP if sum(sizes) > SKIP_BYTES else STOP
+
+
+def _streams(
+    sources: Sequence[str],
+    abstracts: frozenset[str],
+    reading: Reading,
+    rejected: RejectedRecords,
+    bytes_read: BytesRead | None,
+) -> Iterator[Iterator[tuple[str, Entry]]]:
+    """The records of each source, with whose ids they have; those of papers whose abstracts are in other
+    files together, as one.
+    """
+    if not abstracts:
+        yield from (_records(source, reading, rejected, bytes_read) for source in sources)
+        return
+    parts = [part for source in sources for part in _parts_of(source, reading)]
+
+    def of(parts: Iterable[str]) -> Iterator[Entry]:
+        return (entry for part in parts for _, entry in _records(part, reading, rejected, bytes_read))
+
+    joined = join_abstracts(
+        of(part for part in parts if part not in abstracts),
+        of(part for part in parts if part in abstracts),
+        Path(tempfile.gettempdir()),
+    )
+    yield ((ASSIGNED, entry) for entry in joined)
+
+
+def _records(
+    source: str, reading: Reading, rejected: RejectedRecords | None, bytes_read: BytesRead | None
+) -> Iterator[tuple[str, Entry]]:
+    """The records of a source as a stream, each with whose ids they have (`qbe.corpus.dedupe`)."""
+    if _is_dataset(source, reading):
+        from qbe.corpus.huggingface import read_dataset
+
+        for entry in read_dataset(source.removeprefix(HUGGING_FACE)):
+            yield UNIQUE, entry
+        return
+    in_folder = is_folder(source)
+    for file in files_of(source):
+        name, count = display_name(file), 0
+        try:
+            with open_source(file, bytes_read) as stream:
+                form = format_of(reading.format) if reading.format else recognized(stream, name)
+                if form.ids == CHOSEN:
+                    stream, is_western = from_western(stream)
+                    if is_western and rejected is not None:
+                        message = "expected UTF-8 text, read as {}; where letters are wrong, convert the file"
+                        rejected.note(RECODED, name, message.format(WESTERN))
+                for entry in form.read(stream, name, reading):
+                    yield form.ids, entry
+                    count += 1
+        except CorpusError as error:
+            if count or not in_folder:
+                raise
+            yield UNIQUE, Entry(name, RecordError(str(error), getattr(error, "reason", NOT_RECOGNIZED)))
 
 
 def _papers(
@@ -92,7 +234,7 @@ def _papers(
     ids: Ids,
     to_paper: Callable[[Entry, str], Paper | None],
     reading: Reading,
-    left_out: LeftOut,
+    rejected: RejectedRecords,
     stops: bool,
 ) -> Iterator[tuple[Paper, int | None]]:
     """Each paper with None; a duplicate with the number of the paper before it that it is, from 1, and 0
@@ -113,17 +255,17 @@ def _papers(
             except RecordError as error:
                 if stops and error.is_fault:
                     raise _with_remedy(error) from None
-                left_out.skip(entry.where, error, id_of(entry.record))
+                rejected.skip(entry.where, error, id_of(entry.record))
                 continue
             if not is_new:
-                left_out.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
+                rejected.merge(entry.where, paper.paper_id, paper_id, seen.by if seen and first else None)
                 yield paper, ids.number(paper_id)
                 continue
             if paper_id != paper.paper_id:
                 message = (
                     f"the id {paper.paper_id!r} is that of another paper before; this one is {paper_id!r}"
                 )
-                left_out.note(RENAMED, entry.where, message)
+                rejected.note(RENAMED, entry.where, message)
                 paper = replace(paper, paper_id=paper_id)
             if seen is not None:
                 seen.add(paper)
@@ -133,82 +275,12 @@ def _papers(
         ids.end_source()
         if len(ids) == reading.limit:
             break
-    left_out.check(reading.max_rejected, len(ids))
-
-
-def _streams(
-    sources: Sequence[str], reading: Reading, left_out: LeftOut, bytes_read: BytesRead | None
-) -> Iterator[Iterator[tuple[str, Entry]]]:
-    """The records of each source, with whose ids they have; those of papers whose abstracts are in other
-    files together, as one.
-    """
-    parts = [part for source in sources for part in parts_of(source, reading)]
-    abstracts = [part for part in parts if _has_only_abstracts(part, reading, part not in sources)]
-    if not abstracts:
-        yield from (records(source, reading, left_out, bytes_read) for source in sources)
-        return
-
-    def of(parts: Iterable[str]) -> Iterator[Entry]:
-        return (entry for part in parts for _, entry in records(part, reading, left_out, bytes_read))
-
-    joined = semantic_scholar.join_abstracts(
-        of(part for part in parts if part not in abstracts), of(abstracts), Path(tempfile.gettempdir())
-    )
-    yield ((ASSIGNED, entry) for entry in joined)
-
-
-def _with_revisions(sources: Sequence[str], reading: Reading) -> Reading:
-    """The reading with the newer versions and the deletions that a first pass over PubMed's files finds."""
-    revisions = Revisions()
-
-    def note(stream: io.BufferedReader, name: str) -> bool:
-        form = format_of(reading.format) if reading.format else recognized(stream, name)
-        if form is PUBMED:
-            note_pubmed(stream, revisions)
-        return form is PUBMED
-
-    parts = (part for source in sources for part in parts_of(source, reading))
-    is_of_pubmed = [_look_at(part, reading, note, part not in sources) for part in parts]
-    return reading.with_revisions(revisions) if any(is_of_pubmed) else reading
-
-
-def _has_only_abstracts(part: str, reading: Reading, in_folder: bool) -> bool:
-    """Whether this is a file of abstracts alone, to be joined with papers of other files."""
-    if reading.format not in (None, SEMANTIC_SCHOLAR.name):
-        return False
-    return _look_at(
-        part,
-        reading,
-        lambda stream, name: semantic_scholar.has_only_abstracts(head_of(stream, name)),
-        in_folder,
-    )
-
-
-def _look_at(
-    part: str, reading: Reading, look: Callable[[io.BufferedReader, str], bool], in_folder: bool
-) -> bool:
-    """What ``look`` tells of a file; False for what is far away, or could not be read again."""
-    if is_dataset(part, reading) or is_address(part) or is_read_once(part):
-        return False
-    try:
-        with open_source(part) as stream:
-            return look(stream, part)
-    except CorpusError:
-        if in_folder:
-            return False  # it is named when it is read
-        raise
-
-
-def _default_policy(sources: Sequence[str]) -> str:
-    """SKIP for files of more than SKIP_BYTES together: one broken record is not to stop a night's work."""
-    files = (file for source in sources for file in files_of(source))
-    sizes = (os.path.getsize(file) for file in files if os.path.isfile(file))  # noqa: PTH113, PTH202
-    return SKIP if sum(sizes) > SKIP_BYTES else STOP
+    rejected.check(reading.max_rejected, len(ids))
 
 
 def _paper(entry: Entry, whose: str, split: Splitter | None, reading: Reading) -> Paper | None:
     """The paper of an entry, with an empty id where it has none of its own; None where it has none of the
-    categories wanted. Raises RecordError.
+    chosen categories. Raises RecordError.
     """
     where, record = entry
     if isinstance(record, RecordError):
@@ -259,17 +331,3 @@ def _with_remedy(error: RecordError) -> RecordError:
     if error.reason == NO_ABSTRACT:
         remedy = "keep such papers by their titles with `keep_without_abstract`, or " + remedy
     return RecordError(f"{error} ({remedy})", error.reason)
-
-
-def entries(
-    source: str, reading: Reading = AS_IT_COMES, bytes_read: BytesRead | None = None
-) -> Iterator[Entry]:
-    """The records of a source, as a stream, by the reader of its format.
-
-    Raises CorpusError for a source that cannot be read, UsageError for a format that does not exist.
-
-    >>> _ = Path("a.jsonl").write_text('{"paper_id": 1, "title": "A", "abstract": ["One."]}')
-    >>> [entry.where for entry in entries("a.jsonl")]
-    ['a.jsonl, line 1']
-    """
-    return (entry for _, entry in records(source, reading, bytes_read=bytes_read))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from qbe.corpus.revisions import Revisions
-from qbe.errors import UsageError
+from qbe.errors import RecordError, UsageError
+
+Original = TypeVar("Original")
+
 
 STOP, SKIP = "stop", "skip"
 ON_ERROR = (STOP, SKIP)
@@ -21,6 +24,100 @@ FIELDS = (
     *("venue", "categories", "tags", "doi", "url", "cites"),
 )
 """The fields of a table that ``columns`` may name."""
+
+
+class Entry(NamedTuple):
+    """A record of a source, or what is wrong with it.
+
+    ``where`` is its place (file and line, or file and number), with which every message about it begins.
+    ``record`` has the fields of `qbe.corpus.record`, with ``abstract`` None where there is none.
+
+    >>> Entry("papers.csv, line 2", {"paper_id": "1", "title": "On fish", "abstract": "Fish swim."}).where
+    'papers.csv, line 2'
+    """
+
+    where: str
+    record: Mapping[str, Any] | RecordError
+
+
+def converted(
+    originals: Iterable[tuple[str, Original | RecordError]],
+    to_record: Callable[[Original, str], dict[str, Any] | None],
+    reading: Reading | None = None,
+) -> Iterator[Entry]:
+    """The entries of records of another format, each of which is given with its place.
+
+    ``to_record`` makes the record of an entry from such a record and its place. What it raises as RecordError
+    becomes the entry, and so does a RecordError in place of an original. Left out is that of which it makes
+    None, and with ``reading`` a paper with none of the chosen categories.
+
+    >>> def to_record(title: str, where: str) -> dict[str, Any]:
+    ...     if not title:
+    ...         raise RecordError(f"{where}: expected a title, found none; add it", "no title")
+    ...     return {"paper_id": where[-1], "title": title, "abstract": None, "metadata": {}}
+    >>> for entry in converted([("titles, line 1", "On fish"), ("titles, line 2", "")], to_record):
+    ...     print(entry.record)
+    {'paper_id': '1', 'title': 'On fish', 'abstract': None, 'metadata': {}}
+    titles, line 2: expected a title, found none; add it
+    """
+    for where, original in originals:
+        try:
+            if isinstance(original, RecordError):
+                raise original
+            record = to_record(original, where)
+        except RecordError as error:
+            yield Entry(where, error)
+            continue
+        if record is not None and (reading is None or reading.keeps(record["metadata"])):
+            yield Entry(where, record)
+
+
+class Revisions:
+    """The newest record of each paper, noted in a first pass over some files and looked up in a second.
+
+    Of records with the highest version the last counts. Of most papers the id and the version are kept until
+    the second pass begins, and nothing then.
+
+    >>> revisions = Revisions()
+    >>> for paper_id, version in ("7", 1), ("7", 2), ("8", 1):
+    ...     revisions.note(paper_id, version)
+    >>> revisions.delete("8")
+    >>> [revisions.counts("7"), revisions.counts("7"), revisions.counts("8"), revisions.counts("9")]
+    [False, True, False, True]
+    >>> revisions.deleted
+    {'8'}
+    """
+
+    def __init__(self) -> None:
+        self.deleted: set[str] = set()
+        self._versions: dict[str, int] = {}  # the highest of each paper
+        self._records: dict[str, tuple[int, int]] = {}  # if not one: how many, and which counts (from 1)
+        self._seen: Counter[str] = Counter()
+
+    def note(self, paper_id: str, version: int) -> None:
+        """Note the next record of a paper."""
+        before = self._versions.get(paper_id)
+        if before is not None or paper_id in self.deleted:
+            number, newest = self._records.get(paper_id, (1, 1))
+            is_newer = before is None or version >= before
+            self._records[paper_id] = number + 1, number + 1 if is_newer else newest
+        self._versions[paper_id] = max(version, before or 0)
+        self.deleted.discard(paper_id)
+
+    def delete(self, paper_id: str) -> None:
+        """Note that a paper is deleted, unless it has a record after this."""
+        number = self._records[paper_id][0] if paper_id in self._records else int(paper_id in self._versions)
+        self._records[paper_id] = number, 0
+        self._versions.pop(paper_id, None)
+        self.deleted.add(paper_id)
+
+    def counts(self, paper_id: str) -> bool:
+        """Whether the next record of a paper, in the second pass, is the one that counts."""
+        self._versions.clear()
+        if paper_id not in self._records:
+            return True
+        self._seen[paper_id] += 1
+        return self._seen[paper_id] == self._records[paper_id][1]
 
 
 @dataclass(frozen=True)
@@ -86,7 +183,7 @@ class Reading:
         return reading
 
     def keeps(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a paper of this metadata has one of the categories that are wanted, or all are."""
+        """Whether a paper of this metadata has one of the chosen categories, or no category is chosen."""
         if self._category is None:
             return True
         categories = metadata.get("categories") or ()

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus import fields
-from qbe.corpus.entry import Entry, converted
+from qbe.corpus.fields import Fields, doi, no_title, record, wrong_type, year
 from qbe.corpus.head import Head, head_of
 from qbe.corpus.jsonarray import json_objects
 from qbe.corpus.markup import clean_abstract, clean_title, plain
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.errors import OutputError, RecordError, output_error
 
 _S2ORC_FIELDS = ("s2_url", "outbound_citations", "has_pdf_parse")
@@ -31,7 +30,9 @@ _LIST = re.compile(
 
 _OF_CITATION = ("citedPaper", "citingPaper")
 _IDS = {each: each for each in ("arxiv", "acl", "dblp", "mag")} | {"pubmed": "pmid", "pubmedcentral": "pmc"}
-_S2ORC_IDS = {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
+_IDS |= {"arxiv_id": "arxiv", "acl_id": "acl", "pubmed_id": "pmid", "pmc_id": "pmc", "mag_id": "mag"}
+"""The names of further ids, in small letters, in metadata of the API and of S2ORC."""
+
 _PUBMED_CENTRAL = "PMC"
 
 _CREATE = "CREATE TABLE abstracts (paper_id TEXT, abstract TEXT)"
@@ -73,36 +74,51 @@ def read(stream: io.BufferedReader, name: str, reading: Reading) -> Iterator[Ent
     answer = _LIST.match(head_of(stream, name).text)
     papers = json_objects(stream, name, (answer[1],) if answer and answer[1] else None)
 
-    def wanted(paper: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    def to_record(paper: Mapping[str, Any], where: str) -> dict[str, Any] | None:
         """The record, None for a paper of another field; abstracts alone have no fields."""
         for relation in _OF_CITATION:
-            paper = fields.mapping(paper, relation, where) or paper
-        record = _record(paper, where)
-        return record if "title" not in paper or reading.keeps(record["metadata"]) else None
+            paper = Fields(paper, where).object(relation) or paper
+        made = _record(paper, where)
+        return made if "title" not in paper or reading.keeps(made["metadata"]) else None
 
-    return converted(papers, wanted)
+    return converted(papers, to_record)
 
 
-def _record(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The record of a paper; raises RecordError for other types than those of its schema."""
-    abstract, title = fields.text(paper, "abstract", where), clean_title(fields.text(paper, "title", where))
-    if not title and ("title" in paper or "paperId" in paper):
-        raise fields.no_title(where)
-    if "paper_id" in paper:
-        paper_id = _identifier(paper, "paper_id", where)
-        metadata = _s2orc_metadata(paper, where)
-        abstract = abstract.replace(":::", " ")
-    else:
-        # The names of the bulk data sets are those of the API in lower case.
-        lower = {name.lower(): value for name, value in paper.items()}
-        paper_id = _identifier(lower, "paperid", where) or _identifier(lower, "corpusid", where)
-        metadata = _metadata(lower, where)
-    return {
-        "paper_id": paper_id,
-        "title": title,
-        "abstract": clean_abstract(abstract) or None,
-        "metadata": fields.present(metadata),
+def _record(source: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The record of a paper; raises RecordError for other types than those of its schema.
+
+    The names of the bulk data sets are those of the API in lower case; S2ORC's have underscores.
+    """
+    names = {name.lower(): value for name, value in source.items()}
+    paper = Fields(names, where)
+    title, abstract = clean_title(paper.text("title")), paper.text("abstract")
+    if not title and ("title" in names or "paperid" in names):
+        raise no_title(where)
+    ids = (name for name in ("paper_id", "paperid", "corpusid") if names.get(name) not in (None, ""))
+    paper_id = names.get(named_by := next(ids, ""))
+    if isinstance(paper_id, bool) or not isinstance(paper_id, str | int | None):
+        raise wrong_type(where, named_by, "a string or whole number", paper_id)
+    external = {name.lower(): value for name, value in paper.object("externalids").items() if value}
+    journal = "journal.name" if isinstance(names.get("journal"), Mapping) else "journal"
+    fields_of_study = paper.texts("s2fieldsofstudy[].category") or paper.texts("fieldsofstudy[]")
+    cites = [each.get("paperId") for each in paper.objects("references[]")]
+    authors = (_author(Fields(each, where)) for each in paper.objects("authors[]"))
+    metadata = {
+        "authors": [name for name in authors if name],
+        "year": year(names.get("year")),
+        "date": paper.text("publicationdate"),
+        "venue": plain(paper.text("venue", journal)),
+        "categories": list(
+            dict.fromkeys(filter(None, fields_of_study or paper.texts("mag_field_of_study[]")))
+        ),
+        "doi": doi(Fields(external, where).text("doi") or paper.text("doi")),
+        "url": paper.text("url", "s2_url"),
+        "cites": [each for each in cites if isinstance(each, str)] or paper.texts("outbound_citations[]"),
+        "ids": _ids({**names, **external}),
     }
+    if "paper_id" in names:  # S2ORC's mark between the parts of an abstract
+        abstract = abstract.replace(":::", " ")
+    return record(None if paper_id is None else str(paper_id), title, clean_abstract(abstract), metadata)
 
 
 def join_abstracts(papers: Iterator[Entry], abstracts: Iterator[Entry], folder: Path) -> Iterator[Entry]:
@@ -154,71 +170,20 @@ def _store(folder: Path) -> Iterator[sqlite3.Connection]:
         ) from error
 
 
-def _identifier(paper: Mapping[str, Any], name: str, where: str) -> str | None:
-    """The paper's id, a string or a number; None where it has none."""
-    value = paper.get(name)
-    if isinstance(value, bool) or not isinstance(value, str | int | None):
-        raise fields.wrong_type(where, name, "a string or whole number", value)
-    return str(value) if value not in (None, "") else None
+def _author(author: Fields) -> str:
+    """The name of an author, or of S2ORC's its parts."""
+    name = author.text("name")
+    return plain(
+        name
+        or " ".join(
+            (author.text("first"), *author.texts("middle[]"), author.text("last"), author.text("suffix"))
+        )
+    )
 
 
-def _metadata(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Metadata of S2AG and of the API, with names in lower case."""
-    external = {
-        name.lower(): value for name, value in fields.mapping(paper, "externalids", where).items() if value
-    }
-    cited = (each.get("paperId") for each in fields.objects(paper, "references", where))
-    return {
-        "authors": [
-            name
-            for each in fields.objects(paper, "authors", where)
-            if (name := plain(fields.text(each, "name", where)))
-        ],
-        "year": fields.year(paper.get("year")),
-        "date": fields.text(paper, "publicationdate", where),
-        "venue": plain(
-            fields.text(paper, "venue", where)
-            or fields.text(fields.mapping(paper, "journal", where), "name", where)
-        ),
-        "categories": _categories(paper, where),
-        "doi": fields.doi(fields.text(external, "doi", where)),
-        "url": fields.text(paper, "url", where),
-        "cites": [each for each in cited if isinstance(each, str)],
-        "ids": _ids(external, _IDS),
-    }
-
-
-def _s2orc_metadata(paper: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Metadata of S2ORC."""
-    return {
-        "authors": [
-            name for each in fields.objects(paper, "authors", where) if (name := _s2orc_author(each, where))
-        ],
-        "year": fields.year(paper.get("year")),
-        "venue": plain(fields.text(paper, "venue", where) or fields.text(paper, "journal", where)),
-        "categories": fields.strings(paper, "mag_field_of_study", where),
-        "doi": fields.doi(fields.text(paper, "doi", where)),
-        "url": fields.text(paper, "s2_url", where),
-        "cites": fields.strings(paper, "outbound_citations", where),
-        "ids": _ids(paper, _S2ORC_IDS),
-    }
-
-
-def _s2orc_author(author: Mapping[str, Any], where: str) -> str:
-    first, last, suffix = (fields.text(author, part, where) for part in ("first", "last", "suffix"))
-    return plain(" ".join((first, *fields.strings(author, "middle", where), last, suffix)))
-
-
-def _categories(paper: Mapping[str, Any], where: str) -> list[str]:
-    """Fields of study: those of Semantic Scholar's own classification, else those of its predecessor."""
-    names = [fields.text(each, "category", where) for each in fields.objects(paper, "s2fieldsofstudy", where)]
-    names = names or fields.strings(paper, "fieldsofstudy", where)
-    return [name for name in dict.fromkeys(names) if name]
-
-
-def _ids(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str]:
+def _ids(values: Mapping[str, Any]) -> dict[str, str]:
     """Ids in other collections, by their name in a paper's metadata."""
-    ids = {key: str(values[name]) for name, key in names.items() if isinstance(values.get(name), str | int)}
+    ids = {key: str(values[name]) for name, key in _IDS.items() if isinstance(values.get(name), str | int)}
     if central := ids.get("pmc", "").upper().removeprefix(_PUBMED_CENTRAL):
         ids["pmc"] = f"{_PUBMED_CENTRAL}{central}"
     return {name: value for name, value in ids.items() if value}

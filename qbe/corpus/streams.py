@@ -14,15 +14,21 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
-from qbe.corpus.compressed import BUFFER_BYTES, DamagedError, compression, decompressed
-from qbe.corpus.encodings import as_utf8
-from qbe.corpus.progress import BytesRead
+from qbe.corpus.encodings import BUFFER_BYTES, as_utf8, stream_of
+from qbe.corpus.head import kind_of_archive, not_recognized
 from qbe.errors import CorpusError, MissingDependencyError
+
+_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PK\3\4": ".zip"}
+_COMPRESSIONS = frozenset(_MAGIC.values())
+_PIECE_BYTES = 1 << 13
+_ZSTANDARD_BYTES = 1 << 10
+"""A block of 4 bytes may become 128 KiB: of so little input at a time the output is at most 32 MiB."""
+
 
 STDIN = "-"
 MAX_LINE_BYTES = 64 << 20
@@ -30,6 +36,121 @@ MAX_LINE_BYTES = 64 << 20
 
 _RETURN = re.compile(rb"(?<=\r)(?!\n)(?=.)", re.DOTALL)
 _PROTOCOL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+class _DamagedError(Exception):
+    """Compressed data that is truncated or corrupt; the message says what the decompressor said."""
+
+
+def _compression(source: str | Path, raw: io.BufferedReader) -> str:
+    """The suffix of the compression of a source, by its name, else by its first bytes; '' for none."""
+    suffix = Path(source).suffix.lower()
+    if suffix in _COMPRESSIONS:
+        return suffix
+    start = raw.peek(8)[:8]
+    return next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "")
+
+
+def _decompressed(
+    raw: io.BufferedReader, suffix: str, name: str, stack: contextlib.ExitStack
+) -> io.BufferedReader:
+    """The bytes that are compressed as ``suffix`` says.
+
+    Raises _DamagedError, and what the decompressors raise, also while the stream is read; CorpusError for an
+    archive of several files, MissingDependencyError for .zst without ``zstandard``.
+    """
+    stream: Any
+    match suffix:
+        case ".gz":
+            import gzip
+
+            stream = gzip.GzipFile(fileobj=raw)
+        case ".xz":
+            stream = lzma.LZMAFile(raw)  # noqa: SIM115 (the stack closes it)
+        case ".zst":
+            return stack.enter_context(stream_of(_of_zstandard(raw, name)))
+        case ".zip":
+            stream = _zip_member(raw, name)
+        case _:
+            return raw
+    # The buffer turns the decompressors' slow readline into a fast one.
+    return stack.enter_context(io.BufferedReader(stream, BUFFER_BYTES))
+
+
+def _zip_member(raw: io.BufferedReader, name: str) -> IO[bytes]:
+    """The only file of an archive, apart from files that macOS adds."""
+    if not raw.seekable():
+        raise CorpusError(f"{name}: a zip archive cannot be read from a pipe; unpack it first")
+    try:
+        archive = zipfile.ZipFile(raw)
+        members = [m for m in archive.namelist() if not m.endswith("/") and not m.startswith("__MACOSX/")]
+        if kind := kind_of_archive(members):
+            raise not_recognized(name, kind)
+        members = [m for m in members if not Path(m).name.startswith(".")]
+        if len(members) != 1:
+            raise CorpusError(f"{name}: expected an archive of one file, found {len(members)}; unpack it")
+        return archive.open(members[0])
+    except (NotImplementedError, RuntimeError) as error:  # an unknown compression, a password
+        raise _DamagedError(error) from error
+
+
+def _of_zstandard(stream: io.BufferedReader, name: str) -> Iterator[bytes]:
+    """What the frames of Zstandard data hold; the reader of ``zstandard`` does not see that a file is cut."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{name}: reading .zst needs the package zstandard; pip install zstandard"
+        ) from error
+    context = zstandard.ZstdDecompressor()
+    frame, data, is_cut = context.decompressobj(write_size=_PIECE_BYTES), b"", False
+    while data := data or stream.read(_ZSTANDARD_BYTES):
+        try:
+            yield frame.decompress(data)
+        except zstandard.ZstdError as error:
+            raise _DamagedError(error) from error
+        is_cut, data = not frame.eof, frame.unused_data
+        if not is_cut:
+            frame = context.decompressobj(write_size=_PIECE_BYTES)
+    if is_cut:
+        raise EOFError("the data end within a frame")
+
+
+class BytesRead:
+    """Counts the bytes read of some files, compressed as they are.
+
+    >>> _ = Path("a.jsonl").write_bytes(b"12345678")
+    >>> read = BytesRead(["a.jsonl"])
+    >>> with Path("a.jsonl").open("rb") as stream:
+    ...     read.follow(stream)
+    ...     _ = stream.read(2)
+    ...     read.share
+    0.25
+    """
+
+    def __init__(self, files: Iterable[str]) -> None:
+        """``files`` are all that will be read; others than files on a disk have no size, and no share."""
+        sizes = [Path(file).stat().st_size if Path(file).is_file() else None for file in files]
+        self._total = None if None in sizes else sum(size for size in sizes if size is not None)
+        self._before = self._size = 0
+        self._stream: io.BufferedReader | None = None
+
+    def follow(self, stream: io.BufferedReader) -> None:
+        """Count the bytes of a file that is being opened; all of the one before it have been read."""
+        self._before += self._size
+        self._size, self._stream = os.fstat(stream.fileno()).st_size, stream
+
+    @property
+    def share(self) -> float | None:
+        """The share of all bytes that has been read; None where it is not known."""
+        if not self._total:
+            return None
+        return min(1.0, (self._before + self._position()) / self._total)
+
+    def _position(self) -> int:
+        if self._stream is None or self._stream.closed:
+            return self._size
+        return self._stream.tell()
 
 
 def display_name(source: str | Path) -> str:
@@ -70,8 +191,8 @@ def open_source(source: str | Path, bytes_read: BytesRead | None = None) -> Iter
         if bytes_read is not None and Path(source).is_file():
             bytes_read.follow(raw)
         try:
-            yield as_utf8(decompressed(raw, compression(source, raw), name, stack), name)
-        except (DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+            yield as_utf8(_decompressed(raw, _compression(source, raw), name, stack), name)
+        except (_DamagedError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
             raise _damaged(name, error) from error
         except OSError as error:
             if error.errno is None:  # gzip reports a bad header or checksum as a bare OSError

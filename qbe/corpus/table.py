@@ -16,9 +16,8 @@ from typing import Any
 
 from qbe.corpus.columns import find_columns, to_record
 from qbe.corpus.decode import decode_text
-from qbe.corpus.entry import Entry, converted
 from qbe.corpus.head import Head
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import CorpusError, RecordError
 

@@ -1,4 +1,7 @@
-"""Text formats of records whose lines begin with tags, such as RIS, described by `Tagged`.
+"""Text formats of records whose lines begin with tags: RIS, and those of PubMed, Web of Science and EndNote.
+
+Research Information Systems' "RIS Format Specifications", NLM's "MEDLINE/PubMed Data Element Descriptions",
+Clarivate's "Web of Science Core Collection Field Tags" and the manual of refer(1) describe them.
 
 They are read as exports have them: white space and byte order marks may stand before a record, one without
 its last line ends where the next one begins, and one without its first line begins at its title, abstract
@@ -17,10 +20,9 @@ from typing import Any
 from qbe.corpus import fields
 from qbe.corpus.authors import credits
 from qbe.corpus.decode import decode_text
-from qbe.corpus.entry import Entry, converted
 from qbe.corpus.head import Head
 from qbe.corpus.markup import clean_abstract, clean_title
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading, converted
 from qbe.corpus.streams import numbered_lines
 from qbe.errors import RecordError
 
@@ -94,7 +96,7 @@ class Tagged:
     def _ended(
         self, lines: list[bytes], size: int, first: int, name: str, numbers: list[int]
     ) -> Iterator[tuple[str, bytes | RecordError]]:
-        """The record of some lines, whose first line some write among the others; or two, where title or
+        """The record of some lines, whose first line some programs write further down; or two, where title or
         abstract stand before it and again after it.
         """
         places = [f"{name}, line {number}" for number in numbers]
@@ -132,24 +134,18 @@ class Tagged:
         addresses = (found[0] for value in all_of("url") if (found := _ADDRESS.search(value)))
         keywords = (word.strip(" *") for value in all_of("keywords") for word in value.split(";"))
         dates = [date for text in all_of("dates") if (date := fields.date(text))]
-        year = dates[0][:4] if dates else ""
-        date = max((each for each in dates if each[:4] == year), key=len, default="")
         metadata = {
             **credits(dict.fromkeys(map(clean_title, authors))),
-            "year": int(year) if year else None,
-            "date": date if len(date) > len("YYYY") else "",
+            **fields.dated(max((each for each in dates if each[:4] == dates[0][:4]), key=len, default="")),
             "venue": clean_title(first("venue") or (book if title else "")),
             "doi": next(filter(None, map(fields.doi, dois)), ""),
             "url": next(addresses, ""),
             "ids": fields.present({name: first(name) for name in ("pmid", "pmc")}),
             "tags": [clean_title(word) for word in dict.fromkeys(keywords) if word],
         }
-        return {
-            "paper_id": first("id") or None,
-            "title": clean_title(title or book),
-            "abstract": clean_abstract(" ".join(abstracts)) or None,
-            "metadata": fields.present(metadata),
-        }
+        return fields.record(
+            first("id"), clean_title(title or book), clean_abstract(" ".join(abstracts)), metadata
+        )
 
     def _values(self, text: str) -> dict[str, list[str]]:
         """The values of each tag."""
@@ -179,3 +175,51 @@ def _too_long(where: str) -> RecordError:
         "remove it",
         "a broken entry",
     )
+
+
+_BEGIN = r"(?:\xef\xbb\xbf|\s)*"
+_OF_RIS = (
+    r"A[1-4BDNUV]|BT|C[1-8ANPTY]|D[ABOPS]|E[DPT]|I[DS]|J[12AFO]|KW|L[1-4ABK]|M[1-3]|N[12V]|OP|P[BPY]|R[INP]"
+    r"|S[ENPTV]|T[1-3AITY]|U[1-5R]|V[LO]|Y[12]"
+)
+"""Tags that count with other blanks around them than the specification's."""
+
+RIS = Tagged(
+    begin=re.compile(rf"{_BEGIN}(?i:TY)\s*-\s".encode()),
+    end=re.compile(rb"\s*(?i:ER)\s*-\s*$|ER  -"),
+    inner=re.compile(rb"\s*(?:(TI|T1|AB|N2)|AU|A1)\s*-\s"),
+    line=re.compile(
+        rf"\s*((?:{_OF_RIS})(?=\s*-(?:\s|$))|ER(?=\s*-\s*$)|(?<!\s)[A-Z][A-Z0-9](?=  -))\s*-(.*)"
+    ),
+    fields="title TI T1 CT, book BT, abstract AB N2, authors AU, venue JF JO T2 JA, dates PY Y1 DA, "
+    "doi DO M3 AN L3 UR, url UR LK, id ID, keywords KW",
+    same={"A1": "AU"},
+    separate=("KW", "UR"),
+)
+NBIB = Tagged(
+    begin=re.compile(rf"{_BEGIN}PMID\s*-\s".encode()),
+    end=re.compile(rb"\s*$"),
+    inner=re.compile(rb"(?:(TI|BTI|AB)|F?AU)\s*-\s"),
+    line=re.compile(r"([A-Z]{2,4})\s*-(.*)"),
+    fields="title TI CTI TT, book BTI, abstract AB OAB, authors FAU AU, venue JT TA, dates DP DEP, id PMID, "
+    "doi LID AID, pmc PMC, keywords OT MH",
+    same={"CN": "FAU"},
+)
+WOS = Tagged(
+    begin=re.compile(rf"{_BEGIN}PT [A-Z]\s*$".encode()),
+    end=re.compile(rb"E[RF]\s*$"),
+    inner=re.compile(rb"(?:(TI|AB)|AU|AF) \S"),
+    line=re.compile(r"([A-Z][A-Z0-9])( .*|\s*$)"),
+    fields="title TI, abstract AB, authors AF AU, venue SO, dates PY EY, doi DI D2, id UT, pmid PM, "
+    "keywords DE ID",
+    same={"CA": "AF"},
+    separate=("AU", "AF"),
+)
+ENDNOTE = Tagged(
+    begin=re.compile(rf"{_BEGIN}%0\s".encode()),
+    end=re.compile(rb"(?!)"),  # the next one begins
+    inner=re.compile(rb"%(?:([TX])|A) "),
+    line=re.compile(r"%(\S)(?=\s|$)(.*)"),
+    fields="title T, abstract X, authors A, venue J B, dates D 8, doi R, url U, id F, keywords K",
+    separate=("K",),
+)

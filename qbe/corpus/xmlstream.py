@@ -1,8 +1,8 @@
 """XML documents of many records, read one record at a time by libxml2 (the package lxml).
 
-Nothing that a document declares itself is obeyed: one whose DOCTYPE holds declarations is refused, because
-entities and attributes' default values can make gigabytes of a small file. A DOCTYPE that merely names a DTD
-is let pass, and the DTD is not read; entities that it may define stay in the text as they are.
+Nothing that a document declares itself is obeyed: one whose DOCTYPE declares entities or elements is
+refused, because entities can make gigabytes of a small file. A DOCTYPE that merely names a DTD is let pass,
+and the DTD is not read; entities that it may define stay in the text as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import io
 import re
 from collections.abc import Iterator
 from typing import Any
-from xml.parsers import expat
 
 from lxml.etree import LxmlError, XMLPullParser
 
@@ -29,7 +28,7 @@ twice that length libxml2 ends the reading by itself, and where elements are nes
 """
 MAX_DEPTH = 256
 
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES, _PROLOG_BYTES = 1 << 16, 1 << 10
 _PROLOG = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)\s*", re.DOTALL)
 _START = re.compile(r"<([^\s/>!?]+)")
 
@@ -78,14 +77,15 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
     """
     options = {"resolve_entities": False, "no_network": True, "huge_tree": False}
     parser = XMLPullParser(("end",), tag=tuple(tags), remove_comments=True, remove_pis=True, **options)
-    prolog = _Prolog(name)
+    prolog: XMLPullParser | None = XMLPullParser(("start",), **options)
     number = size = 0  # of records; of bytes since one ended
     line = 1  # the last that was read
     while True:
         data = stream.read(_CHUNK_BYTES)
         size += len(data)
         line += data.count(b"\n")
-        prolog.check(data)
+        if prolog is not None and _passed_prolog(prolog, data, name):
+            prolog = None
         with contextlib.suppress(LxmlError):  # its log has all errors, also those that it does not raise
             parser.feed(data) if data else parser.close()
         for _, element in parser.read_events():
@@ -94,6 +94,8 @@ def elements(stream: io.BufferedReader, name: str, tags: frozenset[str]) -> Iter
             _forget_before(element)
         if errors := parser.feed_error_log.filter_from_errors():
             raise _malformed(errors[0], f"{name}, line {line}", name, is_end=not data)
+        if not data and prolog is not None:
+            raise _cut(f"{name}, line {line}")
         if not data:
             return
         if size > MAX_RECORD_BYTES:
@@ -108,46 +110,22 @@ def _forget_before(element: Element) -> None:
         element = parent
 
 
-class _Prolog:
-    """What stands before the outermost element, checked for declarations before anything else reads it."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._passed = False
-        self._parser = expat.ParserCreate()
-        self._parser.StartDoctypeDeclHandler = self._doctype
-        self._parser.StartElementHandler = self._pass
-
-    def check(self, data: bytes) -> None:
-        """Read on to the outermost element, to the end where there are no bytes.
-
-        Raises CorpusError for declarations and malformed XML.
-        """
-        if self._passed:
-            return
-        try:
-            self._parser.Parse(data, not data)
-        except expat.ExpatError as error:
-            if not self._passed:  # else the document's parser says it, after the records before that place
-                where = f"{self._name}, line {error.lineno}"
-                raise _not_xml(where, expat.ErrorString(error.code)) if data else _cut(where) from None
-        except (ValueError, LookupError) as error:
-            problem = " ".join(str(error).split())[:100]
-            raise CorpusError(
-                f"{self._name}: expected XML in UTF-8, found an encoding that cannot be read ({problem}); "
-                "convert it to UTF-8"
-            ) from None
-
-    def _doctype(self, _name: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
-        if has_declarations:
-            raise CorpusError(
-                f"{self._name}, line {self._parser.CurrentLineNumber}: expected a DOCTYPE without "
-                "declarations, found some in brackets; remove them with the brackets"
-            )
-
-    def _pass(self, _name: str, _attributes: Any) -> None:
-        self._passed = True
-        self._parser.StartElementHandler = None
+def _passed_prolog(parser: XMLPullParser, data: bytes, name: str) -> bool:
+    """Whether the outermost element begins in some bytes; so little is parsed after its beginning that
+    nothing large can come of it. Raises CorpusError where declarations stand before it.
+    """
+    for place in range(0, len(data), _PROLOG_BYTES):
+        with contextlib.suppress(LxmlError):  # the document's parser says it
+            parser.feed(data[place : place + _PROLOG_BYTES])
+        for _, root in parser.read_events():
+            declared = root.getroottree().docinfo.internalDTD
+            if declared is not None and (any(declared.iterentities()) or any(declared.iterelements())):
+                raise CorpusError(
+                    f"{name}: expected a DOCTYPE without declarations, found some in brackets; remove them "
+                    "with the brackets"
+                )
+            return True
+    return False
 
 
 def _malformed(problem: Any, where: str, name: str, *, is_end: bool) -> CorpusError:
@@ -155,7 +133,7 @@ def _malformed(problem: Any, where: str, name: str, *, is_end: bool) -> CorpusEr
     match problem.type_name:
         case "ERR_DOCUMENT_END":
             return CorpusError(
-                f"{name}, line {problem.line}: expected one XML document, found more behind its end; "
+                f"{name}, line {problem.line}: expected one XML document, found more after its end; "
                 "give each a file of its own"
             )
         case "ERR_RESOURCE_LIMIT" if "depth" not in problem.message:

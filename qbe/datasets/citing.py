@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 from qbe.corpus import read_corpus
 from qbe.corpus.fields import year
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.leftout import SUFFIX, LeftOut
-from qbe.corpus.offsets import FIELD
 from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import paper_to_record
+from qbe.corpus.record import OFFSETS, paper_to_record
+from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.titles import TitleIndex
 from qbe.datasets.records import unsplit
 from qbe.errors import CorpusError, DatasetError
@@ -140,7 +139,7 @@ def titles_of(files: Iterable[Path]) -> TitleIndex:
 
 
 @contextlib.contextmanager
-def listing(listed: Path) -> Iterator[LeftOut]:
+def listing(listed: Path) -> Iterator[RejectedRecords]:
     """Counts of records that are left out, each of which is listed in a file, which is absent if there are
     none. Raises OutputError.
 
@@ -151,7 +150,7 @@ def listing(listed: Path) -> Iterator[LeftOut]:
     '1 record skipped (no title: 1)'
     """
     with atomic_file(listed) as lines:
-        left_out = LeftOut(lines)
+        left_out = RejectedRecords(lines)
         yield left_out
     if not left_out:
         listed.unlink()
@@ -249,7 +248,7 @@ def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any
     record = paper_to_record(paper)
     if len(paper.sentences) == 1 and not paper.labelled:
         record["abstract"] = paper.abstract
-        record.pop(FIELD, None)
+        record.pop(OFFSETS, None)
     return {**record, "metadata": metadata}
 
 

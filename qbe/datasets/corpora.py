@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.corpus.leftout import SUFFIX
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import SKIP, Reading
+from qbe.corpus.rejected import SUFFIX
 from qbe.datasets.citing import listing
 from qbe.datasets.names import GRADED_PAIRS
 from qbe.datasets.records import raw_line, unsplit

@@ -124,7 +124,7 @@ def _has_postings(built: Manifest | PartMetadata) -> bool:
 
 def _say_left_out(output: Path, left_out: Mapping[str, int]) -> None:
     """Say how many records were left out, by the reason, and what is to be known of others."""
-    from qbe.corpus.leftout import NOTED
+    from qbe.corpus.rejected import NOTED
     from qbe.index.building.rejected import rejected_file
     from qbe.plain import plain
 

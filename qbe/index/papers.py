@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qbe.corpus.jsonl import dump_record
-from qbe.corpus.offsets import FIELD as OFFSETS_FIELD
+from qbe.corpus.record import OFFSETS as OFFSETS_FIELD
 from qbe.corpus.record import paper_to_record
 from qbe.errors import CorpusError, PaperNotFoundError
 from qbe.index.metadata import Metadata, read_metadata

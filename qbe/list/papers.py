@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from qbe.bibliography.clean import author_names
-from qbe.bibliography.reference import reference_of
+from qbe.bibliography.reference import author_names, reference_of
 from qbe.bibliography.writing import entries
 from qbe.corpus.dedupe import MERGED_IDS, normalized_title
 from qbe.plain import plain

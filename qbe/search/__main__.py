@@ -161,12 +161,7 @@ def _write(
     with open_output(destination, lambda: fingerprint(index, session.stages, options.tagger, run)) as output:
         if options.plot is not None:
             session.require_grades()
-        try:
-            _search(session, source, pools, run, writer, output, plot=options.plot)
-        except KeyboardInterrupt:
-            if output.is_resumable():
-                print("interrupted; --resume continues with what is finished", file=sys.stderr)
-            raise
+        _search(session, source, pools, run, writer, output, plot=options.plot)
 
 
 def _shows_bold() -> bool:
@@ -237,11 +232,11 @@ def _search(
     error what users should know. ``plot`` names the file for a plot of one query's hits.
     """
     from qbe.search.fingerprint import BLOCK
+    from qbe.search.output import missing_blocks
     from qbe.search.request import SearchRequest
     from qbe.search.writers import Result
 
-    firsts = range(0, len(source.ids), BLOCK)
-    blocks = [slice(first, first + BLOCK) for number, first in enumerate(firsts) if not output.has(number)]
+    blocks = missing_blocks(output, len(source.ids))
     places = [place for block in blocks for place in range(len(source.ids))[block]]
     pairs = _rerank_pairs(session, source, pools, places, _selected(session, source, blocks, run, pools))
     bar = ("reranking", "candidates", pairs) if pairs else ("searching", "queries", len(places))
@@ -270,7 +265,7 @@ def _search(
             output.add(block.start // BLOCK, writer.text(results, first=block.start == 0))
             if not pairs:
                 advance(len(ids))
-    output.publish(len(firsts))
+    output.publish(-(-len(source.ids) // BLOCK))
 
 
 def _plot(session: SearchSession, path: str, results: Sequence[Result]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set as AbstractSet
 
-from qbe.bibliography.words import FUNCTION_WORDS
+from qbe.bibliography.keys import FUNCTION_WORDS
 
 BOLD, NORMAL = "\x1b[1m", "\x1b[22m"
 """What a terminal takes for the begin and the end of bold text."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from qbe.files import write_text
+from qbe.search import fingerprint
 from qbe.search.unfinished import Inputs, block_file
 
 
@@ -35,9 +36,6 @@ class Output(Protocol):
     def publish(self, blocks: int) -> None:
         """All blocks are there."""
 
-    def is_resumable(self) -> bool:
-        """Whether finished blocks stay when the search is interrupted."""
-
 
 class PrintedOutput:
     """Standard output; blocks are written as they come.
@@ -56,10 +54,6 @@ class PrintedOutput:
 
     def publish(self, blocks: int) -> None:
         """Nothing is left to do."""
-
-    def is_resumable(self) -> bool:
-        """Nothing is kept."""
-        return False
 
 
 class BufferedOutput:
@@ -89,16 +83,13 @@ class BufferedOutput:
         """Write the file, whole or not at all."""
         write_text(self._path, "".join(self._texts))
 
-    def is_resumable(self) -> bool:
-        """Nothing is kept."""
-        return False
-
 
 @contextlib.contextmanager
 def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Iterator[Output]:
     """The output at a destination; errors are those of `block_file`.
 
-    ``describe`` gives all that the run's results depend on, where finished blocks are kept.
+    ``describe`` gives all that the run's results depend on, where finished blocks are kept. A
+    KeyboardInterrupt says there how to continue.
 
     >>> with open_output(Destination(None), dict) as output:
     ...     output.add(0, "printed")
@@ -112,4 +103,19 @@ def open_output(destination: Destination, describe: Callable[[], Inputs]) -> Ite
     else:
         inputs = describe()
         with block_file(path, inputs, overwrite=destination.overwrite, resume=destination.resume) as file:
-            yield file
+            try:
+                yield file
+            except KeyboardInterrupt:
+                hint = ("; --resume continues with what is finished",) if file.is_resumable() else ()
+                raise KeyboardInterrupt(*hint) from None
+
+
+def missing_blocks(output: Output, queries: int) -> list[slice]:
+    """The blocks of so many queries that an output does not have yet.
+
+    >>> missing_blocks(PrintedOutput(), 1)
+    [slice(0, 64, None)]
+    """
+    size = fingerprint.BLOCK
+    blocks = [slice(first, first + size) for first in range(0, queries, size)]
+    return [block for number, block in enumerate(blocks) if not output.has(number)]

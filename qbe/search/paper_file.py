@@ -12,11 +12,10 @@ from typing import Any
 from qbe.corpus.decode import decode_record, decode_text
 from qbe.corpus.encodings import from_western
 from qbe.corpus.formats import FORMATS, JSON_LINES
-from qbe.corpus.head import HEAD_BYTES, Head
+from qbe.corpus.head import HEAD_BYTES, Head, kind_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import parse_paper
 from qbe.corpus.streams import MAX_LINE_BYTES, display_name, open_source
-from qbe.corpus.unknown import kind_of
 from qbe.errors import CorpusError, RecordError, UsageError
 from qbe.text.split import split_sentences
 from qbe.types import Paper
@@ -32,7 +31,7 @@ _SUFFIXES = {
     ".tex": "a LaTeX document",
 }
 _READ = ("plain text", "an empty file", "JSON")
-"""Kinds of `qbe.corpus.unknown.kind_of` that may be a paper."""
+"""Kinds of `qbe.corpus.head.kind_of` that may be a paper."""
 
 _TITLE = re.compile(r"[ \t#*]*title[ \t*]*:[ \t*]*(\S.*)", re.IGNORECASE)
 _ABSTRACT = re.compile(

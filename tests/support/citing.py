@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from qbe.cite.features import EVERY_KNOWN
-from qbe.cite.late_interaction import Projection
 from qbe.cite.model import CitationModel, write_model
+from qbe.cite.projected import Projection
+from qbe.cite.scoring import FEATURE_SETS
 from qbe.grade.head import Head
 from qbe.index.building.build import build
 from qbe.index.building.settings import BuildSettings
@@ -67,7 +67,7 @@ def random_heads(seed: int = 0) -> dict[str, Head]:
     """A head for everything that may be known."""
     random = np.random.default_rng(seed)
     heads = {}
-    for known in EVERY_KNOWN:
+    for known in FEATURE_SETS:
         width = len(known.names)
         shapes = ((width,), (width,), (width, HIDDEN_UNITS), (HIDDEN_UNITS,), (width,), (HIDDEN_UNITS,))
         mean, scale, *weights = (random.standard_normal(shape).astype(np.float32) for shape in shapes)

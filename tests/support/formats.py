@@ -17,9 +17,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from qbe.corpus.entry import Entry
 from qbe.corpus.formats import Reader
-from qbe.corpus.reading import Reading
+from qbe.corpus.reading import Entry, Reading
 from qbe.corpus.record import parse_paper
 from qbe.errors import CorpusError, RecordError
 from qbe.text.split import split_sentences

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from qbe.corpus.ids import content_id, made_id
-from qbe.corpus.leftout import KEPT, LeftOut
+from qbe.corpus.dedupe import content_id, made_id
 from qbe.corpus.record import Splitter, paper_to_record
+from qbe.corpus.rejected import KEPT, RejectedRecords
 from qbe.errors import UsageError
 from qbe.index.building.source import Source
 from qbe.index.labels import without_labels
@@ -52,13 +52,13 @@ class Additions:
         self._seen: set[int] = set()
         self._former: set[int] = set()
         self._ids: set[str] = set()
-        self.left_out = LeftOut()
+        self.left_out = RejectedRecords()
         self.written, self.unchanged = 0, 0
         self.replaced: list[int] = []
         self.kept: list[str] = []
         self.gone: dict[int, str] = {}
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
+    def papers(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
         """The papers as a stream; raises UsageError at their end where many others would be deleted and the
         answer is no.
         """
@@ -103,7 +103,7 @@ class Additions:
         stored = without_labels(paper) if self._drops_labels else paper
         return bool(json.loads(encode_paper(stored)) == paper_to_record(self._papers[row]))
 
-    def _find_gone(self, left_out: LeftOut) -> None:
+    def _find_gone(self, left_out: RejectedRecords) -> None:
         """Find the papers that the corpus lacks; one whose record there is broken stays, and one that has
         another id there is replaced.
         """
@@ -122,7 +122,7 @@ class Additions:
                 else:
                     self.gone[row] = paper.title
 
-    def _check_gone(self, left_out: LeftOut) -> None:
+    def _check_gone(self, left_out: RejectedRecords) -> None:
         """Ask before more than one paper and a tenth of all is deleted, or one that may be among the records
         that were skipped.
         """

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import Splitter
+from qbe.corpus.rejected import RejectedRecords
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
 from qbe.index.building import shards
@@ -76,7 +76,7 @@ class PartsSource:
         counts: Mapping[str, Any] = self._parts[0].metadata.counts
         return dict(counts.get("reading", {}))
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
+    def papers(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:  # noqa: ARG002  (read before)
         """The papers of all parts, shard by shard."""
         streams = [PaperStore(folder, predictions=False).read_from(0) for folder, _ in self._parts]
         longest = max(metadata.counts["papers"] for _, metadata in self._parts)

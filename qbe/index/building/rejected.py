@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from qbe.corpus.leftout import SUFFIX, LeftOut
+from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.errors import CorpusError, IndexBuildError
 from qbe.files import atomic_file
 from qbe.index.building.staging import Place
@@ -50,13 +50,13 @@ def check_replaceable(output: Path) -> None:
 
 
 @contextlib.contextmanager
-def recorded(place: Place) -> Iterator[LeftOut]:
+def recorded(place: Place) -> Iterator[RejectedRecords]:
     """Records that are left out, listed in the folder of an unfinished build; where the corpus then cannot be
     used, beside the index that was to be, or that a segment was to be added to.
     """
     path = place.staging / REJECTED
     with path.open("wb") as stream:
-        left_out = LeftOut(stream)
+        left_out = RejectedRecords(stream)
         try:
             yield left_out
         except CorpusError as error:

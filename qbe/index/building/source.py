@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from qbe.corpus import paper_to_record, parse_paper, read_corpus
-from qbe.corpus.leftout import LeftOut
-from qbe.corpus.progress import BytesRead
 from qbe.corpus.read import AS_IT_COMES, HUGGING_FACE, files_of
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import Splitter
-from qbe.corpus.streams import STDIN
+from qbe.corpus.rejected import RejectedRecords
+from qbe.corpus.streams import STDIN, BytesRead
 from qbe.errors import CorpusError
 from qbe.index.papers import encode_paper
 from qbe.types import Paper
@@ -42,7 +41,7 @@ class Source(Protocol):
     def how_read(self) -> dict[str, Any]:
         """How files are read, where that is not as usual, as JSON values (`qbe.corpus.reading.Reading`)."""
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
+    def papers(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
         """The papers in order, as a stream; abstracts that are one string are split, and records that are
         left out are counted.
         """
@@ -107,7 +106,7 @@ class CorpusSource:
     """The papers of files and data sets (a `Source`).
 
     >>> source = CorpusSource(["sample/corpus.jsonl"])
-    >>> sum(1 for paper in source.papers(str.splitlines, LeftOut()))
+    >>> sum(1 for paper in source.papers(str.splitlines, RejectedRecords()))
     128
     """
 
@@ -124,7 +123,7 @@ class CorpusSource:
         """The reading's record."""
         return self.reading.record()
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:
+    def papers(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:
         """See `qbe.corpus.read_corpus`."""
         of_files = not any(name.startswith(HUGGING_FACE) for name in self.names)
         files = [file for name in self.names for file in files_of(name)] if of_files else [STDIN]
@@ -178,7 +177,7 @@ class PapersSource:
         """They are not read."""
         return {}
 
-    def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (sentences)
+    def papers(self, split: Splitter, left_out: RejectedRecords) -> Iterator[Paper]:  # noqa: ARG002  (sentences)
         """The papers as `qbe.corpus.parse_paper` makes them of a record.
 
         Raises TypeError for what is no paper, CorpusError for what it refuses, an id that comes twice, and

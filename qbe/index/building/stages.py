@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from qbe.corpus.leftout import LeftOut
+from qbe.corpus.rejected import RejectedRecords
 from qbe.files import publish_directory
 from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
@@ -40,7 +40,7 @@ def clear(folder: Path) -> None:
 
 
 def read_papers(
-    source: Source, models: BuildModels, execution: Execution, left_out: LeftOut
+    source: Source, models: BuildModels, execution: Execution, left_out: RejectedRecords
 ) -> Iterator[Paper]:
     """The papers of a source as the index is to store them, split into sentences, with progress shown."""
     split = execution.timings.timed("splitting", split_sentences)
@@ -80,7 +80,9 @@ def is_same(
     return recorded == settings.record(source.names) and counts.get("reading", {}) == source.how_read()
 
 
-def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: LeftOut) -> State:
+def begin_state(
+    inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: RejectedRecords
+) -> State:
     """The state of a build behind its first stage."""
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
     skipped = {"left_out": left_out.counts()} if left_out else {}

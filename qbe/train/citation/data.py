@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.cite.evidence import Evidence
-from qbe.cite.judging import CiteQuery
+from qbe.cite.links import Evidence
+from qbe.cite.scoring import CiteQuery
 from qbe.encode.aspect import EncodedAspect
 from qbe.encode.encoder import PaperVectors
 from qbe.errors import CorpusError

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qbe.cite.late_interaction import TERMS, Projection
+from qbe.cite.projected import TERMS, Projection
 from qbe.errors import CorpusError
 from qbe.train.citation.recipe import ProjectionSchedule
 from qbe.train.stored_vectors import StoredVectors, best_within
@@ -24,7 +24,7 @@ START_WEIGHTS = (8.0, 14.0, 2.0)
 
 
 class ProjectionNetwork(nn.Module):
-    """The matrices and weights of a `qbe.cite.late_interaction.Projection`, which begin as the identity."""
+    """The matrices and weights of a `qbe.cite.projected.Projection`, which begin as the identity."""
 
     def __init__(self, vectors: StoredVectors) -> None:
         super().__init__()

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qbe.cite.evidence import Evidence
-from qbe.cite.features import EVERY_KNOWN, Known, columns
-from qbe.cite.judging import CandidateJudge, CitationCandidates, CiteQuery
-from qbe.cite.late_interaction import Projection
+from qbe.cite.links import Evidence
 from qbe.cite.model import CitationModel, write_model
+from qbe.cite.projected import Projection
+from qbe.cite.scoring import FEATURE_SETS, CitationCandidates, CitationScorer, CiteQuery, FeatureSet, columns
 from qbe.errors import UsageError
 from qbe.export.staging import staged_folder
 from qbe.grade.head import Head, mean_head
@@ -138,8 +137,8 @@ class _Training:
         }
         return CitationModel(projection, heads, dense["encoder"], training), figures, by_seed
 
-    def _opened(self, projection: Projection) -> CandidateJudge:
-        return CandidateJudge(self._reader, self._workers, projection, self._recipe.depth)
+    def _opened(self, projection: Projection) -> CitationScorer:
+        return CitationScorer(self._reader, self._workers, projection, self._recipe.depth)
 
     def _split_by_year(self) -> tuple[dict[int, Ints], dict[int, Ints]]:
         """The queries of the earlier years, and those of the last ones, which the heads learn from."""
@@ -215,12 +214,12 @@ class _Training:
         heads, figures = {}, {}
         train = self._lists(held_back, late, self._recipe.draws)
         dev = self._lists(projection, self._dev)
-        if not all(parts[known.key] for parts in (train, dev) for known in EVERY_KNOWN):
+        if not all(parts[known.key] for parts in (train, dev) for known in FEATURE_SETS):
             raise UsageError(
                 "expected papers that cite two or more to train and to measure on, found none; give a larger "
                 "collection"
             )
-        for known in EVERY_KNOWN:
+        for known in FEATURE_SETS:
             lists = dev[known.key]
 
             def measured(head: Head, lists: Sequence[FeatureList] = lists) -> CitationFigures:
@@ -257,7 +256,7 @@ class _Training:
             half = np.sort(rng.permutation(whole)[: len(whole) // 2])
             rest = np.setdiff1d(whole, half)
             without = query._replace(excluded=frozenset(half.tolist()))
-            for known in EVERY_KNOWN:
+            for known in FEATURE_SETS:
                 kinds = [(query._replace(seeds=half), rest, known.key)]
                 if not known.seeds:
                     kinds = [(query, whole, known.key), (without, rest, known.key + HALF)]
@@ -269,7 +268,7 @@ class _Training:
                 count = round(len(whole) * rng.uniform(*self._recipe.shares))
                 seeds = np.sort(rng.permutation(whole)[:count])
                 wanted = np.setdiff1d(whole, seeds)
-                for known in EVERY_KNOWN:
+                for known in FEATURE_SETS:
                     if known.seeds and len(seeds) and len(wanted):
                         variant = query._replace(seeds=seeds)
                         lists[known.key].append(self._list(judge, variant, candidates, wanted, known))
@@ -277,18 +276,18 @@ class _Training:
 
     def _list(
         self,
-        judge: CandidateJudge,
+        judge: CitationScorer,
         query: CiteQuery,
         candidates: CitationCandidates,
         wanted: Ints,
-        known: Known,
+        known: FeatureSet,
     ) -> FeatureList:
-        judged = judge.judged(query, candidates, self._among(query), links=known.links)
+        judged = judge.score(query, candidates, self._among(query), links=known.links)
         features = columns(judged.features, known.names)
         return FeatureList(features, np.isin(judged.rows, wanted), len(wanted))
 
     def _candidates(
-        self, judge: CandidateJudge, queries: Sequence[CiteQuery]
+        self, judge: CitationScorer, queries: Sequence[CiteQuery]
     ) -> Iterator[tuple[CiteQuery, CitationCandidates]]:
         """Each query with the candidates of the first stage, none of them younger than it."""
         for first in range(0, len(queries), BLOCK):

@@ -1,4 +1,4 @@
-"""What was left out of a corpus, and why: counted by reason, and written down record by record."""
+"""Rejected records of a corpus: counted by reason, and listed one by one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from collections import Counter
 from typing import IO
 
+from qbe.corpus.head import NOT_RECOGNIZED
 from qbe.corpus.record import NO_ABSTRACT
-from qbe.corpus.unknown import NOT_RECOGNIZED
 from qbe.errors import CorpusError, RecordError
 
 RENAMED, RECODED = "papers kept by another id", "files not in UTF-8"
@@ -20,20 +20,20 @@ FEWEST = 100
 """Of fewer records any share may be broken: it is reported, and for a person to judge."""
 
 SUFFIX = ".rejected.jsonl"
-"""Of the file beside an index that lists what was left out."""
+"""Of the file next to an index that lists them."""
 
 
-class LeftOut:
-    """Records that were left out of a corpus.
+class RejectedRecords:
+    """Records of a corpus that were not used, or not as they are.
 
     ``skipped`` counts those that cannot be used, by the reason of their errors; ``merged`` those that are
-    another paper's duplicates; ``noted`` what is to be known of others, by NOTED. ``deleted`` has the ids of
+    another paper's duplicates; ``noted`` notes on others, by NOTED. ``deleted`` has the ids of
     papers that the sources say are deleted, ``ids`` those of skipped records, as far as these tell them. With
     a ``stream``, each record is a line of JSON there: ``where``, ``reason`` and ``message``.
 
-    >>> left_out = LeftOut()
-    >>> left_out.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title, found none", "no title"))
-    >>> left_out.summary()
+    >>> rejected = RejectedRecords()
+    >>> rejected.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title, found none", "no title"))
+    >>> rejected.summary()
     '1 record skipped (no title: 1)'
     """
 
@@ -67,7 +67,7 @@ class LeftOut:
         self._write(where, "duplicate", f"{where}: {same}, which is kept")
 
     def note(self, kind: str, where: str, message: str) -> None:
-        """Count what is to be known of a paper or a file that is not left out; ``kind`` is one of NOTED."""
+        """Count a note on a paper or a file that is used; ``kind`` is one of NOTED."""
         self.noted[kind] += 1
         self._write(where, kind, f"{where}: {message}")
 
@@ -116,6 +116,6 @@ class LeftOut:
         return ", ".join(parts)
 
     def counts(self) -> dict[str, int]:
-        """The counts by reason, those of duplicates and what is noted among them, as JSON values."""
+        """The counts by reason, with those of duplicates and notes, as JSON values."""
         duplicates = {"duplicate": self.merged} if self.merged else {}
         return {**dict(self.skipped.most_common()), **duplicates, **self.noted}

@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qbe.cite.evidence import Evidence
-from qbe.cite.features import SCORES, Known, text_features
-from qbe.cite.late_interaction import Projection
-from qbe.cite.links import Neighbours
-from qbe.cite.source import CitationSource
+from qbe.cite.links import Evidence, Neighbours
+from qbe.cite.projected import CitationSource, Projection
 from qbe.encode.aspect import EncodedAspect
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
@@ -27,6 +24,28 @@ from qbe.search.fusion import z_normalize
 Ints = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
+SCORES = ("bm25", "sentences", "whole", "citation")
+"""Scores of the first stage, z-normalized over the candidates."""
+
+TEXT = (*SCORES, "age", "recency", "new")
+"""Features that need nothing but the papers."""
+
+LINKS = ("citations", "neighbours", "cited_neighbours")
+"""Features that need the citations among papers of the index."""
+
+SEEDS = ("seed_mean", "seed_best", "seed_sentences_mean", "seed_sentences_best", "seed_sentences_two")
+"""Features that need papers which the query is known to cite."""
+
+SEED_LINKS = (
+    *("cocitations", "cocitation_cosines", "cited_by_seeds", "citing_seeds"),
+    *("seed_walks", "rare_seed_walks"),
+)
+"""Features that need both."""
+
+NEW_YEARS = 1
+LONGEST_AGE = 20
+
+
 WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "citation": 2.0}
 """What the first stage ranks by; chosen on dev of `citations`."""
 
@@ -34,13 +53,65 @@ NEAR, NEAREST = 50, 20
 """How many of the best candidates count by what they cite, and by who cites them."""
 
 LINKED = 300
-"""Papers that citations propose beside those of the first stage."""
+"""Papers that citations propose besides those of the first stage."""
+
+
+class FeatureSet(NamedTuple):
+    """Which features there are besides those of texts: by citations in the index, by papers that the query
+    cites.
+
+    >>> FeatureSet(links=True, seeds=False).names[-3:], FeatureSet(links=True, seeds=False).key
+    (('citations', 'neighbours', 'cited_neighbours'), 'links')
+    """
+
+    links: bool
+    seeds: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features that there are."""
+        both = SEED_LINKS if self.links and self.seeds else ()
+        return (*TEXT, *(LINKS if self.links else ()), *(SEEDS if self.seeds else ()), *both)
+
+    @property
+    def key(self) -> str:
+        """A name: ``text``, ``links``, ``seeds`` or ``links+seeds``."""
+        return "+".join(name for name in self._fields if getattr(self, name)) or "text"
+
+
+FEATURE_SETS = tuple(FeatureSet(links, seeds) for seeds in (False, True) for links in (False, True))
+
+
+def text_features(scores: Mapping[str, Doubles], ages: Doubles) -> dict[str, Doubles]:
+    """The features of TEXT, each (candidates,).
+
+    ``scores`` has those of SCORES; ``ages`` (candidates,) are the years from a candidate to the query, NaN
+    where either year is not known.
+
+    >>> scores = dict.fromkeys(SCORES, np.array([1.0, 3.0]))
+    >>> features = text_features(scores, np.array([0.0, 40.0]))
+    >>> features["bm25"].tolist(), features["age"].tolist(), features["new"].tolist()
+    ([-1.0, 1.0], [0.0, 2.0], [1.0, 0.0])
+    """
+    years = np.clip(ages, 0, LONGEST_AGE)
+    new = np.where(np.isnan(years), np.nan, years <= NEW_YEARS)
+    normalized = {name: z_normalize(scores[name]) for name in SCORES}
+    return {**normalized, "age": years / 10, "recency": -np.log1p(years), "new": new}
+
+
+def columns(features: Mapping[str, Doubles], names: Sequence[str]) -> Doubles:
+    """Features as a matrix (candidates, names).
+
+    >>> columns({"age": np.array([0.5]), "new": np.array([0.0])}, ["new", "age"]).tolist()
+    [[0.0, 0.5]]
+    """
+    return np.stack([features[name] for name in names], axis=1)
 
 
 class CiteQuery(NamedTuple):
-    """A paper whose bibliography is wanted: its whole abstract, encoded; its ``year``, and its ``row`` in the
-    index, if it has them; the rows of papers that it is known to cite, ``seeds``; and of those that are
-    wanted no more, ``excluded``, which are never candidates.
+    """A paper whose bibliography is to be found: its whole abstract, encoded; its ``year`` and its ``row``
+    in the index, if it has them; the rows of papers that it is known to cite, ``seeds``; and of those that
+    are ``excluded``, which are never candidates.
     """
 
     encoded: EncodedAspect
@@ -72,7 +143,7 @@ class CitationCandidates(NamedTuple):
         return self._at(np.arange(len(self.rows)) < count)
 
     def joined(self, others: CitationCandidates) -> CitationCandidates:
-        """These and others behind them."""
+        """These and others after them."""
         components = {
             name: np.concatenate([part, others.components[name]]) for name, part in self.components.items()
         }
@@ -87,16 +158,16 @@ class CitationCandidates(NamedTuple):
 NO_CANDIDATES = CitationCandidates(np.zeros(0, np.int64), np.zeros(0), {name: np.zeros(0) for name in SCORES})
 
 
-class JudgedCandidates(NamedTuple):
+class ScoredCandidates(NamedTuple):
     """Candidates in the order of the first stage, by row, with their features, each (candidates,)."""
 
     rows: Ints
     features: Mapping[str, Doubles]
-    known: Known
+    feature_set: FeatureSet
 
 
-class CandidateJudge:
-    """Finds candidates by their texts and by citations, and computes what they are judged by.
+class CitationScorer:
+    """Finds candidates by their texts and by citations, and computes the features that score them.
 
     The first stage is the fusion of BM25 and of projected vectors. Where papers of the index cite each
     other, what the best candidates cite is added, and where seeds are known, what they cite or is
@@ -119,15 +190,15 @@ class CandidateJudge:
         self._stage = FusedStage(reader, workers, self._sources, WEIGHTS, depth=depth)
 
     def first_stage(
-        self, queries: Sequence[CiteQuery], among: Sequence[Selection | None]
+        self, queries: Sequence[CiteQuery], allowed: Sequence[Selection | None]
     ) -> list[CitationCandidates]:
-        """The candidates of each query by text, out of ``among`` (None: all papers), best first."""
+        """The candidates of each query by text, out of ``allowed`` (None: all papers), best first."""
         candidates = [NO_CANDIDATES] * len(queries)
         left_out = [len(query.left_out) for query in queries]
-        for papers, count in dict.fromkeys(zip(among, left_out, strict=True)):
+        for papers, count in dict.fromkeys(zip(allowed, left_out, strict=True)):
             if papers is not None and not len(papers):
                 continue
-            pairs = enumerate(zip(among, left_out, strict=True))
+            pairs = enumerate(zip(allowed, left_out, strict=True))
             places = [place for place, pair in pairs if pair[0] is papers and pair[1] == count]
             encoded = [queries[place].encoded for place in places]
             # What is left out takes no candidate's place.
@@ -144,38 +215,38 @@ class CandidateJudge:
                 candidates[place] = all_candidates.without(queries[place].left_out).first(self._depth)
         return candidates
 
-    def scored(self, query: CiteQuery, paper_ids: Sequence[str]) -> CitationCandidates:
+    def candidates(self, query: CiteQuery, paper_ids: Sequence[str]) -> CitationCandidates:
         """Candidates that something else has found, best first."""
         rows = rows_of(self._papers, paper_ids)
         ranks = np.arange(len(rows), dtype=np.float64)
         return CitationCandidates(rows, -ranks, self._components(query, rows)).without(query.left_out)
 
-    def judged(
+    def score(
         self,
         query: CiteQuery,
         candidates: CitationCandidates,
-        among: Selection | None = None,
+        allowed: Selection | None = None,
         *,
         links: bool = True,
-    ) -> JudgedCandidates:
+    ) -> ScoredCandidates:
         """Candidates and those that citations propose, with their features; ``links`` says whether citations
         among the papers of the index count.
         """
         candidates = candidates.without(query.left_out)
-        known = Known(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
+        feature_set = FeatureSet(links=links and len(self.evidence.links) > 0, seeds=len(query.seeds) > 0)
         near = self._near(query, candidates, NEAR)
-        if known.links:
-            linked = self._linked(query, candidates.rows, near, among)
+        if feature_set.links:
+            linked = self._linked(query, candidates.rows, near, allowed)
             proposed = CitationCandidates(linked, np.zeros(len(linked)), self._components(query, linked))
             nearest = self._near(query, candidates, NEAREST)
             candidates = candidates.joined(proposed)
         rows = candidates.rows
         features = text_features(candidates.components, self.evidence.ages(rows, query.year))
-        if known.links:
+        if feature_set.links:
             features |= self._by_links(query, rows, near, nearest)
-        if known.seeds:
-            features |= self._by_seeds(query, rows, known)
-        return JudgedCandidates(rows, features, known)
+        if feature_set.seeds:
+            features |= self._by_seeds(query, rows, feature_set)
+        return ScoredCandidates(rows, features, feature_set)
 
     def _components(self, query: CiteQuery, rows: Ints) -> dict[str, Doubles]:
         """The scores of SCORES, each (n,), of papers at some rows."""
@@ -195,8 +266,8 @@ class CandidateJudge:
         total = weights.sum()
         return Neighbours(rows, weights / total if total > 0 else weights)
 
-    def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, among: Selection | None) -> Ints:
-        """At most LINKED papers that the nearest ones cite, or that are linked to the seeds, beside those at
+    def _linked(self, query: CiteQuery, rows: Ints, near: Neighbours, allowed: Selection | None) -> Ints:
+        """At most LINKED papers that the nearest ones cite, or that are linked to the seeds, besides those at
         ``rows``.
         """
         links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
@@ -206,8 +277,8 @@ class CandidateJudge:
             [links.cited_by(near.rows), links.cited_by(query.seeds), links.cited_by(citing), citing]
         )
         proposed = np.setdiff1d(proposed, np.concatenate([rows, np.array(sorted(query.left_out), np.int64)]))
-        if among is not None:
-            proposed = proposed[among.mask[proposed]]
+        if allowed is not None:
+            proposed = proposed[allowed.mask[proposed]]
         value = links.share_citing(near, proposed) + links.cocited(query.seeds, proposed, earlier)
         return np.sort(proposed[np.argsort(-value, kind="stable")[:LINKED]])
 
@@ -222,7 +293,7 @@ class CandidateJudge:
             "cited_neighbours": np.sqrt(links.share_cited(nearest, rows)),
         }
 
-    def _by_seeds(self, query: CiteQuery, rows: Ints, known: Known) -> dict[str, Doubles]:
+    def _by_seeds(self, query: CiteQuery, rows: Ints, feature_set: FeatureSet) -> dict[str, Doubles]:
         cosines = self._projected.whole_cosines(rows, query.seeds)
         by_sentences = np.sort(self._projected.likeness(query.seeds, rows), axis=0)
         features = {
@@ -232,7 +303,7 @@ class CandidateJudge:
             "seed_sentences_best": z_normalize(by_sentences[-1]),
             "seed_sentences_two": z_normalize(by_sentences[-2:].mean(axis=0)),
         }
-        if known.links:
+        if feature_set.links:
             links, earlier = self.evidence.links, self.evidence.citing_papers(query.year, query.row)
             equal = Neighbours(query.seeds, np.full(len(query.seeds), 1 / len(query.seeds)))
             walks = links.walks(query.seeds, rows, earlier)
