@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from qbe.cite.late_interaction import Projection
     from qbe.index.reader import IndexReader
     from qbe.parallel import Workers
-    from qbe.train.citation.figures import CitationFigures
-    from qbe.train.citation.heads import FeatureList
+    from qbe.train.citation.data import CitationFigures
+    from qbe.train.heads import FeatureList
 
     Cited = Mapping[int, NDArray[np.int64]]
     """For each query, by row, the rows of the papers that it cites."""
@@ -112,7 +112,7 @@ def feature_lists(
     from qbe.search.filters import PaperFilter
     from qbe.search.passing import PassingPapers
     from qbe.train.citation.data import query_at
-    from qbe.train.citation.heads import FeatureList
+    from qbe.train.heads import FeatureList
 
     judge, passing = CandidateJudge(reader, workers, projection, DEPTH), PassingPapers(reader)
     rows, lists = sorted(cited), []
@@ -132,7 +132,7 @@ def balanced(lists: Sequence[FeatureList], negatives: int, seed: int) -> list[Fe
     """The lists with so many negatives for each positive at most, drawn at random."""
     import numpy as np
 
-    from qbe.train.citation.heads import FeatureList
+    from qbe.train.heads import FeatureList
 
     if negatives == ALL:
         return list(lists)
@@ -168,8 +168,8 @@ def learned(
     import numpy as np
 
     from qbe.grade.head import Head
-    from qbe.train.citation.figures import RankedList, citation_figures
-    from qbe.train.citation.heads import fit_head
+    from qbe.train.citation.data import RankedList, citation_figures
+    from qbe.train.heads import fit_head
     from qbe.train.citation.recipe import HeadSchedule
 
     def measured(head: Head) -> CitationFigures:

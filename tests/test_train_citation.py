@@ -41,9 +41,7 @@ from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
 from qbe.train.__main__ import main
 from qbe.train.citation import training
-from qbe.train.citation.data import query_at, read_split
-from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
-from qbe.train.citation.heads import FeatureList, fit_head
+from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at, read_split
 from qbe.train.citation.projection import (
     START_WEIGHTS,
     ProjectionNetwork,
@@ -53,6 +51,7 @@ from qbe.train.citation.projection import (
 )
 from qbe.train.citation.recipe import HeadSchedule, ProjectionSchedule, Recipe
 from qbe.train.citation.training import Sources, train_citation
+from qbe.train.heads import FeatureList, fit_head
 from qbe.train.work_folder import Folders, RunOptions
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -45,15 +45,12 @@ from qbe.train import options as train_options
 from qbe.train.__main__ import _encoder_recipe, main
 from qbe.train.encoder import loss as encoder_loss
 from qbe.train.encoder import recipe as encoder_recipe
-from qbe.train.encoder.alignment import align
-from qbe.train.encoder.batches import Pair, WindowTokenizer, draw_negatives
 from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
-from qbe.train.encoder.data import hold_out
-from qbe.train.encoder.fit import Fit
-from qbe.train.encoder.loss import OBJECTIVES, Triplets, Vectors
+from qbe.train.encoder.data import align, hold_out
+from qbe.train.encoder.fit import Fit, Pair, WindowTokenizer, draw_negatives
+from qbe.train.encoder.loss import OBJECTIVES, Triplets, Vectors, transport
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe, Schedule, Settings
-from qbe.train.encoder.transport import transport
 from qbe.train.fitting import Checkpoints
 from qbe.train.options import parser
 from qbe.train.weights import copied

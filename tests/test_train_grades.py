@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from qbe.train.grades.figures import UNLIKE_WEIGHTS, grade_figures
 
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import CorpusError, IndexFormatError, ModelError, OutputError, UsageError
@@ -27,10 +28,9 @@ from qbe.search.grading import GradeFeatures, GradeRequest
 from qbe.train.__main__ import main
 from qbe.train.grades import data
 from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
-from qbe.train.grades.figures import UNLIKE_WEIGHTS, grade_figures
-from qbe.train.grades.fitting import fit_heads, grade_loss
 from qbe.train.grades.recipe import Recipe
 from qbe.train.grades.training import Sources, train_grades
+from qbe.train.heads import fit_heads, grade_loss
 from qbe.train.work_folder import Folders, RunOptions
 from qbe.types import Facet
 

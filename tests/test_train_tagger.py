@@ -28,15 +28,18 @@ from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
 from qbe.train.__main__ import main
 from qbe.train.tagger import training
-from qbe.train.tagger.csabstruct import LABELS, LabelledAbstract, read_csabstruct
+from qbe.train.tagger.data import (
+    LABELS,
+    LabelledAbstract,
+    Tokens,
+    read_csabstruct,
+    record_states,
+    sample_papers,
+)
 from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot, predict
-from qbe.train.tagger.network import Chain, Head
-from qbe.train.tagger.publish import Sources, train_tagger
-from qbe.train.tagger.scores import score
-from qbe.train.tagger.states import Tokens, record_states
-from qbe.train.tagger.teacher import Teacher
-from qbe.train.tagger.training import Data, Recipe, train_students
-from qbe.train.unlabelled import sample_papers
+from qbe.train.tagger.measure import score
+from qbe.train.tagger.network import Chain, Head, Teacher
+from qbe.train.tagger.training import Data, Recipe, Sources, train_students, train_tagger
 from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 from qbe.types import Paper, Sentence
 
@@ -678,7 +681,7 @@ def test_a_failed_export_publishes_nothing(trained, data, tmp_path, monkeypatch)
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, trained):
     calls = []
     monkeypatch.setattr(
-        "qbe.train.tagger.publish.train_tagger", lambda *arguments: calls.append(arguments) or trained[1]
+        "qbe.train.tagger.training.train_tagger", lambda *arguments: calls.append(arguments) or trained[1]
     )
     arguments = ["tagger", "--output", "out", "--work", "work", "--threads", "2"]
     monkeypatch.setenv("QBE_DATA", str(tmp_path))

@@ -51,7 +51,7 @@ def _train_tagger(options: argparse.Namespace, run: RunOptions) -> None:
     unlabelled = _path(options, "unlabelled", "arxiv-cs/arxiv-cs.jsonl.xz")
     leave_out = _leave_out(options)
     with _training_packages():
-        from qbe.train.tagger.publish import Sources, train_tagger
+        from qbe.train.tagger.training import Sources, train_tagger
     from pathlib import Path
 
     from qbe.train.work_folder import Folders
@@ -261,7 +261,7 @@ def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
     sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
     folders = Folders(Path(options.output), Path(options.work))
     for name, each in train_grades(sources, folders, run, recipe=Recipe(sampled=options.sampled)).items():
-        errors = " / ".join(f"{value:.2f}" for value in each.errors.values())
+        errors = " / ".join(f"{value:.2f}" for value in each)
         print(f"{options.output}: {name}: errors {errors} grades (background / method / result)")
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import torch
 
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.train.encoder.batches import WindowTokenizer
-from qbe.train.encoder.fit import Fit
+from qbe.train.encoder.fit import Fit, WindowTokenizer
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe, Schedule
 from qbe.train.fitting import Checkpoints

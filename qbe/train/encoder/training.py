@@ -21,10 +21,9 @@ from qbe.models.encoder_format import COSINE, TITLE_ABSTRACT
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.sources import find_encoder_weights, weights_file
-from qbe.train.encoder.batches import Pair, WindowTokenizer
-from qbe.train.encoder.card import describe
+from qbe.train.card import Card, table
 from qbe.train.encoder.data import Sources, aligned_pairs, read_parts
-from qbe.train.encoder.fit import Fit
+from qbe.train.encoder.fit import Fit, Pair, WindowTokenizer
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import OBJECTIVES, Recipe
 from qbe.train.fitting import Checkpoints, matmul_dtype
@@ -161,5 +160,26 @@ def publish(
         for file in exported.iterdir():
             file.replace(staged / file.name)
         exported.rmdir()
-        (staged / "README.md").write_text(describe(metadata, training, recipe))
+        _card(metadata, training, recipe).write(staged)
     return metadata
+
+
+def _card(metadata: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe) -> Card:
+    losses = {"untrained": [training["untrained"]], **training["dev"]}
+    parity = ", ".join(f"{name} {row['min_cosine']:.5f}" for name, row in metadata.parity.items())
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder ({metadata.dimension} dimensions, {metadata.layers} layers), trained on "
+        f"{training['pairs']['train']:,} co-cited pairs with the objective {recipe.objective} "
+        f"({OBJECTIVES[recipe.objective].name}; Mysore et al., 2022) from {training['start']['name']} "
+        f"(weights {training['start']['weights_sha256'][:12]}).",
+        input=f"{recipe.format.layout}, {metadata.max_tokens} tokens; vectors are compared by "
+        f"{recipe.format.similarity}",
+        figures=f"Lowest mean loss of an epoch on {training['pairs']['dev']:,} pairs of dev, without "
+        f"dropout. Published: {training['published']}. Smallest cosine of a mean with PyTorch: {parity}.",
+        table=table(["weights", "loss"], ([name, min(row)] for name, row in losses.items()), places=4),
+        data=training["data"],
+        command=f"encoder --objective {recipe.objective} --cocitations FILE",
+        limits="Known from its training data only; not compared on other collections.",
+        licence=f"that of {training['start']['name']} and of the training data",
+    )

@@ -1,15 +1,14 @@
-"""The model card of the facet encoder, in Markdown, written from what was measured."""
+"""The model card of the facet encoder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.registry import BASE_ENCODER
-from qbe.train.markdown import decimals, document, file_list, table, trained_on
-from qbe.train.weights import INTERPOLATED
-from qbe.types import Facet
+from qbe.train.card import APACHE, Card, all_data, facet_table
+from qbe.train.facet_encoder.matching_figures import FIRST_STAGE
 
 
 def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
@@ -18,58 +17,34 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
     ``training`` is collected by `qbe.train.facet_encoder.training.make_facet_encoder`, ``size`` the bytes of
     the files.
     """
-    ps = ", ".join(f"{name} {p:.2g}" for name, p in training["p"].items())
-    seeds = ", ".join(map(str, training["seeds"]))
-    parts = [
-        f"# {metadata.name}",
-        f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, int8, "
-        f"{size / 1e6:.1f} MB): {BASE_ENCODER} with the weights of the trained facet rerankers"
-        f"{_averaged(training['share'])}. It reads papers as that encoder does: "
-        "title and abstract in one pass, a vector is the mean of its sentence's tokens.",
-        "Written by `qbe train facet-encoder`.",
-        "## Figures on the dev split of facet-judgments",
-        f"Mean over {training['queries']} queries of Spearman's correlation with the grades, for each "
-        "matching of the query's sentences of a facet with all sentences of a candidate. All are int8 ONNX "
-        f"models. The rows of a seed use the weights of that seed alone; {_SHIPPED[training['shipped']]}.",
-        figures_table(training["dev"]),
-        f"Difference to {BASE_ENCODER} by mean-max, mean of the facets by query, two-sided p of the paired "
-        f"randomization test: {ps}.",
-        "## Recipe",
-        f"The weights of the rerankers' encoders (seeds {seeds}; {training['shipped']}; Wortsman et al., "
-        f"ICML 2022), interpolated with those of {BASE_ENCODER} (Wortsman et al., CVPR 2022): their share is "
-        f"{training['share']:g}. Embeddings and lower layers are those of {BASE_ENCODER}.",
-        "## Data",
-        "Measured on:",
-        file_list(training["data"]),
-        *trained_on(training["made_from"], "The rerankers were trained", "Before that they were trained"),
-        "## Difference from PyTorch",
-        f"Smallest cosine of a mean, over all layers: {metadata.parity['int8']['min_cosine']:.5f}.",
-        "## Limits",
-        "Trained on English abstracts of computer science; not tested elsewhere.",
-    ]
-    return document(parts)
+    share, shipped = training["share"], training["shipped"]
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, "
+        f"int8): {share:g} of the weights of the trained facet rerankers and {1 - share:g} of those of "
+        f"{BASE_ENCODER}.",
+        input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
+        figures=f"Spearman's correlation with the grades of dev, mean over {training['queries']} queries, by "
+        f"matching of sentences; int8. Published: {shipped}. Difference to {BASE_ENCODER} by mean-max, "
+        f"two-sided p of the paired randomization test: {training['p'][shipped]:.2g}. Smallest cosine with "
+        f"PyTorch {metadata.parity['int8']['min_cosine']:.3f}.",
+        table=matching_table(training["dev"], (BASE_ENCODER, shipped)),
+        data={**training["data"], **all_data(training["made_from"])},
+        command="facet-encoder --rerankers DIR",
+        options="--output DIR",
+        licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
+    ).markdown(size)
 
 
-_SHIPPED = {
-    "mean": "the mean of the seeds ships",
-    INTERPOLATED: "interpolated ships: weights between the mean of the seeds and those that their training "
-    "started from",
-}
+def matching_table(dev: Mapping[str, Mapping[str, Any]], compared: Collection[str]) -> str:
+    """A table of correlations by matching, weights and facet.
 
-
-def _averaged(share: float) -> str:
-    return "" if share == 1 else f", averaged {100 * share:g}/{100 - 100 * share:g} with the original weights"
-
-
-def figures_table(dev: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table of correlations by matching, weights and facet."""
-    matchings = next(iter(dev.values()))
-    return table(
-        ["matching", "weights", *map(str, Facet), "mean"],
-        (
-            [matching, name, *decimals([*rows[matching], sum(rows[matching]) / len(rows[matching])], 3)]
-            for matching in matchings
-            for name, rows in dev.items()
-        ),
-        labels=2,
+    It has the ``compared`` weights by each matching, and the others by that of the dense first stage.
+    """
+    rows = (
+        [matching, name, *figures]
+        for name, by_matching in dev.items()
+        for matching, figures in by_matching.items()
+        if name in compared or matching == FIRST_STAGE
     )
+    return facet_table(["matching", "weights"], sorted(rows, key=lambda row: row[0]))

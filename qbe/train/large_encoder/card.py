@@ -1,4 +1,4 @@
-"""The model card of the large facet encoder, in Markdown, written from what was measured."""
+"""The model card of the large facet encoder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.large import MPNET
-from qbe.train.facet_encoder.card import figures_table
-from qbe.train.markdown import document, file_list
+from qbe.train.card import APACHE, GRADES_LIMITS, Card
+from qbe.train.facet_encoder.card import matching_table
 
 
 def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
@@ -17,42 +17,21 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
     ``training`` is collected by `qbe.train.large_encoder.training.train_large_encoder`, ``size`` the bytes of
     the difference.
     """
-    recipe = training["recipe"]
-    schedule = recipe["schedule"]
-    seeds = ", ".join(map(str, training["seeds"]))
-    parts = [
-        f"# {metadata.name}",
-        f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers): "
-        f"{MPNET.name} with its last {recipe['joint']} layers trained on graded pairs, averaged with the "
-        f"original weights. This folder holds the difference from {MPNET.name} in int8 with a scale a row "
-        f"({size / 1e6:.1f} MB); the base is downloaded when the encoder is first used, and verified "
-        f"(SHA-256 {training['base']}). The weights that come out have SHA-256 {training['weights_sha256']}.",
-        "Written by `qbe train large-encoder`.",
-        "## Figures on the dev split of facet-judgments",
-        f"Mean over {training['queries']} queries of Spearman's correlation with the grades, for each "
-        "matching of the query's sentences of a facet with all sentences of a candidate; int8 ONNX models.",
-        figures_table(training["dev"]),
-        f"Difference to {MPNET.name} by mean-max, mean of the facets by query: two-sided p of the paired "
-        f"randomization test {training['p']:.2g}.",
-        "## Recipe",
-        f"{training['lists']:,} graded lists ({training['pairs']:,} pairs), drawn at random; late "
-        "interaction of sentences, sentences of the facet, whole papers, the facet's mean and tokens, each "
-        f"paper encoded by itself; loss {schedule['loss']}; AdamW at {schedule['learning_rate']:g} (facet "
-        f"projections {schedule['head_rate']:g}, weights of similarities {schedule['weight_rate']:g}), "
-        f"{schedule['queries']} lists a step, {schedule['epochs']} epoch, running mean of weights "
-        f"({schedule['memory']:g}); seeds {seeds}. Then interpolated with the original weights, share "
-        f"{training['share']:g} (Wortsman et al., CVPR 2022, who recommend it where there are no data to "
-        "choose it on; it was not tuned).",
-        "## Data",
-        file_list(training["data"]),
-        "Papers with a title like that of one in CSFCube are left out, and so are the queries of dev.",
-        "## Difference from PyTorch",
-        f"Smallest cosine of a mean, over all layers, in int8: {metadata.parity['int8']['min_cosine']:.5f} "
-        "(feed-forward products stay in fp32).",
-        "## Limits",
-        "English abstracts of computer science; elsewhere untested. The grades are those of large language "
-        "models that followed CSFCube's published definitions.",
-        "## Licence",
-        f"Apache License, Version 2.0; derived from {MPNET.source} (Apache License, Version 2.0).",
-    ]
-    return document(parts)
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers): "
+        f"{MPNET.name} with its last {training['recipe']['joint']} layers trained on {training['lists']:,} "
+        f"graded lists and averaged with the original weights, share {training['share']:g}. The folder holds "
+        f"the difference from the base (weights {training['base'][:12]}), which is downloaded and verified; "
+        f"the weights that come out are {training['weights_sha256'][:12]}.",
+        input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
+        figures=f"Spearman's correlation with the grades of dev, mean over {training['queries']} queries, by "
+        f"matching of sentences; int8 (smallest cosine with PyTorch "
+        f"{metadata.parity['int8']['min_cosine']:.3f}). Difference to {MPNET.name} by mean-max: two-sided p "
+        f"of the paired randomization test {training['p']:.2g}.",
+        table=matching_table(training["dev"], training["dev"]),
+        data=training["data"],
+        command="large-encoder",
+        limits=GRADES_LIMITS,
+        licence=f"{APACHE}; derived from {MPNET.source} (same licence)",
+    ).markdown(size)

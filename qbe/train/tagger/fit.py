@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qbe.train.fitting import ScheduledOptimizer
-from qbe.train.tagger.network import LABEL_COUNT, Head
-from qbe.train.tagger.states import Tokens
-from qbe.train.tagger.teacher import Teacher
+from qbe.train.tagger.data import Tokens
+from qbe.train.tagger.network import LABEL_COUNT, Head, Teacher
 
 Floats = NDArray[np.float32]
 
