@@ -15,8 +15,8 @@ from qbe.train.encoder.batches import Pair, WindowTokenizer, read_triplets
 from qbe.train.encoder.loss import OBJECTIVES
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe
-from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
-from qbe.train.weights import Progress, trainable
+from qbe.train.fitting import Checkpoints, DevScore, LoopSettings, Progress
+from qbe.train.weights import trainable
 
 log = logging.getLogger(__name__)
 
