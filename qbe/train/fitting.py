@@ -17,15 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from qbe.errors import ModelError, UsageError
-from qbe.train.weights import (
-    Progress,
-    cloned,
-    copied,
-    load_checkpoint,
-    save_checkpoint,
-    trainable,
-    with_weights,
-)
+from qbe.train.artifacts import save_state
+from qbe.train.weights import Weights, copied, trainable, with_weights
+from qbe.train.weights import checked_checkpoint as _checked
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +104,77 @@ class DevScore(NamedTuple):
 
     value: float
     text: str
+
+
+class Progress(NamedTuple):
+    """The number of steps that a fit has done, and its scores on dev by epoch (higher is better)."""
+
+    step: int
+    dev: tuple[float, ...]
+
+
+def cloned(weights: Weights) -> dict[str, Tensor]:
+    """A copy of weights.
+
+    >>> weights = {"bias": torch.tensor([1.0])}
+    >>> copy = cloned(weights)
+    >>> weights["bias"] += 1
+    >>> copy
+    {'bias': tensor([1.])}
+    """
+    return {name: part.clone() for name, part in weights.items()}
+
+
+def save_checkpoint(
+    path: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    copies: Mapping[str, Weights],
+) -> None:
+    """Write the state of a fit, and ``copies`` of weights (such as the best) by their names, to a file.
+
+    After an interruption the file is the old one or the new one (`qbe.train.kept.save_state`).
+
+    >>> layer = nn.Linear(1, 1)
+    >>> optimizer = torch.optim.AdamW(layer.parameters())
+    >>> save_checkpoint(Path("fit.pt"), layer, optimizer, Progress(3, (0.5,)), {"best": copied(layer)})
+    >>> load_checkpoint(Path("fit.pt"), layer, optimizer, {})
+    Progress(step=3, dev=(0.5,))
+    """
+    state = {
+        "network": {name: part.detach() for name, part in trainable(network).items()},
+        "optimizer": optimizer.state_dict(),
+        **{name: dict(weights) for name, weights in copies.items()},
+        "step": progress.step,
+        "dev": list(progress.dev),
+    }
+    save_state(path, state)
+
+
+def load_checkpoint(
+    path: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    copies: Mapping[str, dict[str, Tensor]],
+) -> Progress:
+    """Restore the state of a fit from a file, and the weights in ``copies``, which are changed in place.
+
+    Raises ModelError for a checkpoint that cannot be read.
+
+    >>> layer, best = nn.Linear(1, 1), {}
+    >>> optimizer = torch.optim.AdamW(layer.parameters())
+    >>> save_checkpoint(Path("fit.pt"), layer, optimizer, Progress(3, (0.5,)), {"best": copied(layer)})
+    >>> load_checkpoint(Path("fit.pt"), layer, optimizer, {"best": best}).step, sorted(best)
+    (3, ['bias', 'weight'])
+    """
+    with _checked(path):
+        state = torch.load(path, weights_only=True)
+        network.load_state_dict(state["network"], strict=False)
+        optimizer.load_state_dict(state["optimizer"])
+        for name, weights in copies.items():
+            weights.update(state[name])
+        return Progress(state["step"], tuple(state["dev"]))
 
 
 class Learner(Protocol):

@@ -12,8 +12,7 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.train.encoder.fit import Fit, WindowTokenizer
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe, Schedule
-from qbe.train.fitting import Checkpoints
-from qbe.train.weights import Progress
+from qbe.train.fitting import Checkpoints, Progress
 
 EVERY, KEPT_AT = 2, (2, 3, 4, 6, 8, 9)
 RECIPE = Recipe("ts+ot", schedule=Schedule(epochs=3, batch=3, accumulate=2, learning_rate=3e-3, patience=3))

@@ -11,11 +11,10 @@ from pathlib import Path
 import torch
 
 from qbe.corpus import read_jsonl
-from qbe.train.fitting import Checkpoints
+from qbe.train.fitting import Checkpoints, Progress
 from qbe.train.reranker.fit import CandidateScorer, GradedSplits, fit
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.recipe import Schedule
-from qbe.train.weights import Progress
 
 LISTS, EVERY = 3, 2
 SCHEDULE = Schedule(epochs=3, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5)

@@ -17,9 +17,8 @@ from qbe.train.distillation.interaction import Layout, layout_of, token_terms, v
 from qbe.train.distillation.loss import relational, soft_logistic
 from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Scored, Teacher
-from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
+from qbe.train.fitting import Checkpoints, DevScore, LoopSettings, Progress
 from qbe.train.reranker.fit import CandidateScorer, adamw, mean_spearman, score_lists
-from qbe.train.weights import Progress
 
 _FEWEST = 3
 """Papers that a step needs: one, and two candidates whose order is learned."""

@@ -15,13 +15,13 @@ from qbe.evaluate.crossed import CrossedAccuracy, accuracies
 from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.rerank.late_interaction import Floats
 from qbe.train import fitting
-from qbe.train.fitting import Checkpoints, DevScore, LoopSettings
+from qbe.train.fitting import Checkpoints, DevScore, LoopSettings, Progress
 from qbe.train.reranker.correlation import mean_correlation, spearman
 from qbe.train.reranker.loss import LOSSES, crossed_emphasis
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.recipe import Schedule
 from qbe.train.reranker.tokenized import TokenizedPaper
-from qbe.train.weights import Progress, trainable
+from qbe.train.weights import trainable
 from qbe.types import Facet
 
 
