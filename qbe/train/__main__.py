@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from qbe.train.encoder.recipe import Recipe
     from qbe.train.work_folder import RunOptions
 
 OPTIONS: dict[str, str] = {}
@@ -100,7 +99,9 @@ def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
 
 
 def _train_encoder(options: argparse.Namespace, run: RunOptions) -> None:
-    recipe = _encoder_recipe(options)
+    from qbe.train.encoder.recipe import Recipe
+
+    recipe = Recipe(options.objective, options.similarity, options.epochs, options.learning_rate)
     leave_out = _leave_out(options)
     with _training_packages():
         from qbe.train.encoder.data import Sources
@@ -119,7 +120,6 @@ def _train_encoder(options: argparse.Namespace, run: RunOptions) -> None:
         run,
         recipe=recipe,
         encoder=options.encoder,
-        aligner=options.aligner,
     )
     parity = trained.metadata.parity.items()
     cosines = ", ".join(f"{precision} {figures['min_cosine']:.5f}" for precision, figures in parity)
@@ -127,40 +127,6 @@ def _train_encoder(options: argparse.Namespace, run: RunOptions) -> None:
         f"{options.output}: {recipe.objective}, loss on dev {trained.before:.4f} to {trained.after:.4f}; "
         f"smallest cosine against PyTorch: {cosines}"
     )
-
-
-def _encoder_recipe(options: argparse.Namespace) -> Recipe:
-    """The recipe of ``qbe train encoder``; raises UsageError for values or combinations that are not
-    possible.
-    """
-    from qbe.errors import UsageError
-    from qbe.train.encoder.recipe import OBJECTIVES, Recipe, Schedule, Settings
-
-    objective = OBJECTIVES[options.objective]
-    for name, used in (
-        ("temperature", objective.transports),
-        ("regularization", objective.transports),
-        ("aligner", objective.alignment),
-        ("layout", not objective.sentences),
-    ):
-        if getattr(options, name) is not None and not used:
-            raise UsageError(
-                f"expected no `{name}` with `objective` {options.objective}, which does not use it; "
-                "leave it out"
-            )
-    chosen = {
-        name: getattr(options, name) for name in ("margin", "similarity", "temperature", "regularization")
-    }
-    settings = Settings(**{name: value for name, value in chosen.items() if value is not None})
-    schedule = Schedule(
-        epochs=options.epochs,
-        batch=options.batch,
-        accumulate=options.accumulate,
-        learning_rate=objective.rate if options.learning_rate is None else options.learning_rate,
-        warm_up=options.warm_up,
-    )
-    layout = {} if options.layout is None else {"layout": options.layout}
-    return Recipe(options.objective, settings=settings, schedule=schedule, **layout)
 
 
 def _make_facet_encoder(options: argparse.Namespace, run: RunOptions) -> None:

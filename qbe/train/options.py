@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 PROGRAM = "qbe train"
 FACETS = ("background", "method", "result")
-LAYOUTS = ("title-abstract", "title-sep-abstract")
 LOSSES = ("logistic", "margin", "listwise", "cross-entropy", "margin-mse")
 OBJECTIVES = ("bi-encoder", "ts", "ot", "ts+ot", "abs", "max", "att", "cosent")
 SIMILARITIES = ("cosine", "l2")
@@ -213,48 +212,16 @@ def _add_encoder(encoder: argparse.ArgumentParser) -> None:
         f"({_DEFAULT})",
     )
     encoder.add_argument(
-        "--aligner",
-        metavar="NAME",
-        help="the encoder that aligns sentences (ts, ts+ot, abs; default: the alignments in the files, and "
-        "all-MiniLM-L6-v2 where there are none)",
-    )
-    encoder.add_argument(
-        "--layout",
-        choices=LAYOUTS,
-        help="of a paper, whether [SEP] follows its title (default: title-sep-abstract)",
-    )
-    encoder.add_argument(
         "--similarity",
         choices=SIMILARITIES,
         default="l2",
         help=f"l2: distances of vectors as they are, cosine: of unit length ({_DEFAULT})",
     )
-    _add_loss_and_schedule(encoder)
-    _add_run(encoder, seeds="0")
-
-
-def _add_loss_and_schedule(encoder: argparse.ArgumentParser) -> None:
-    encoder.add_argument("--margin", type=float, default=1.0, metavar="M", help=_DEFAULT)
-    encoder.add_argument(
-        "--temperature",
-        type=float,
-        metavar="TAU",
-        help="of the transport's masses (ot, ts+ot; default: 5000)",
-    )
-    encoder.add_argument(
-        "--regularization", type=float, metavar="LAMBDA", help="of the transport (ot, ts+ot; default: 20)"
-    )
-    encoder.add_argument("--batch", type=int, default=10, metavar="N", help=f"pairs, at least 2 ({_DEFAULT})")
-    encoder.add_argument(
-        "--accumulate", type=int, default=3, metavar="N", help=f"batches per step ({_DEFAULT})"
-    )
     encoder.add_argument("--epochs", type=int, default=1, metavar="N", help=f"at most ({_DEFAULT})")
     encoder.add_argument(
         "--learning-rate", type=float, metavar="RATE", help="default: 2e-5; 3e-5 for ot, abs and max"
     )
-    encoder.add_argument(
-        "--warm-up", type=float, default=0.05, metavar="SHARE", help=f"of the steps ({_DEFAULT})"
-    )
+    _add_run(encoder, seeds="0")
 
 
 def _add_facet_encoder(encoder: argparse.ArgumentParser) -> None:

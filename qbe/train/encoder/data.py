@@ -5,29 +5,28 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
 from qbe.errors import CorpusError
-from qbe.files import atomic_file
 from qbe.parallel import Memo
+from qbe.train.artifacts import checked, load_arrays, save_arrays
 from qbe.train.encoder.cocitations import Alignment, Cocitation, read_citing_sentences, read_cocitations
-from qbe.train.encoder.fit import Pair, WindowTokenizer
 from qbe.train.encoder.recipe import Objective
-from qbe.train.kept import checked
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
 HELD_OUT, MOST_HELD_OUT = 0.05, 2000
 """The share of the sets that become dev, and the most, where no dev file is given."""
+CHUNK = 2048
+"""Pairs whose sentences are encoded together; a sentence that several pairs have is encoded once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,85 +102,62 @@ def hold_out(pairs: Sequence[Cocitation]) -> Parts:
     )
 
 
-def aligned_pairs(
-    cocitations: Sequence[Cocitation],
-    by: str | None,
-    tokenizer: WindowTokenizer,
-    aligner: Encoder | None,
-    cache: Path,
-    *,
-    use_given: bool,
-) -> list[Pair]:
-    """Pairs with the positions of aligned sentences (see `qbe.train.encoder.data.align`).
+class Pair(NamedTuple):
+    """Two co-cited papers, the ids of the set that was cited, and the positions of two aligned sentences."""
 
-    With ``by`` None no sentences are aligned.
-    """
-    if by is None or aligner is None:
-        return [Pair(*pair[:3]) for pair in cocitations]
-    alignments = align(
-        cocitations,
-        by,
-        aligner,
-        lambda paper: len(tokenizer.window(paper).spans),
-        use_given=use_given,
-        cache=cache,
-    )
-    return [Pair(*pair[:3], alignment) for pair, alignment in zip(cocitations, alignments, strict=True)]
-
-
-log = logging.getLogger(__name__)
-_CHUNK = 2048
-"""Pairs whose sentences are encoded together; a sentence that several pairs have is encoded once."""
+    cited: frozenset[str]
+    query: Paper
+    positive: Paper
+    alignment: Alignment = (0, 0)
 
 
 def align(
-    pairs: Sequence[Cocitation],
-    by: str,
-    encoder: Encoder,
-    max_sentences: Callable[[Paper], int],
-    *,
-    use_given: bool = True,
-    cache: Path | None = None,
-) -> list[Alignment]:
-    """For each pair the positions of two aligned sentences.
+    pairs: Sequence[Cocitation], by: str, encoder: Encoder, max_sentences: Callable[[Paper], int], cache: Path
+) -> list[Pair]:
+    """Pairs with the positions of two aligned sentences.
 
     ``by`` "contexts": of each paper the sentence nearest to any of the sentences that cite both (TSASPIRE,
-    Mysore et al., 2022); "abstracts": the two sentences nearest to each other. Each sentence is encoded
-    separately, as the mean of all its tokens, and compared by cosine. ``max_sentences`` returns how many
-    sentences of a paper fit into its window; others are not considered. With ``use_given``, alignments in the
-    data are used where both positions fit. The result is written to the file ``cache`` and read from there in
-    the next call. Raises ModelError where that cannot be read.
+    Mysore et al., 2022); "abstracts": the two sentences nearest to each other. Alignments in the data are
+    used where both positions fit; otherwise each sentence is encoded separately, as the mean of all its
+    tokens, and compared by cosine. ``max_sentences`` returns how many sentences of a paper fit into its
+    window; others are not considered. The positions are written to the file ``cache`` (.npz) and read from
+    there in the next call. Raises ModelError where that cannot be read.
     """
-    if cache is not None and cache.exists():
-        return _load(cache, len(pairs))
+    if not cache.exists():
+        save_arrays(cache, {"positions": _positions(pairs, by, encoder, max_sentences)})
+    what = f"the alignments of {len(pairs)} pairs"
+    positions = load_arrays(cache, what, "positions")["positions"]
+    with checked(cache, what):
+        if positions.shape != (len(pairs), 2):
+            raise ValueError(f"an array {positions.shape}")
+    return [
+        Pair(*pair[:3], (first, second))
+        for pair, (first, second) in zip(pairs, positions.tolist(), strict=True)
+    ]
+
+
+def _positions(
+    pairs: Sequence[Cocitation], by: str, encoder: Encoder, max_sentences: Callable[[Paper], int]
+) -> list[Alignment]:
     window_size = Memo(max_sentences)
-    alignments: list[Alignment] = []
-    for chunk in _chunks(pairs):
+    positions: list[Alignment] = []
+    for begin in range(0, len(pairs), CHUNK):
+        chunk = pairs[begin : begin + CHUNK]
         limits = [(window_size(pair.query), window_size(pair.positive)) for pair in chunk]
-        given = [
-            alignment if use_given and alignment and all(map(int.__lt__, alignment, sizes)) else None
-            for alignment, sizes in zip((_given(pair, by) for pair in chunk), limits, strict=True)
-        ]
-        vectors = _encoded(
-            (pair for pair, alignment in zip(chunk, given, strict=True) if alignment is None), by, encoder
-        )
-        alignments += [
+        given = [_given(pair, sizes, by) for pair, sizes in zip(chunk, limits, strict=True)]
+        missing = (pair for pair, alignment in zip(chunk, given, strict=True) if alignment is None)
+        vectors = _encoded(missing, by, encoder)
+        positions += [
             alignment or _nearest(pair, sizes, by, vectors)
             for pair, alignment, sizes in zip(chunk, given, limits, strict=True)
         ]
-        log.info("sentences of %d of %d pairs aligned", len(alignments), len(pairs))
-    if cache is not None:
-        _save(cache, alignments)
-    return alignments
+        log.info("sentences of %d of %d pairs aligned", len(positions), len(pairs))
+    return positions
 
 
-def _given(pair: Cocitation, by: str) -> Alignment | None:
-    return pair.by_contexts if by == "contexts" else pair.by_abstracts
-
-
-def _chunks(pairs: Sequence[Cocitation]) -> Iterator[Sequence[Cocitation]]:
-    for begin in range(0, len(pairs), _CHUNK):
-        yield pairs[begin : begin + _CHUNK]
+def _given(pair: Cocitation, sizes: tuple[int, int], by: str) -> Alignment | None:
+    alignment = pair.by_contexts if by == "contexts" else pair.by_abstracts
+    return alignment if alignment and all(map(int.__lt__, alignment, sizes)) else None
 
 
 def _encoded(pairs: Iterable[Cocitation], by: str, encoder: Encoder) -> dict[str, Floats]:
@@ -209,16 +185,3 @@ def _nearest(pair: Cocitation, sizes: tuple[int, int], by: str, vectors: Mapping
         return int((query @ contexts).max(1).argmax()), int((positive @ contexts).max(1).argmax())
     first, second = divmod(int((query @ positive.T).argmax()), len(positive))
     return first, second
-
-
-def _save(path: Path, alignments: Sequence[Alignment]) -> None:
-    with atomic_file(path) as stream:
-        np.save(stream, np.array(alignments, np.int32).reshape(-1, 2))
-
-
-def _load(path: Path, count: int) -> list[Alignment]:
-    with checked(path, f"the alignments of this training's {count} pairs"):
-        positions: NDArray[np.int32] = np.load(path)
-        if positions.shape != (count, 2):
-            raise ValueError(f"an array {positions.shape}")
-    return [(first, second) for first, second in positions.tolist()]
