@@ -1,7 +1,6 @@
 """Training of the citation model: figures and losses by hand, what is learned, the whole, resuming."""
 
 import json
-import logging
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -40,19 +39,21 @@ from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
 from qbe.train.__main__ import main
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.citation import training
 from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at, read_split
 from qbe.train.citation.projection import (
     START_WEIGHTS,
+    Citations,
     ProjectionNetwork,
+    ProjectionSchedule,
+    ProjectionTask,
     StoredVectors,
     citation_loss,
-    fit_projection,
 )
-from qbe.train.citation.recipe import HeadSchedule, ProjectionSchedule, Recipe
-from qbe.train.citation.training import Sources, train_citation
-from qbe.train.heads import FeatureList, fit_head
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.citation.training import Recipe, Sources, train_citation
+from qbe.train.heads import FeatureList, HeadSchedule, fit_head
+from qbe.train.trainer import Checkpoints, Schedule, fit
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -242,15 +243,13 @@ def toy():
     }
     nearest = {paper: np.setdiff1d(np.arange(OLD), cited[paper]) for paper in cited}
     years = np.where(np.arange(TOY) < OLD, 2000.0, 2001.0)
-    return vectors, cited, nearest, years
+    return vectors, Citations(cited, nearest, years)
 
 
 def toy_mrr(toy, projection: Projection) -> float:
-    vectors, cited, _, _ = toy
-    network = ProjectionNetwork(vectors)
+    vectors, (cited, *_) = toy
     with torch.no_grad():
-        network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
-        network.weights.copy_(torch.tensor(projection.weights))
+        network = ProjectionNetwork.of(vectors, projection)
         scores = network(torch.tensor([*cited]), torch.arange(OLD)).numpy()
     lists = [
         RankedList(np.isin(np.argsort(-row), cited[query]), len(cited[query]))
@@ -262,19 +261,21 @@ def toy_mrr(toy, projection: Projection) -> float:
 FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_rate=5e-2)
 
 
-def test_what_is_cited_is_learned(toy):
-    vectors, cited, nearest, years = toy
-    before = toy_mrr(toy, ProjectionNetwork(vectors).projection())
-    projection, epoch = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, FAST, 0)
-    assert epoch == FAST.epochs
+def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST, figure=None) -> Projection:
+    network = ProjectionNetwork(toy[0])
+    task = ProjectionTask(network, toy[1], schedule, figure)
+    fit(task, Schedule(schedule.epochs, patience=schedule.patience), 0, Checkpoints(path))
+    return network.projection()
+
+
+def test_what_is_cited_is_learned(toy, tmp_path):
+    before = toy_mrr(toy, ProjectionNetwork(toy[0]).projection())
+    projection = fitted(toy, tmp_path / "fit.pt")
     assert before < 0.7
     assert toy_mrr(toy, projection) > 0.9
-    again, _ = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, FAST, 0)
-    for one, other in zip(projection, again, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
-def test_the_best_epoch_is_taken(toy):
+def test_the_best_epoch_is_taken(toy, tmp_path):
     """The second is the best; after two that are no better the fitting ends."""
     measured: list[Projection] = []
 
@@ -282,52 +283,41 @@ def test_the_best_epoch_is_taken(toy):
         measured.append(projection)
         return [0.1, 0.3, 0.2, 0.3][len(measured) - 1]
 
-    vectors, cited, nearest, years = toy
-    schedule = replace(FAST, patience=2)
-    projection, epoch = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0, figure)
-    assert (epoch, len(measured)) == (2, 4)
+    projection = fitted(toy, tmp_path / "fit.pt", replace(FAST, patience=2), figure)
+    assert len(measured) == 4
     for taken, second, last in zip(projection, measured[1], measured[3], strict=True):
         np.testing.assert_array_equal(taken, second)
         assert not np.array_equal(taken, last)
 
 
-def test_an_anchor_holds_matrices_near_the_identity(toy):
-    vectors, cited, nearest, years = toy
+def test_an_anchor_holds_matrices_near_the_identity(toy, tmp_path):
     distances = []
     for anchor in (0.0, 10.0):
-        schedule = replace(FAST, epochs=2, anchor=anchor)
-        projection, _ = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0)
+        projection = fitted(toy, tmp_path / f"{anchor}.pt", replace(FAST, epochs=2, anchor=anchor))
         distances.append(np.linalg.norm(projection.whole - np.eye(10)))
     assert distances[1] < distances[0] / 2
 
 
 def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
     """No step would be done, and the identity taken for what was learned."""
-    years = np.full(TOY, 2001.0)
-    with pytest.raises(
-        CorpusError, match="expected papers that cite others to train on, found none; give mo"
-    ):
-        fit_projection(
-            ProjectionNetwork(toy[0]), {20: np.zeros(0, np.int64)}, {20: np.array([1])}, years, FAST, 0
-        )
+    citations = Citations({20: np.zeros(0, np.int64)}, {20: np.array([1])}, np.full(TOY, 2001.0))
+    with pytest.raises(CorpusError, match="expected papers that cite others"):
+        ProjectionTask(ProjectionNetwork(toy[0]), citations, FAST)
 
 
 @pytest.mark.parametrize(
     ("year", "is_rival"), [(1999.0, True), (2001.0, True), (2002.0, False), (math.nan, True)]
 )
-def test_younger_papers_and_the_query_are_no_rivals(toy, caplog, year, is_rival):
-    """Nothing moves at a rate of 0; the loss of one cited paper and one rival is told."""
-    vectors = toy[0]
-    cited, nearest = {20: np.array([0])}, {20: np.array([1, 20])}
+def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
+    """The loss of one cited paper and one rival."""
     years = np.full(TOY, 2001.0)
     years[1] = year
-    schedule = ProjectionSchedule(epochs=1, learning_rate=0.0, weight_rate=0.0, anchor=0.0)
-    with caplog.at_level(logging.INFO, logger="qbe"):
-        fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0)
+    citations = Citations({20: np.array([0])}, {20: np.array([1, 20])}, years)
+    task = ProjectionTask(ProjectionNetwork(toy[0]), citations, ProjectionSchedule(anchor=0.0))
+    (loss,) = task.losses(next(task.batches(0)))
     with torch.no_grad():
-        right, wrong = ProjectionNetwork(vectors)(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
-    loss = math.log1p(math.exp(wrong - right)) if is_rival else 0.0
-    assert f"epoch 1: loss {loss:.4f}" in caplog.text
+        right, wrong = task.network(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
+    assert loss.item() == pytest.approx(math.log1p(math.exp(wrong - right)) if is_rival else 0.0)
 
 
 # The heads
@@ -354,9 +344,9 @@ def mrr(head, lists: list[FeatureList]) -> float:
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
-def test_a_head_learns_by_what_cited_papers_differ():
+def test_a_head_learns_by_what_cited_papers_differ(tmp_path):
     lists, schedule = separable(12, seed=0), HeadSchedule(epochs=15, hidden=4, learning_rate=2e-2)
-    head = fit_head(lists, schedule, 0, lambda head: mrr(head, lists))
+    head = fit_head(lists, schedule, 0, lambda head: mrr(head, lists), tmp_path / "head.pt")
     assert mrr(head, separable(50, seed=1)) > 0.9
     together = np.concatenate([each.features for each in lists])
     np.testing.assert_allclose(head.mean[:2], np.nanmean(together[:, :2], axis=0))
@@ -367,14 +357,15 @@ def test_a_head_learns_by_what_cited_papers_differ():
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
-def test_the_head_of_the_best_epoch_is_taken():
+def test_the_head_of_the_best_epoch_is_taken(tmp_path):
     heads = []
 
     def figure(head) -> float:
         heads.append(head)
         return [0.1, 0.3, 0.2, 0.3, 0.1][len(heads) - 1]
 
-    head = fit_head(separable(4, seed=0), HeadSchedule(epochs=9, patience=3), 0, figure)
+    schedule = HeadSchedule(epochs=9, patience=3)
+    head = fit_head(separable(4, seed=0), schedule, 0, figure, tmp_path / "head.pt")
     assert len(heads) == 5
     np.testing.assert_array_equal(head.direct, heads[1].direct)
     assert not np.array_equal(head.direct, heads[4].direct)
@@ -390,10 +381,10 @@ def test_the_mean_of_heads_scores_as_their_mean():
     np.testing.assert_allclose(mean_head(heads).scores(features), expected)
 
 
-def test_queries_of_which_nothing_was_found_teach_nothing():
+def test_queries_of_which_nothing_was_found_teach_nothing(tmp_path):
     """But their candidates are part of the data that features are scaled by."""
     lists = [FeatureList(np.array([[1.0], [3.0]]), np.array([False, False]), 2)]
-    head = fit_head(lists, HeadSchedule(epochs=2, hidden=2), 0, lambda head: 0.5)
+    head = fit_head(lists, HeadSchedule(epochs=2, hidden=2), 0, lambda head: 0.5, tmp_path / "head.pt")
     assert head.scores(np.array([[5.0]])).tolist() == [0.0]
     assert (head.mean.tolist(), head.scale.tolist()) == ([2.0], [1.0])
 

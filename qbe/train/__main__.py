@@ -212,7 +212,6 @@ def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
     from pathlib import Path
 
     from qbe.train.graded_pairs import default_pairs, pair_files
-    from qbe.train.grades.recipe import Recipe
     from qbe.train.work_folder import Folders
 
     if options.pairs:
@@ -226,7 +225,7 @@ def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
         from qbe.train.grades.training import Sources, train_grades
     sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
     folders = Folders(Path(options.output), Path(options.work))
-    for name, each in train_grades(sources, folders, run, recipe=Recipe(sampled=options.sampled)).items():
+    for name, each in train_grades(sources, folders, run).items():
         errors = " / ".join(f"{value:.2f}" for value in each)
         print(f"{options.output}: {name}: errors {errors} grades (background / method / result)")
 

@@ -293,13 +293,6 @@ def _add_grades(grades: argparse.ArgumentParser) -> None:
     grades.add_argument("--dev", nargs="+", metavar="FILE", help=f"graded pairs to measure on {_DATA}")
     grades.add_argument("--index", required=True, metavar="DIR", help="an index of the pairs' papers")
     _add_leave_out(grades)
-    grades.add_argument(
-        "--sampled",
-        type=int,
-        default=350,
-        metavar="N",
-        help=f"lists of each file, drawn at random ({_DEFAULT})",
-    )
     _add_output(grades)
     _add_work(grades)
     _add_run(grades, device=False)

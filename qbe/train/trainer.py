@@ -34,8 +34,12 @@ class DevScore(NamedTuple):
 class Task(Protocol[B]):
     """A network to train, and what it is trained on."""
 
-    network: nn.Module
     steps_per_epoch: int
+
+    @property
+    def network(self) -> nn.Module:
+        """The network, whose parameters with gradients are trained."""
+        ...
 
     def optimizer(self) -> torch.optim.Optimizer:
         """A new optimizer, each group of parameters with its full learning rate."""

@@ -21,16 +21,15 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.parallel import Workers
 from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
 from qbe.train.evaluated import without_evaluated
-from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
-from qbe.train.grades.recipe import Recipe
-from qbe.train.heads import fit_heads
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.grades.data import GradedFeatures, joined, load_or_measure, sampled
+from qbe.train.heads import GradeRecipe, fit_grade_heads
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
-DEFAULT_RECIPE = Recipe()
+DEFAULT_RECIPE = GradeRecipe()
 SAMPLE_SEED = 7
 
 
@@ -47,7 +46,7 @@ class Sources:
 
 
 def train_grades(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE
+    sources: Sources, folders: Folders, run: RunOptions, *, recipe: GradeRecipe = DEFAULT_RECIPE
 ) -> Mapping[str, Sequence[float]]:
     """Train the grade model, measure it on each file of dev, and publish it with a card.
 
@@ -82,13 +81,13 @@ def train_grades(
             # By content: files of one name differ, and of a file to train on only a sample is measured.
             part = "dev" if count is None else "train"
             kept = folders.work / f"{part}-{file.stem}-{sha256(file)[:12]}.npz"
-            return measured(reader, features, lists, kept)
+            return load_or_measure(reader, features, lists, kept)
 
         dev = {f"{file.parent.name}/{file.name}": read(file, None) for file in sources.dev}
         train = joined([read(file, recipe.sampled) for file in sources.train])
         encoder = reader.manifest.dense["encoder"]
     log.info("fitting to %d pairs", len(train.grades))
-    heads = {known: _fitted(train, known, recipe, run) for known in NAMES}
+    heads = {known: _fitted(train, known, recipe, run.seeds, folders.work) for known in NAMES}
     training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades)}
     model = GradeModel(heads, encoder, reranker, training)
     errors = {known: {name: _errors(model, each, known) for name, each in dev.items()} for known in NAMES}
@@ -118,10 +117,14 @@ def _card(model: GradeModel, errors: Mapping[str, Mapping[str, Sequence[float]]]
     )
 
 
-def _fitted(train: GradedFeatures, known: str, recipe: Recipe, run: RunOptions) -> dict[Facet, Head]:
+def _fitted(
+    train: GradedFeatures, known: str, recipe: GradeRecipe, seeds: Sequence[int], work: Path
+) -> dict[Facet, Head]:
     """The mean of the seeds' heads, by facet."""
-    width = len(NAMES[known])
-    by_seed = [fit_heads(train.features[:, :width], train.grades, recipe, seed) for seed in run.seeds]
+    features = train.features[:, : len(NAMES[known])]
+    by_seed = [
+        fit_grade_heads(features, train.grades, recipe, seed, work / f"{known}-{seed}.pt") for seed in seeds
+    ]
     return {facet: mean_head([heads[facet] for heads in by_seed]) for facet in Facet}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +18,21 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.export.staging import staged_folder
 from qbe.export.tagger import HeadInputs, export_head
-from qbe.files import atomic_file, sha256
+from qbe.files import sha256
 from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.sources import packaged_weights
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
 from qbe.tag.tagger import Tagger, span_mask
+from qbe.train.artifacts import (
+    Folders,
+    RunOptions,
+    as_record,
+    check_provenance,
+    file_digests,
+    load_arrays,
+    save_arrays,
+)
 from qbe.train.card import APACHE, Card, table
-from qbe.train.kept import checked, save_state
 from qbe.train.tagger.data import (
     LABELS,
     SPLITS,
@@ -37,11 +45,9 @@ from qbe.train.tagger.data import (
 from qbe.train.tagger.fit import Example, Floats, Schedule, fit, one_hot, predict
 from qbe.train.tagger.measure import Scores, measure, score
 from qbe.train.tagger.network import Head, Teacher
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)
-Model = TypeVar("Model", Head, Teacher)
 
 TEACHER, SOFT, GOLD = Schedule(3, papers=8), Schedule(3), Schedule(3, learning_rate=3e-4)
 """The default schedules of a recipe."""
@@ -65,6 +71,9 @@ class Recipe:
     soft: Schedule = SOFT
     gold: Schedule = GOLD
     sample_seed: int = 0
+
+
+DEFAULT_RECIPE = Recipe()
 
 
 class Data:
@@ -114,16 +123,14 @@ def train_students(
     where a part in ``work`` belongs to another recipe.
     """
     gold = data.examples("train")
-    soft_labels = work / f"soft-{recipe.unlabelled}.npy"
+    soft_labels = work / f"soft-{recipe.unlabelled}.npz"
     if not soft_labels.exists():
         teachers = [_teacher(data, weights, gold, recipe, number, work) for number in range(recipe.teachers)]
         streams = [predict(teacher, data.unlabelled) for teacher in teachers]
         means = [np.mean(rows, axis=0) for rows in zip(*streams, strict=True)]
-        with atomic_file(soft_labels) as stream:
-            np.save(stream, np.concatenate(means))
+        save_arrays(soft_labels, {"probabilities": np.concatenate(means)})
         log.info("the teachers have labelled %d papers", len(means))
-    with checked(soft_labels, "the soft labels of this training"):
-        labels: Floats = np.load(soft_labels)
+    labels = load_arrays(soft_labels, "the soft labels", "probabilities")["probabilities"]
     soft = _soft_examples(data.unlabelled, labels)
     return {seed: _student(data, soft, gold, recipe, seed, work) for seed in seeds}
 
@@ -133,12 +140,8 @@ def _student(
 ) -> Head:
     torch.manual_seed(seed)
     student = Head(len(recipe.layers) * data.encoder.dimension)
-
-    def train(student: Head) -> None:
-        fit(student, [*soft, *gold], recipe.soft, seed, _log_epochs(f"student {seed}, soft labels"))
-        fit(student, gold, recipe.gold, seed, _log_epochs(f"student {seed}, annotators' labels"))
-
-    _train_once(work / f"student-{seed}.pt", student, train)
+    fit(student, [*soft, *gold], recipe.soft, seed, work / f"student-{seed}-soft.pt")
+    fit(student, gold, recipe.gold, seed, work / f"student-{seed}.pt")
     log.info("student %d on dev: %s", seed, data.scores("dev", student))
     return student
 
@@ -149,11 +152,7 @@ def _teacher(
     seed = 1000 + number  # other seeds than the students'
     torch.manual_seed(seed)
     teacher = Teacher(weights, recipe.layers)
-
-    def train(teacher: Teacher) -> None:
-        fit(teacher, gold, recipe.teacher, seed, _log_epochs(f"teacher {number}"))
-
-    _train_once(work / f"teacher-{number}.pt", teacher, train)
+    fit(teacher, gold, recipe.teacher, seed, work / f"teacher-{number}.pt")
     log.info("teacher %d on dev: %s", number, data.scores("dev", teacher))
     return teacher
 
@@ -171,22 +170,6 @@ def _soft_examples(papers: Sequence[Tokens], labels: Floats) -> list[Example]:
     ]
 
 
-def _train_once(path: Path, model: Model, train: Callable[[Model], None]) -> Model:
-    """Load the model's weights from a file; where there is none, train it and write the file."""
-    if not path.exists():
-        train(model)
-        save_state(path, model.state_dict())
-    with checked(path, "a model of this recipe", "delete it, or give another `work`"):
-        model.load_state_dict(torch.load(path, weights_only=True))
-    model.eval()
-    return model
-
-
-def _log_epochs(name: str) -> Callable[[int, float], None]:
-    return lambda epoch, loss: log.info("%s: epoch %d, loss %.3f", name, epoch, loss)
-
-
-DEFAULT_RECIPE = Recipe()
 PARITY_PAPERS = 50
 """Papers of dev on which the exported model is compared with PyTorch."""
 
