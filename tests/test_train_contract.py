@@ -1,4 +1,4 @@
-"""What every training promises: it resumes to the same model, notices what does not fit, and says what it did."""
+"""What every training promises: it resumes to the same model, and notices what does not fit."""
 
 import re
 import shutil
