@@ -31,7 +31,7 @@ from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.train.citation.figures import CitationFigures
 from qbe.train.citation.heads import FeatureList
-from qbe.train.work_folder import check_provenance
+from qbe.train.artifacts import check_provenance
 from qbe.types import Hit, Paper, Run, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -18,7 +18,7 @@ from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import Figures, measure, significance
 from qbe.train.facet_encoder.training import Sources, make_facet_encoder
 from qbe.train.weights import copied, save_interpolated, trainable
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.artifacts import Folders, RunOptions
 
 SEEDS = (0, 1)
 

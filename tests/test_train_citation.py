@@ -53,7 +53,7 @@ from qbe.train.citation.projection import (
 )
 from qbe.train.citation.recipe import HeadSchedule, ProjectionSchedule, Recipe
 from qbe.train.citation.training import Sources, train_citation
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.artifacts import Folders, RunOptions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

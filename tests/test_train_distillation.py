@@ -29,10 +29,10 @@ from qbe.train.fitting import Checkpoints
 from qbe.train.reranker.exported import exported_weights, off_grid
 from qbe.train.reranker.fit import CandidateScorer
 from qbe.train.reranker.network import Network
-from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.reranker.papers import TokenizedPaper
 from qbe.train.stored_vectors import StoredVectors
 from qbe.train.weights import best_weights, copied, mean
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.types import Facet
 
 pytestmark = pytest.mark.usefixtures("one_thread")

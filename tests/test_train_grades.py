@@ -31,7 +31,7 @@ from qbe.train.grades.figures import UNLIKE_WEIGHTS, grade_figures
 from qbe.train.grades.fitting import fit_heads, grade_loss
 from qbe.train.grades.recipe import Recipe
 from qbe.train.grades.training import Sources, train_grades
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.types import Facet
 
 pytestmark = pytest.mark.usefixtures("one_thread")

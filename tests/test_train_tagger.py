@@ -37,7 +37,7 @@ from qbe.train.tagger.states import Tokens, record_states
 from qbe.train.tagger.teacher import Teacher
 from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import sample_papers
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance
 from qbe.types import Paper, Sentence
 
 # CSAbstruct's files.

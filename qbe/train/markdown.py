@@ -30,7 +30,7 @@ def file_list(digests: Mapping[str, str]) -> str:
 
 def trained_on(made_from: Mapping[str, Any], first: str, before: str) -> list[str]:
     """The data of a training and of those that it started from, the latest first, from the notes of what
-    each was made from (`qbe.train.work_folder.read_provenance`).
+    each was made from (`qbe.train.artifacts.read_provenance`).
 
     ``first`` begins the sentence of the latest one, ``before`` those of the others. Of a distillation the
     files are those whose papers were left out.

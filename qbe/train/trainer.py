@@ -34,8 +34,15 @@ class DevScore(NamedTuple):
 class Task(Protocol[B]):
     """A network to train, and what it is trained on."""
 
-    network: nn.Module
-    steps_per_epoch: int
+    @property
+    def network(self) -> nn.Module:
+        """The network, whose parameters that have gradients are trained."""
+        ...
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The number of an epoch's steps."""
+        ...
 
     def optimizer(self) -> torch.optim.Optimizer:
         """A new optimizer, each group of parameters with its full learning rate."""

@@ -29,15 +29,22 @@ from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.filters import PaperFilter
 from qbe.search.passing import PassingPapers
+from qbe.train.artifacts import (
+    Folders,
+    RunOptions,
+    as_record,
+    check_provenance,
+    file_digests,
+    load_arrays,
+    save_arrays,
+)
 from qbe.train.citation.card import describe
 from qbe.train.citation.data import query_at, read_split
 from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
 from qbe.train.citation.heads import FeatureList, fit_head
 from qbe.train.citation.projection import ProjectionNetwork, fit_projection
 from qbe.train.citation.recipe import Recipe
-from qbe.train.kept import load_arrays, save_arrays
 from qbe.train.stored_vectors import StoredVectors
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]

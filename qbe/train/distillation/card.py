@@ -8,7 +8,6 @@ from qbe.train.markdown import decimals, document, file_list, table
 from qbe.train.reranker.card import (
     INTRODUCTION,
     LIMITS,
-    crossed_figures,
     earlier_trainings,
     figures_table,
     share_of_start,
@@ -27,7 +26,6 @@ def describe(metadata: FacetRerankersMetadata, size: int) -> str:
         "Mean over queries of Spearman's correlation with the grades. Start: the weights that training "
         "starts from; fp32 and int8: the exported models, as used in a search. Published: interpolated.",
         figures_table(training["dev"] | training["exported"]),
-        *crossed_figures(training["crossed"]),
         "## Recipe",
         f"The last {recipe['joint']} layers of the encoder are trained, the others are frozen. The teacher "
         f"is {teacher['encoder']['name']} with its facet projections, by the vectors of "

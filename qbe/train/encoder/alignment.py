@@ -14,8 +14,8 @@ from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
 from qbe.files import atomic_file
 from qbe.parallel import Memo
+from qbe.train.artifacts import checked
 from qbe.train.encoder.cocitations import Alignment, Cocitation
-from qbe.train.kept import checked
 from qbe.types import Paper, Sentence
 
 log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from qbe.models.encoder_format import COSINE, TITLE_ABSTRACT
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.sources import find_encoder_weights, weights_file
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.train.encoder.batches import Pair, WindowTokenizer
 from qbe.train.encoder.card import describe
 from qbe.train.encoder.data import Sources, aligned_pairs, read_parts
@@ -29,7 +30,6 @@ from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import OBJECTIVES, Recipe
 from qbe.train.fitting import Checkpoints, matmul_dtype
 from qbe.train.weights import Weights, copied, mean, with_weights
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()

@@ -17,7 +17,7 @@ from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect
 from qbe.search.grading import GradeFeatures, GradeRequest
-from qbe.train.kept import load_arrays, save_arrays
+from qbe.train.artifacts import load_arrays, save_arrays
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)

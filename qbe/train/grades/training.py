@@ -20,13 +20,13 @@ from qbe.models.registry import DEFAULT_RERANKER
 from qbe.parallel import Workers
 from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
-from qbe.train.evaluated import without_evaluated
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.train.grades.card import describe
 from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
 from qbe.train.grades.figures import GradeFigures, grade_figures
 from qbe.train.grades.fitting import fit_heads
 from qbe.train.grades.recipe import Recipe
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.pairs import without_evaluated
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)

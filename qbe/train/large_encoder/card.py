@@ -18,7 +18,6 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
     the difference.
     """
     recipe = training["recipe"]
-    schedule = recipe["schedule"]
     seeds = ", ".join(map(str, training["seeds"]))
     parts = [
         f"# {metadata.name}",
@@ -37,10 +36,10 @@ def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) 
         "## Recipe",
         f"{training['lists']:,} graded lists ({training['pairs']:,} pairs), drawn at random; late "
         "interaction of sentences, sentences of the facet, whole papers, the facet's mean and tokens, each "
-        f"paper encoded by itself; loss {schedule['loss']}; AdamW at {schedule['learning_rate']:g} (facet "
-        f"projections {schedule['head_rate']:g}, weights of similarities {schedule['weight_rate']:g}), "
-        f"{schedule['queries']} lists a step, {schedule['epochs']} epoch, running mean of weights "
-        f"({schedule['memory']:g}); seeds {seeds}. Then interpolated with the original weights, share "
+        f"paper encoded by itself; logistic loss; AdamW at {recipe['learning_rate']:g} (facet "
+        f"projections {recipe['head_rate']:g}, weights of similarities {recipe['weight_rate']:g}), "
+        f"{recipe['queries']} lists a step, {recipe['epochs']} epoch, running mean of weights "
+        f"({recipe['ema_decay']:g}); seeds {seeds}. Then interpolated with the original weights, share "
         f"{training['share']:g} (Wortsman et al., CVPR 2022, who recommend it where there are no data to "
         "choose it on; it was not tuned).",
         "## Data",

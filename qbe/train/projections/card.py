@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from qbe.rerank.projection_model import ProjectionModel
 from qbe.rerank.projections import TERMS
 from qbe.train.markdown import decimals, document, file_list, table
-from qbe.train.projections.fit import Correlations
+from qbe.train.projections.network import Correlations
 
 
 def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlations]], size: int) -> str:

@@ -20,6 +20,7 @@ from qbe.models.registry import BASE_ENCODER, DEFAULT_TAGGER, ENCODERS
 from qbe.models.sources import packaged_weights
 from qbe.models.tagger_files import HEAD, TaggerFiles, TaggerMetadata, write_tagger_card
 from qbe.tag.tagger import Tagger, span_mask
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.train.tagger.card import describe
 from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger.measure import measure
@@ -28,7 +29,6 @@ from qbe.train.tagger.scores import Scores
 from qbe.train.tagger.states import Tokens
 from qbe.train.tagger.training import Data, Recipe, train_students
 from qbe.train.unlabelled import sample_papers
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 DEFAULT_RECIPE = Recipe()
 PARITY_PAPERS = 50

@@ -21,7 +21,7 @@ import torch
 from qbe.encode.encoder import Encoder
 from qbe.errors import ModelError
 from qbe.files import atomic_file
-from qbe.train.kept import checked, save_state
+from qbe.train.artifacts import checked, save_state
 from qbe.train.tagger.csabstruct import LabelledAbstract
 from qbe.train.tagger.fit import Example, Floats, Schedule, fit, one_hot, predict
 from qbe.train.tagger.network import Head
