@@ -75,7 +75,7 @@ def held_back(work: Path, digest: str) -> tuple[Projection, int]:
 
     from qbe.cite.late_interaction import Projection
     from qbe.errors import ModelError
-    from qbe.train.work_folder import read_provenance
+    from qbe.train.artifacts import read_provenance
 
     note, file = read_provenance(work), work / HELD_BACK
     if note.get("index") != digest or not file.exists():

@@ -116,7 +116,7 @@ class Budgets:
         from qbe.models.encoder_files import resolve_encoder
         from qbe.models.registry import DEFAULT_ENCODER
         from qbe.text.split import split_sentences
-        from qbe.train.work_folder import check_provenance
+        from qbe.train.artifacts import check_provenance
         from qbe.trec import read_qrels
 
         corpus, qrels = collection / "papers.jsonl", collection / "dev.qrels"

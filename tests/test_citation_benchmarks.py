@@ -29,9 +29,9 @@ from qbe.errors import ModelError, UsageError
 from qbe.evaluate.citations import citations_protocol
 from qbe.index.index import Index
 from qbe.parallel import Workers
+from qbe.train.artifacts import check_provenance
 from qbe.train.citation.data import CitationFigures
 from qbe.train.heads import FeatureList
-from qbe.train.work_folder import check_provenance
 from qbe.types import Hit, Paper, Run, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")

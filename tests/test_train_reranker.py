@@ -11,6 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from qbe.train.reranker.correlation import spearman
+from qbe.train.reranker.fit import (
+    CandidateScorer,
+    GradedSplits,
+    crossed_shares,
+    fit,
+    mean_spearman,
+    sample_unrelated,
+    score_lists,
+)
+from qbe.train.reranker.loss import LOSSES
+from qbe.train.reranker.recipe import Recipe, Schedule
 from scipy.stats import spearmanr
 from support import killed_fit
 from support.killed_fit import EVERY, LISTS, SCHEDULE, small_fit
@@ -34,29 +46,16 @@ from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
 from qbe.train import options as train_options
 from qbe.train.__main__ import main
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.facet_encoder import training as facet_encoder
 from qbe.train.fitting import Checkpoints, lr_factor
-from qbe.train.graded_pairs import papers_of
 from qbe.train.options import parser
-from qbe.train.reranker.correlation import spearman
+from qbe.train.pairs import papers_of
 from qbe.train.reranker.exported import off_grid
-from qbe.train.reranker.fit import (
-    CandidateScorer,
-    GradedSplits,
-    crossed_shares,
-    fit,
-    mean_spearman,
-    sample_unrelated,
-    score_lists,
-)
-from qbe.train.reranker.loss import LOSSES
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.papers import collect_papers
-from qbe.train.reranker.recipe import Recipe, Schedule
-from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
+from qbe.train.reranker.papers import TokenizedPaper, collect_papers, tokenize
 from qbe.train.reranker.training import Sources, Start, train_rerankers
 from qbe.train.weights import mean, trainable, with_weights
-from qbe.train.work_folder import Folders, RunOptions
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -853,7 +852,7 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
     from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.models.sources import packaged_weights
-    from qbe.train.graded_pairs import PAIRS_FOLDER
+    from qbe.train.pairs import PAIRS_FOLDER
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     main(ARGUMENTS)
@@ -914,7 +913,7 @@ def test_usage_errors_of_the_command(monkeypatch, calls):
 
 
 def test_an_installation_has_no_graded_pairs(tmp_path, monkeypatch, calls):
-    monkeypatch.setattr("qbe.train.graded_pairs.PAIRS_FOLDER", tmp_path / "none")
+    monkeypatch.setattr("qbe.train.pairs.PAIRS_FOLDER", tmp_path / "none")
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     with pytest.raises(
         UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such fo"

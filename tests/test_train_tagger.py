@@ -27,6 +27,7 @@ from qbe.models.tagger_files import HEAD, TAGGER_CARD
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import TaggingEncoder
 from qbe.train.__main__ import main
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance
 from qbe.train.tagger import training
 from qbe.train.tagger.data import (
     LABELS,
@@ -40,7 +41,6 @@ from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot,
 from qbe.train.tagger.measure import score
 from qbe.train.tagger.network import Chain, Head, Teacher
 from qbe.train.tagger.training import Data, Recipe, Sources, train_students, train_tagger
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 from qbe.types import Paper, Sentence
 
 # CSAbstruct's files.

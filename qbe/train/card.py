@@ -86,7 +86,7 @@ class Card:
 def all_data(made_from: Mapping[str, Any]) -> dict[str, str]:
     """The digests of the data of a training and of those that it started from, by file, the latest first.
 
-    ``made_from`` is what `qbe.train.work_folder.read_provenance` reads, or the record in a model's metadata.
+    ``made_from`` is what `qbe.train.artifacts.read_provenance` reads, or the record in a model's metadata.
 
     >>> all_data({"data": {"b.tsv": "9f86"}, "start": {"data": {"a.tsv": "2c26"}}})
     {'b.tsv': '9f86', 'a.tsv': '2c26'}

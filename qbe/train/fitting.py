@@ -134,7 +134,7 @@ def save_checkpoint(
 ) -> None:
     """Write the state of a fit, and ``copies`` of weights (such as the best) by their names, to a file.
 
-    After an interruption the file is the old one or the new one (`qbe.train.kept.save_state`).
+    After an interruption the file is the old one or the new one (`qbe.train.artifacts.save_state`).
 
     >>> layer = nn.Linear(1, 1)
     >>> optimizer = torch.optim.AdamW(layer.parameters())

@@ -34,11 +34,14 @@ class DevScore(NamedTuple):
 class Task(Protocol[B]):
     """A network to train, and what it is trained on."""
 
-    steps_per_epoch: int
-
     @property
     def network(self) -> nn.Module:
-        """The network, whose parameters with gradients are trained."""
+        """The network, whose parameters that have gradients are trained."""
+        ...
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The number of an epoch's steps."""
         ...
 
     def optimizer(self) -> torch.optim.Optimizer:

@@ -8,7 +8,7 @@ from typing import Any
 from qbe.models.encoder_files import EncoderMetadata
 from qbe.models.registry import BASE_ENCODER
 from qbe.train.card import APACHE, Card, all_data, facet_table
-from qbe.train.facet_encoder.matching_figures import FIRST_STAGE
+from qbe.train.correlation import FIRST_STAGE
 
 
 def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:

@@ -27,18 +27,16 @@ from qbe.models.exports import model_file
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
+from qbe.train.artifacts import Folders, RunOptions, file_digests, read_provenance
+from qbe.train.correlation import FIRST_STAGE, check_dev, encode_sentences, measure, significance
 from qbe.train.facet_encoder.card import describe
-from qbe.train.facet_encoder.interpolation import interpolated_encoder
-from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, encode_sentences, measure, significance
-from qbe.train.graded_pairs import papers_of
-from qbe.train.reranker.correlation import check_dev
+from qbe.train.pairs import papers_of
+from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.reranker.papers import collect_papers
-from qbe.train.weights import INTERPOLATED, Weights, best_weights, check_share, mean
-from qbe.train.work_folder import Folders, RunOptions, file_digests, read_provenance
+from qbe.train.weights import INTERPOLATED, Weights, best_weights, mean
 
-SHARE = 0.5
-"""The share of the rerankers' weights: what Wortsman et al. advise where there is no data to choose it on, as
-here, where the encoder is meant for another collection."""
+SHARE = 0.8
+"""The share of the rerankers' weights: with more, the tagger reads the encoder worse (`qbe train admit`)."""
 
 PRECISION = "int8"
 """The precision that ships."""
@@ -62,21 +60,17 @@ class Sources:
     corpus: Path
 
 
-def make_facet_encoder(
-    sources: Sources, weights: Path, folders: Folders, run: RunOptions, *, share: float = SHARE
-) -> FacetEncoder:
+def make_facet_encoder(sources: Sources, weights: Path, folders: Folders, run: RunOptions) -> FacetEncoder:
     """Make the encoder out of trained rerankers, measure it and write its folder.
 
     ``weights`` is the folder of the BERT encoder that the rerankers started from; ``folders.work`` is the
     work folder of their training, which is only read. The output has an int8 ONNX model, the tokenizer and
     the cards; it appears complete or not at all. Nothing is selected: what the rerankers' training published
-    is (the mean of the seeds, or weights between it and those at the start), and each seed is measured beside
-    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises FileFormatError for pairs and
-    CorpusError for papers that cannot be read, and for pairs that no correlation can be computed with,
-    ModelError where there are no such rerankers or a check fails, OutputError where nothing can be written,
-    UsageError for another share.
+    is (the mean of the seeds, or weights between it and those at the start), and each seed is measured too.
+    Raises FileFormatError for pairs and CorpusError for papers that cannot be read, and for pairs that no
+    correlation can be computed with, ModelError where there are no such rerankers or a check fails,
+    OutputError where nothing can be written.
     """
-    check_share(share)
     base = load_file(weights / "model.safetensors")
     rerankers: dict[str, Weights] = {
         f"seed {seed}": best_weights(folders.work / f"seed-{seed}.pt") for seed in run.seeds
@@ -93,12 +87,12 @@ def make_facet_encoder(
     figures = {BASE_ENCODER: measure(encode_sentences(base_encoder, papers), papers, lists)}
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(folders.output) as staged:
         for name, trained in rerankers.items():
-            _export(weights, interpolated_encoder(base, trained, share), Path(temporary, name))
+            _export(weights, interpolated_encoder(base, trained, SHARE), Path(temporary, name))
             encoder = Encoder.open(str(Path(temporary, name)), PRECISION, run.threads)
             figures[name] = measure(encode_sentences(encoder, papers), papers, lists)
         metadata = _ship(Path(temporary, shipped), staged)
         training = {
-            "share": share,
+            "share": SHARE,
             "shipped": shipped,
             "seeds": list(run.seeds),
             "made_from": read_provenance(folders.work),

@@ -23,9 +23,9 @@ from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
 from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
-from qbe.train.evaluated import without_evaluated
 from qbe.train.grades.data import GradedFeatures, joined, load_or_measure, sampled
 from qbe.train.heads import GradeRecipe, fit_grade_heads
+from qbe.train.pairs import without_evaluated
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from qbe.rerank.projection_model import ProjectionModel
 from qbe.train.card import GRADES_LIMITS, Card, facet_table
-from qbe.train.projections.fit import Correlations
+from qbe.train.projections.network import Correlations
 
 
 def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlations]], size: int) -> str:

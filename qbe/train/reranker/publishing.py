@@ -11,19 +11,19 @@ from typing import Any
 
 import torch
 
-from qbe.evaluate.crossed import CrossedAccuracy
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
+from qbe.graded_pairs import GradedLists
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, RerankerFiles, write_reranker_card
 from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
-from qbe.train.reranker.correlation import mean_correlation, rank_correlations
-from qbe.train.reranker.fit import CandidateScorer, GradedSplits, crossed_shares, mean_spearman, score_lists
+from qbe.train.correlation import mean_correlation, rank_correlations
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.reranker.papers import TokenizedPaper
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, mean_spearman
 from qbe.train.weights import Weights, with_weights
 from qbe.types import Paper
 
@@ -40,18 +40,14 @@ class Data:
 
 
 def figures_on_dev(
-    scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
-) -> tuple[dict[str, tuple[float, ...]], dict[str, dict[str, CrossedAccuracy]]]:
-    """Of the network with each of the weights, by name: correlations on dev by facet, and shares of crossed
-    pairs by pair of facets.
-    """
-    correlations, crossed = {}, {}
+    scorer: CandidateScorer, weights: Mapping[str, Weights], dev: GradedLists
+) -> dict[str, tuple[float, ...]]:
+    """Correlations on dev by facet, of the network with each of the weights, by name."""
+    figures = {}
     for name, each in weights.items():
-        scores = with_weights(scorer.network, each, lambda: score_lists(scorer, splits.dev))
-        correlations[name] = mean_spearman(scores, splits.dev)
-        crossed[name] = crossed_shares(scores, splits.dev)
-        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in correlations[name]))
-    return correlations, crossed
+        figures[name] = with_weights(scorer.network, each, lambda: mean_spearman(scorer, dev))
+        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in figures[name]))
+    return figures
 
 
 def publish(
@@ -59,7 +55,6 @@ def publish(
     data: Data,
     training: Mapping[str, Any],
     tokenizer: Path,
-    max_tokens: int,
     output: Path,
     threads: int,
     describe: Callable[[FacetRerankersMetadata, int], str],
@@ -70,6 +65,7 @@ def publish(
 
     The folder appears complete or not at all.
     """
+    max_tokens = training["recipe"]["max_tokens"]
     network = network.to("cpu")
     network.dtype = torch.float32
     first, shape = data.tokenized[min(data.tokenized)], network.shape
