@@ -7,7 +7,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install audit reproduce reproduce-large exploration whole benchmarks test lint types tests peers clean
+.PHONY: help install audit reproduce reproduce-large exploration whole benchmarks test test-fast lint types tests docs peers clean
 
 help:
 	@echo "make reproduce  index CSFCube, search every facet, evaluate, print the table"
@@ -16,6 +16,8 @@ help:
 	@echo "make whole      the same queries over 180,525 papers, without pools (an hour)"
 	@echo "make benchmarks  all tables of benchmarks/README.md again (hours; goes on where it was interrupted)"
 	@echo "make test       lint, types, examples in docstrings, tests"
+	@echo "make test-fast  tests without browser, cluster, training and other slow ones (for use while writing code)"
+	@echo "make docs       the documentation as a site, in site/"
 	@echo "make audit      look up known vulnerabilities of the installed packages (asks a service in the network)"
 	@echo "make peers      an environment of their own for peers of the benchmarks that want other versions"
 	@echo "make clean      remove the environment, indexes, runs and judgements"
@@ -59,7 +61,13 @@ types: install
 tests: install
 	$(BIN)/pytest --doctest-modules qbe
 	$(BIN)/pytest tests/test_cluster.py
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations=20
+
+test-fast: install
+	QBE_EXAMPLES=20 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
+
+docs: install
+	$(BIN)/python scripts/site.py
 
 peers: $(VENV)-peers/installed
 
@@ -69,4 +77,4 @@ $(VENV)-peers/installed: benchmarks/peers.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-peers indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-peers site indexes/*/ runs/*.trec runs/*.json qrels/*.qrels qrels/*.tsv qrels/*.json qrels/*.jsonl qrels/*/

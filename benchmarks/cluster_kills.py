@@ -51,10 +51,10 @@ def main(argv: list[str]) -> None:
 def run(work: Path, kills: int, clients: int, chance: random.Random) -> None:
     """Kill, and then look at what is left."""
     from qbe.datasets.embedded import copy_sample
+    from qbe.index.building.shard_sources import IndexShards
+    from qbe.index.building.sharding import build_shards
     from qbe.index.index import Index
     from qbe.index.opening import build_index
-    from qbe.index.sharding.build import build_shards
-    from qbe.index.sharding.copied import IndexShards
 
     copy_sample(work / "sample")
     with build_index(work / "one", work / "sample" / "corpus.jsonl"):

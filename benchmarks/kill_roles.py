@@ -20,11 +20,11 @@ import numpy as np
 
 from qbe import _cli, _jvm
 from qbe.corpus import read_jsonl, write_jsonl
+from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
-from qbe.index.live.compaction import compact
 from qbe.index.opening import build_index, open_index
 from qbe.query import Query
 from qbe.search.config import SearchConfig

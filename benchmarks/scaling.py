@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 def build(options: argparse.Namespace, folder: Path, papers: int) -> dict[str, Any]:
     """Make the index; seconds and peak of memory of each stage; that of FAISS runs qbe's code only."""
     from benchmarks.synthetic import write_synthetic
-    from qbe.index.building.timings import Timings
+    from qbe.index.building.settings import Timings
     from qbe.index.dense.ann import AnnSettings
     from qbe.index.opening import open_index
 

@@ -22,7 +22,7 @@ from qbe import _cli
 from qbe.types import Paper, Sentence
 
 if TYPE_CHECKING:
-    from qbe.index.building.timings import Timings
+    from qbe.index.building.settings import Timings
     from qbe.index.dense.ann import AnnSettings
     from qbe.index.index import Index
 
@@ -190,7 +190,7 @@ def write_searchable(
     change: Callable[[Iterator[Paper]], Iterator[Paper]],
 ) -> None:
     """Make an index of synthetic papers with postings and vectors; ``change`` gives them metadata."""
-    from qbe.index.building.timings import Timings
+    from qbe.index.building.settings import Timings
     from qbe.index.dense.ann import AnnSettings
     from qbe.index.lucene import INPUT, write_input, write_lucene_index
     from qbe.index.manifest import MANIFEST, describe_files, digest, read_manifest, write_manifest
@@ -210,7 +210,7 @@ def write_searchable(
 
 
 def main(argv: list[str]) -> None:
-    from qbe.index.building.timings import Timings
+    from qbe.index.building.settings import Timings
     from qbe.index.dense.ann import AnnSettings
     from qbe.index.opening import open_index
 

@@ -27,6 +27,7 @@ _PARAMETER = r"`([a-z][a-z0-9_]*)`"
 _WIDEST = 100
 _SHOW_EVERY = 500
 """After how many items a bar by share is moved."""
+_HELP = frozenset(("-h", "--help", "--help-all"))
 
 
 class _HelpFormatter(argparse.HelpFormatter):
@@ -74,20 +75,56 @@ class _Store(argparse._StoreAction):
         setattr(namespace, self.dest, values)
 
 
+class _HelpAll(argparse.Action):
+    """Prints the help of all options, and ends the process."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
+        parser.exit()
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that takes no abbreviated options, and no option twice; unknown names get a suggestion.
 
     Its subcommands have such parsers as well.
     """
 
-    def __init__(self, *, aliases: Mapping[str, str] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        aliases: Mapping[str, str] | None = None,
+        common: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
         settings.setdefault("formatter_class", _HelpFormatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
         self.register("action", None, _Store)
         self.register("action", "store", _Store)
-        self.aliases = aliases or {}
+        self.aliases, self.common = aliases or {}, frozenset(common)
         self.given: set[str] = set()
+        if common:
+            self.add_argument(
+                "--help-all", action=_HelpAll, nargs=0, dest=argparse.SUPPRESS, help="show all options"
+            )
+
+    def format_help(self) -> str:
+        """Help with the common options alone, where there are such; `--help-all` shows the rest."""
+        if not self.common:
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage("%(prog)s OPTION ...", self._actions, ())
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            actions = [each for each in group._group_actions if self.common & set(each.option_strings)]
+            formatter.start_section(group.title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        shown = self.common | _HELP
+        others = sum(shown.isdisjoint(each.option_strings) for each in self._actions)
+        formatter.add_text(f"{self.prog} --help-all shows {others} more options.")
+        return formatter.format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, which would report options that are required before one that is misspelt."""
@@ -100,7 +137,7 @@ class _Parser(argparse.ArgumentParser):
     def _unknown(self, words: Sequence[str]) -> Iterator[str]:
         """The options among the words that are none of this parser, unless help is asked for."""
         known = self._option_string_actions
-        if "-h" in words or "--help" in words:
+        if _HELP.intersection(words):
             return
         for word in words:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -112,7 +149,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with 2 and one line; the usage of commands with many options would hide it."""
-        self.exit(2, f"{self.prog}: error: {_one_line(message)} ({self.prog} --help lists the options)\n")
+        self.exit(
+            2, f"{self.prog}: error: {_one_line(message)} ({self.prog} {self._help} lists the options)\n"
+        )
+
+    @property
+    def _help(self) -> str:
+        return "--help-all" if self.common else "--help"
 
     def _hint(self, name: str) -> str:
         from qbe.errors import did_you_mean
@@ -134,19 +177,23 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(
-    program: str, description: str, aliases: Mapping[str, str] | None = None
+    program: str,
+    description: str,
+    aliases: Mapping[str, str] | None = None,
+    common: Sequence[str] = (),
 ) -> argparse.ArgumentParser:
     """A parser that takes no abbreviated options, and no option twice.
 
     ``aliases`` has names that people try, each with the option that does what they mean: where nothing is
-    named like that, an error suggests it.
+    named like that, an error suggests it. ``common`` names the options that ``--help`` shows, where
+    ``--help-all`` shows all.
 
     >>> command = parser("qbe demo", "Show options.")
     >>> _ = command.add_argument("--hits", type=int)
     >>> command.parse_args(["--hits", "5"])
     Namespace(hits=5)
     """
-    return _Parser(prog=program, description=description, aliases=aliases)
+    return _Parser(prog=program, description=description, aliases=aliases, common=common)
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -275,7 +322,7 @@ def run(
     # Products of a few query vectors are over before a pool of threads has woken up, and the pool then
     # spins against FAISS's. Read by numpy when it is loaded; results do not depend on it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    only_help = bool({"-h", "--help"} & set(given))
+    only_help = bool(_HELP.intersection(given))
     if only_help:
         gc.disable()  # collections, the interpreter's last one too, would be a sixth of the time it takes
     else:

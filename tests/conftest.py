@@ -22,6 +22,17 @@ if os.environ.get("PYTEST_XDIST_WORKER"):
     collect_ignore = ["test_cluster.py"]
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """Let property tests try QBE_EXAMPLES inputs at most, for `make test-fast`."""
+    most = int(os.environ.get("QBE_EXAMPLES", "0"))
+    for item in items:
+        chosen = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
+        if most and chosen is not None:
+            item.obj._hypothesis_internal_use_settings = settings(
+                chosen, max_examples=min(most, chosen.max_examples)
+            )
+
+
 @pytest.fixture(scope="session")
 def qbe_data() -> Path:
     """The folder of real data; tests that need it are skipped where it is absent."""

@@ -32,8 +32,8 @@ from qbe.cite.model import write_model
 from qbe.cite.recommender import CiteRequest, Recommender
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import IndexFormatError, ModelError, PaperNotFoundError, UsageError
+from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
 from qbe.parallel import Workers
 from qbe.query import Aspect, Query
 from qbe.search.bm25 import BM25Stage

@@ -1,6 +1,7 @@
 """Parsers of all commands: options in full and once, suggestions, packages that are not installed."""
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,26 @@ def every_parser() -> dict[str, argparse.ArgumentParser]:
 
 
 PARSERS = every_parser()
+
+
+def test_short_help_has_the_common_options_and_long_help_all(capsys):
+    parser = _cli.parser("qbe demo", "Show options.", common=("--facet", "--index"))
+    parser.add_argument("--index", required=True, help="a folder")
+    parser.add_argument_group("details").add_argument("--facet", help="a facet")
+    parser.add_argument_group("rare").add_argument("--rare", help="a rare one")
+    shown = {}
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as caught:
+            parser.parse_args([option])
+        assert caught.value.code == 0
+        text = capsys.readouterr().out
+        assert ("qbe demo --help-all shows 1 more options." in text) == (option == "--help")
+        shown[option] = re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE)
+    assert shown == {
+        "--help": ["--index", "--facet"],
+        "--help-all": ["--help-all", "--index", "--facet", "--rare"],
+    }
+    assert vars(parser.parse_args(["--index", "a"])) == {"index": "a", "facet": None, "rare": None}
 
 
 @pytest.mark.parametrize(

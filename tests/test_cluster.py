@@ -24,12 +24,12 @@ from qbe.corpus.jsonl import dump_record
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import paper_to_record
 from qbe.errors import IndexBuildError, UsageError
+from qbe.index.building.shard_sources import IndexShards
+from qbe.index.building.sharding import build_shards
 from qbe.index.dense.ann import AnnSettings
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
 from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.sharding.build import build_shards
-from qbe.index.sharding.copied import IndexShards
 from qbe.query import Aspect, Query
 from qbe.search.config import SearchConfig
 from qbe.search.filters import PaperFilter

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 CONFIG = ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", encoding="utf-8")
 EXTRAS = CONFIG["options.extras_require"]
-OWN = {"qbe", "support", "benchmarks"}
+OWN = {"qbe", "support", "benchmarks", "scripts"}
 
 EXTRA_OF = {
     "qbe/cluster": "cluster",
@@ -115,7 +115,7 @@ def test_what_is_declared_is_used(extra):
 
 def test_what_developers_are_told_to_install_is_used():
     used = set(TOOLS)
-    for folder in ("tests", "benchmarks"):
+    for folder in ("tests", "benchmarks", "scripts"):
         names = {name for file in files(folder) for name in (*imported(file), *strings(file))}
         used.update(*(DISTRIBUTIONS.get(name, set()) for name in names))
     assert not declared(EXTRAS["dev"]) - used

@@ -14,7 +14,7 @@ import pytest
 from qbe.demo.__main__ import main
 from qbe.demo.sample_index import open_sample_index, sample_papers
 from qbe.errors import IndexBuildError, OutputError
-from qbe.index.live.changes import delete_papers
+from qbe.index.building.changes import delete_papers
 from qbe.index.opening import open_index
 from qbe.search.__main__ import main as search
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import site
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -310,3 +312,17 @@ def test_every_page_is_linked_from_the_readme():
         f"docs/{page}" for path in DOCS for page in re.findall(r"\]\(([\w-]+\.md)", read(path))
     }
     assert {name_of(path) for path in DOCS} <= reachable
+
+
+def test_the_site_is_made_and_a_broken_link_is_refused(tmp_path, monkeypatch, capsys):
+    assert site.make(tmp_path / "site") == 0
+    assert "find papers like" in (tmp_path / "site" / "index.html").read_text().lower()
+    broken = tmp_path / "pages"
+    broken.mkdir()
+    (broken / "README.md").write_text("[nowhere](nowhere.md)")
+    monkeypatch.setattr(site, "ROOT", broken)
+    monkeypatch.setattr(site, "NAVIGATION", [{"qbe": "README.md"}])
+    subprocess.run(["git", "init", "-q"], cwd=broken, check=True)
+    subprocess.run(["git", "add", "README.md"], cwd=broken, check=True)
+    assert site.make(tmp_path / "again") == 1
+    assert "warnings in strict mode" in capsys.readouterr().err

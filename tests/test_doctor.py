@@ -27,7 +27,7 @@ from qbe.doctor.processors import instructions_check, processor_flags, sysctl_fl
 from qbe.doctor.report import all_checks
 from qbe.doctor.space import disk_check, memory_check
 from qbe.errors import IndexFormatError, MissingDependencyError, UsageError
-from qbe.index.live.changes import append_papers, delete_papers
+from qbe.index.building.changes import append_papers, delete_papers
 
 ROOT = Path(__file__).parent.parent
 NAMES = [

@@ -9,9 +9,9 @@ from support.live import corpus
 
 from qbe.errors import CorpusError, IndexBuildError, IndexFormatError, UsageError
 from qbe.index.__main__ import OPTIONS, PROGRAM, main
+from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.opening import build_index, open_index
 from qbe.types import Facet, Paper, Sentence
 

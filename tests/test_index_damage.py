@@ -15,12 +15,12 @@ from support.searching import first_stage
 from qbe._jvm import lucene_version
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.building.build import build
+from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
+from qbe.index.building.shard_sources import IndexShards
+from qbe.index.building.sharding import build_shards
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.metadata import read_metadata
-from qbe.index.sharding.build import build_shards
-from qbe.index.sharding.copied import IndexShards
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Paper, Sentence

@@ -16,12 +16,11 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.building import publishing, shards, stages
+from qbe.index.building import shards, stages
+from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.part import BuildShard, PartMetadata
 from qbe.index.index import Index
 from qbe.index.labels import without_labels
-from qbe.index.parts.merge import merge_parts
-from qbe.index.parts.part import BuildShard, PartMetadata
-from qbe.index.parts.source import PartsSource
 from qbe.query import Query
 
 SHARD_PAPERS = 24
@@ -157,7 +156,7 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "stage"),
-    [(shards, "join_shards"), (stages, "write_faiss_index"), (publishing, "describe_files")],
+    [(shards, "join_shards"), (stages, "write_faiss_index"), (stages, "describe_files")],
     ids=["vectors", "FAISS", "files"],
 )
 def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):

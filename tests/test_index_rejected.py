@@ -12,13 +12,12 @@ from qbe.corpus.reading import Reading
 from qbe.errors import CorpusError, IndexBuildError, RecordError
 from qbe.index.__main__ import main
 from qbe.index.building import shards
+from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.building.compaction import compact
+from qbe.index.building.part import BuildShard, build_part
+from qbe.index.building.shard_sources import PartShards
+from qbe.index.building.sharding import build_shards
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
-from qbe.index.live.compaction import compact
-from qbe.index.parts.build import build_part
-from qbe.index.parts.part import BuildShard
-from qbe.index.sharding.build import build_shards
-from qbe.index.sharding.joined import PartShards
 from qbe.query import Query
 from qbe.types import Paper, Sentence
 

@@ -15,7 +15,7 @@ from support.searching import first_stage
 from qbe.errors import IndexBuildError
 from qbe.files import sha256
 from qbe.index.building import shards
-from qbe.index.building.unfinished import STATE
+from qbe.index.building.staging import STATE
 from qbe.index.index import Index
 from qbe.query import Query
 

@@ -17,8 +17,7 @@ from qbe.encode.encoder import Encoder
 from qbe.errors import EncoderMismatchError, IndexFormatError
 from qbe.index.dense.compare import nearness
 from qbe.index.index import Index
-from qbe.index.manifest import FORMAT_VERSION
-from qbe.index.sealed import unseal
+from qbe.index.manifest import FORMAT_VERSION, unseal
 from qbe.models.encoder_files import CARD, resolve_encoder
 from qbe.models.encoder_format import CLS, L2, TITLE_SEP_ABSTRACT, EncoderFormat
 from qbe.query import Query

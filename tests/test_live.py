@@ -23,12 +23,12 @@ from qbe.errors import (
 )
 from qbe.files import lock
 from qbe.index.__main__ import main
+from qbe.index.building import writer
+from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.building.compaction import compact
 from qbe.index.building.settings import Execution
+from qbe.index.building.writer import Written
 from qbe.index.index import Index
-from qbe.index.live import writer
-from qbe.index.live.changes import append_papers, delete_papers
-from qbe.index.live.compaction import compact
-from qbe.index.live.writer import Written
 from qbe.index.segments.commit import COMMIT
 from qbe.models.encoder_files import CARD
 from qbe.query import Query

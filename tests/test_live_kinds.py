@@ -11,17 +11,16 @@ from support.live import POOL, QUERIES, corpus
 from support.searching import first_stage
 
 from qbe.index.building import shards
+from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.building.compaction import compact
+from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.part import BuildShard
 from qbe.index.dense import ann
 from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, resolve
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
-from qbe.index.live.compaction import compact
 from qbe.index.manifest import read_manifest
-from qbe.index.parts.merge import merge_parts
-from qbe.index.parts.part import BuildShard
-from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.faiss import FaissSegments
 from qbe.query import Query

@@ -22,12 +22,12 @@ from support.serving import serving
 from benchmarks.kill_roles import CORPUS, begin, check, interrupted
 from qbe.errors import IndexFormatError
 from qbe.files import shared_lock, try_exclusive_lock
+from qbe.index.building import writer
 from qbe.index.building.build import build
+from qbe.index.building.changes import append_papers, delete_papers
+from qbe.index.building.compaction import compact
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live import cleaning
-from qbe.index.live.changes import append_papers, delete_papers
-from qbe.index.live.compaction import compact
 from qbe.index.opening import build_index
 from qbe.index.reader import IndexReader
 from qbe.index.segments import snapshot
@@ -188,7 +188,7 @@ def test_the_removal_of_the_first_segment_is_finished(index, monkeypatch):
         patched.setattr(Path, "unlink", _stops_at("papers.jsonl"))
         compact(index)
     left = set(files(index))
-    assert {cleaning.SUPERSEDED, "papers.jsonl", "notes.txt"} < left
+    assert {writer.SUPERSEDED, "papers.jsonl", "notes.txt"} < left
     assert not {"papers.ids", "lucene/segments_1", "manifest.json"} & left
     with Index(index) as opened:
         assert len(opened) == 16
@@ -317,7 +317,7 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
         ("paper", lambda index, paper: index.paper(paper.paper_id)),
         ("stored_vectors", lambda index, paper: index.vectors(paper).whole[0]),
         ("__contains__", lambda index, paper: paper.paper_id in index),
-        ("__iter__", lambda index, paper: list(index)[0]),
+        ("__iter__", lambda index, paper: next(iter(index))),
         ("facet_mask", lambda index, paper: index.facet_mask(Facet.METHOD).sum()),
     ],
 )

@@ -235,7 +235,7 @@ def test_a_plot_replaces_a_plot_and_no_other_picture(evaluation, tmp_path, capsy
 
 
 def test_timings_of_a_build_are_recognized(tmp_path):
-    from qbe.index.building.timings import Timings
+    from qbe.index.building.settings import Timings
 
     (tmp_path / "times.json").write_text(Timings().report(3, 9))
     check_output(tmp_path / "times.json", TIMINGS, "timings")

@@ -19,6 +19,7 @@ from qbe.corpus.record import paper_to_record
 from qbe.encode.aspect import EncodedAspect
 from qbe.errors import UsageError
 from qbe.index.building.build import build
+from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
 from qbe.index.dense.ann import FLAT, IN_LISTS, KINDS, AnnSettings, resolve
@@ -26,7 +27,6 @@ from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.metadata import read_metadata
 from qbe.index.papers import PaperStore
 from qbe.index.segments.faiss import FaissSegments

@@ -19,20 +19,19 @@ from qbe.errors import IndexBuildError, UsageError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards
-from qbe.index.building.unfinished import STATE
+from qbe.index.building.changes import delete_papers
+from qbe.index.building.merge import PartsSource
+from qbe.index.building.part import BuildShard
+from qbe.index.building.shard_sources import IndexShards, PartShards, ShardVectors
+from qbe.index.building.sharding import LEARNED, build_shards
+from qbe.index.building.staging import STATE
 from qbe.index.dense.ann import AnnSettings
 from qbe.index.index import Index
-from qbe.index.live.changes import delete_papers
 from qbe.index.manifest import read_manifest
-from qbe.index.parts.part import BuildShard
-from qbe.index.parts.source import PartsSource
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import open_snapshot
 from qbe.index.segments.views import PaperStores
-from qbe.index.sharding.build import LEARNED, build_shards
-from qbe.index.sharding.copied import IndexShards
-from qbe.index.sharding.joined import PartShards, ShardVectors
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.search.lucene import BUILDER_LOCK, LuceneSearch

@@ -19,9 +19,9 @@ from qbe.errors import CorpusError, UsageError
 from qbe.index.__main__ import main
 from qbe.index.building import stages
 from qbe.index.building.build import build
+from qbe.index.building.changes import append_papers, delete_papers, sync_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live.changes import append_papers, delete_papers, sync_papers
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.snapshot import open_snapshot
 from qbe.types import Paper, Sentence

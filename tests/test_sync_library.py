@@ -10,9 +10,9 @@ from pathlib import Path
 from qbe.bibliography.writing import entries
 from qbe.corpus import read_corpus
 from qbe.index.building.build import build
+from qbe.index.building.changes import sync_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
-from qbe.index.live.changes import sync_papers
 from qbe.text.split import split_sentences
 
 EDITED, RETAGGED, IDENTIFIED, REKEYED, DELETED, NEW = 20, 15, 10, 20, 30, 25

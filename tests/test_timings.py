@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from qbe.index.building.timings import Timings
+from qbe.index.building.settings import Timings
 
 
 def test_seconds_of_a_stage_add_up_and_parts_of_it_are_told_apart():

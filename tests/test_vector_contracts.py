@@ -6,13 +6,13 @@ from support.live import corpus
 
 from qbe.errors import UsageError
 from qbe.index.building.build import build
+from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.settings import BuildSettings
 from qbe.index.dense import faiss_candidates
 from qbe.index.dense.ann import FLAT, IVF_PQ, AnnSettings
 from qbe.index.dense.compare import COMPARISONS
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.dense.scoring import MATCHES, best_per_paper
-from qbe.index.live.changes import append_papers, delete_papers
 from qbe.index.reader import IndexReader
 from qbe.index.segments.commit import COMMIT
 

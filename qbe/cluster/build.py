@@ -14,14 +14,12 @@ from qbe.cluster.storage import Storage
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, UsageError
 from qbe.files import lock
+from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.part import BuildShard, build_part, read_part
 from qbe.index.building.settings import BuildSettings, Execution
+from qbe.index.building.shard_sources import PartShards
+from qbe.index.building.sharding import build_shards
 from qbe.index.manifest import PART, Manifest
-from qbe.index.parts.build import build_part
-from qbe.index.parts.merge import merge_parts
-from qbe.index.parts.part import BuildShard, read_part
-from qbe.index.parts.source import PartsSource
-from qbe.index.sharding.build import build_shards
-from qbe.index.sharding.joined import PartShards
 
 PARTS_A_PROCESSOR = 2
 """Parts by default: more than one for each processor, so that none waits long for the last one."""
@@ -98,7 +96,7 @@ def build_on_cluster(
     execution: Execution | None = None,
 ) -> Manifest:
     """Build an index at ``output``, of the digest that `qbe.index.building.build.build` gives it, or an index
-    of shards (`qbe.index.sharding.build.build_shards`).
+    of shards (`qbe.index.building.sharding.build_shards`).
 
     Each part is a task of Ray, repeated on another node where its own one dies. Finished parts lie beside
     ``output`` in a hidden folder that all nodes must see under the same path, or in ``spread.storage``; an

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from qbe.closing import Closing
 from qbe.cluster.placement import paper_rows, placed, sentence_rows
 from qbe.errors import QbeError
-from qbe.index.dense.comparer import StoredComparer
 from qbe.index.dense.contracts import Floats
 from qbe.index.dense.stored import Quantized
-from qbe.index.dense.vector_store import MappedVectors
+from qbe.index.dense.vectors import MappedVectors, StoredComparer
 from qbe.index.manifest import similarity_of
 from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.faiss import FaissSegments, Nearest, open_segments

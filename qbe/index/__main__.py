@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from qbe.index.building.merge import PartsSource
+    from qbe.index.building.part import PartMetadata
     from qbe.index.building.settings import BuildSettings, Execution
-    from qbe.index.live.writer import Written
+    from qbe.index.building.sharding import ShardSource
+    from qbe.index.building.writer import Written
     from qbe.index.manifest import Manifest
-    from qbe.index.parts.part import PartMetadata
-    from qbe.index.parts.source import PartsSource
-    from qbe.index.sharding.contracts import ShardSource
     from qbe.types import Paper
 
     Built = tuple[Mapping[str, Any], Manifest | PartMetadata]
@@ -42,7 +42,7 @@ NAMED = 20
 
 
 class Bars:
-    """Progress on a terminal (a `qbe.index.building.progress.Progress`)."""
+    """Progress on a terminal (a `qbe.index.building.settings.Progress`)."""
 
     def papers(self, papers: Iterable[Paper], share_read: Callable[[], float | None]) -> Iterator[Paper]:
         return _cli.progress_by_share(papers, "reading", "papers", share_read)
@@ -164,13 +164,12 @@ def _build(output: Path, options: argparse.Namespace, execution: Execution) -> B
     if options.merge:
         from pathlib import Path
 
-        from qbe.index.parts.merge import merge_parts
-        from qbe.index.parts.source import PartsSource
+        from qbe.index.building.merge import PartsSource, merge_parts
 
         parts = PartsSource([Path(folder) for folder in options.merge])
         settings = _merged_settings(options, parts)
         if options.shards:
-            from qbe.index.sharding.joined import PartShards
+            from qbe.index.building.shard_sources import PartShards
 
             return _build_shards(
                 output, PartShards(tuple(map(Path, options.merge)), settings), options, execution
@@ -182,13 +181,12 @@ def _build(output: Path, options: argparse.Namespace, execution: Execution) -> B
     if options.split:
         from pathlib import Path
 
-        from qbe.index.sharding.copied import IndexShards
+        from qbe.index.building.shard_sources import IndexShards
 
         return _build_shards(output, IndexShards(Path(options.split)), options, execution)
     settings, reading = index_options.build_settings(options), index_options.reading(options)
     if options.part:
-        from qbe.index.parts.build import build_part
-        from qbe.index.parts.part import BuildShard
+        from qbe.index.building.part import BuildShard, build_part
 
         part = BuildShard(*index_options.part_numbers(options.part))
         metadata = build_part(
@@ -220,7 +218,7 @@ def _build_shards(
     output: Path, source: ShardSource, options: argparse.Namespace, execution: Execution
 ) -> Built:
     """Build an index of shards; returns its counts and its description."""
-    from qbe.index.sharding.build import build_shards
+    from qbe.index.building.sharding import build_shards
 
     manifest = build_shards(
         output,
@@ -252,16 +250,16 @@ def _change(
 ) -> Written | None:
     """Update an index; None where there was nothing to compact."""
     if action == "delete":
-        from qbe.index.live.changes import delete_papers
+        from qbe.index.building.changes import delete_papers
 
         return delete_papers(output, index_options.ids(options.delete))
     if action == "compact":
-        from qbe.index.live.compaction import compact
+        from qbe.index.building.compaction import compact
 
         return compact(output, execution=execution)
     from functools import partial
 
-    from qbe.index.live.changes import append_papers, sync_papers
+    from qbe.index.building.changes import append_papers, sync_papers
 
     change = partial(append_papers, update=action == "update")
     if action == "sync":

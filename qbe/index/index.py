@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qbe.encode.encoder import Encoder, PaperVectors
     from qbe.index.building.settings import Execution
     from qbe.index.building.source import Corpus
-    from qbe.index.live.writer import Written
+    from qbe.index.building.writer import Written
     from qbe.index.models import IndexModels
 
 T = TypeVar("T")
@@ -155,10 +155,10 @@ class Index(CurrentReader, Closing):
         that it has with other content.
 
         ``corpus`` is a path or ``hf:`` name, several of them, or papers; ``reading`` says how files are read.
-        Raises what `qbe.index.live.changes.append_papers` does.
+        Raises what `qbe.index.building.changes.append_papers` does.
         """
         from qbe.corpus.reading import Reading
-        from qbe.index.live.changes import append_papers
+        from qbe.index.building.changes import append_papers
 
         written = append_papers(
             self.folder,
@@ -176,10 +176,10 @@ class Index(CurrentReader, Closing):
         """Make the papers of the index those of a corpus, all at once, and `refresh`: add, replace, delete.
 
         Unless with ``overwrite``, more than one paper and a tenth of all are not deleted. Raises what
-        `qbe.index.live.changes.sync_papers` does.
+        `qbe.index.building.changes.sync_papers` does.
         """
         from qbe.corpus.reading import Reading
-        from qbe.index.live.changes import sync_papers
+        from qbe.index.building.changes import sync_papers
 
         written = sync_papers(
             self.folder,
@@ -195,9 +195,9 @@ class Index(CurrentReader, Closing):
 
     def delete(self, paper_ids: Iterable[str]) -> Written:
         """Delete papers by id, all of them or none, and `refresh`; raises what
-        `qbe.index.live.changes.delete_papers` does.
+        `qbe.index.building.changes.delete_papers` does.
         """
-        from qbe.index.live.changes import delete_papers
+        from qbe.index.building.changes import delete_papers
 
         written = delete_papers(self.folder, paper_ids)
         self.refresh()
@@ -205,9 +205,9 @@ class Index(CurrentReader, Closing):
 
     def compact(self) -> Written | None:
         """Make one segment of the index and `refresh`; None where it is one already. Raises what
-        `qbe.index.live.compaction.compact` does.
+        `qbe.index.building.compaction.compact` does.
         """
-        from qbe.index.live.compaction import compact
+        from qbe.index.building.compaction import compact
 
         written = compact(self.folder, execution=self._execution())
         self.refresh()

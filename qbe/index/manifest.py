@@ -14,7 +14,6 @@ from typing import Any
 from qbe.errors import IndexFormatError, input_error
 from qbe.files import write_text
 from qbe.index.dense.ann import FLOAT16, KINDS, STORED, AnnParams
-from qbe.index.sealed import seal, unseal
 from qbe.index.verified import digest_of
 from qbe.models.encoder_format import COSINE, L2
 
@@ -27,7 +26,7 @@ MANIFEST = "manifest.json"
 SUPERSEDED = "superseded.json"
 """The name of the manifest of an index's first segment while its files are removed."""
 PART = "part.json"
-"""The file that a part of an index has instead (see `qbe.index.parts.part`)."""
+"""The file that a part of an index has instead (see `qbe.index.building.part`)."""
 STORED_AS = {COSINE: "inner product", L2: "l2"}
 """What the manifest calls a similarity: vectors of unit length are compared by their inner product."""
 
@@ -178,3 +177,41 @@ def _checked(manifest: Manifest) -> Manifest:
     if manifest.dense is not None and AnnParams.read(manifest.dense).kind not in KINDS:
         raise ValueError(f"a FAISS index of kind {AnnParams.read(manifest.dense).kind}")
     return manifest
+
+
+CHECKSUM = "checksum"
+
+
+def seal(record: Mapping[str, Any]) -> str:
+    """The JSON text of a description with its checksum: the SHA-256 of its values, however they are laid out.
+
+    >>> unseal(seal({"papers": 2}).encode())
+    {'papers': 2}
+    """
+    return json.dumps({CHECKSUM: _checksum(record), **record}, indent=1) + "\n"
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    r"""The description of a text, without its checksum; one of an older version may have none.
+
+    Raises ValueError for a text that is no JSON object, or has another checksum.
+
+    >>> unseal(seal({"papers": 2}).replace("2\n", "3\n").encode())
+    Traceback (most recent call last):
+        ...
+    ValueError: another checksum than it states
+    """
+    try:
+        record = json.loads(text)
+    except RecursionError:
+        raise ValueError("objects nested too deep") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"a {type(record).__name__}")
+    checksum = record.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(record):
+        raise ValueError("another checksum than it states")
+    return record
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

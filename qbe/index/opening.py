@@ -12,8 +12,7 @@ from qbe.parallel import thread_count
 
 if TYPE_CHECKING:
     from qbe.corpus.reading import Reading
-    from qbe.index.building.progress import Progress
-    from qbe.index.building.settings import BuildSettings
+    from qbe.index.building.settings import BuildSettings, Progress
     from qbe.index.building.source import Corpus
 
 

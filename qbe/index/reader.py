@@ -167,7 +167,7 @@ class IndexReader:
     @property
     def vector_store(self) -> VectorStore:
         """The stored vectors by paper; raises IndexFormatError where the index has none."""
-        from qbe.index.dense.vector_store import MappedVectors
+        from qbe.index.dense.vectors import MappedVectors
 
         def open_store() -> VectorStore:
             return MappedVectors(
@@ -179,7 +179,7 @@ class IndexReader:
     @property
     def comparer(self) -> Comparer:
         """What compares papers with queries by stored vectors; raises IndexFormatError where it has none."""
-        from qbe.index.dense.comparer import StoredComparer
+        from qbe.index.dense.vectors import StoredComparer
 
         return self._open_once("comparer", lambda: StoredComparer(self.vector_store))
 

@@ -14,10 +14,9 @@ from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.corpus.record import paper_to_record
 from qbe.index.building.build import build
+from qbe.index.building.part import BuildShard, PartMetadata, build_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.manifest import Manifest
-from qbe.index.parts.build import build_part
-from qbe.index.parts.part import BuildShard, PartMetadata
 from qbe.types import Paper
 
 SCRIPT = Path(__file__).parent / "killed_build.py"

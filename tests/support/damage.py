@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from qbe.files import sha256
-from qbe.index.manifest import MANIFEST
-from qbe.index.sealed import seal, unseal
+from qbe.index.manifest import MANIFEST, seal, unseal
 from qbe.models.reranker_files import read_reranker_card, write_reranker_card
 
 

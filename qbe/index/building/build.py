@@ -13,13 +13,11 @@ from qbe.corpus.reading import Reading
 from qbe.errors import check_package
 from qbe.index.building import shards, stages
 from qbe.index.building.models import BuildModels, Identity
-from qbe.index.building.publishing import publish
 from qbe.index.building.rejected import check_replaceable, publish_rejected, recorded
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
-from qbe.index.building.staging import Place, build_place
-from qbe.index.building.target import check_index_target
-from qbe.index.building.unfinished import State, read_state, save_state
+from qbe.index.building.stages import publish
+from qbe.index.building.staging import Place, State, build_place, check_index_target, read_state, save_state
 from qbe.index.dense.ann import AnnSettings, SharedDense, checked, checked_or_flat, resolve_stored
 from qbe.index.dense.vectors import WHOLE
 from qbe.index.manifest import MANIFEST, STORED_AS, Manifest

@@ -1,19 +1,148 @@
-"""Settings of a build, and how it is carried out."""
+"""Settings of a build, and how it is carried out: threads, progress, times."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from qbe.errors import UsageError
-from qbe.index.building.progress import Progress, Silent
-from qbe.index.building.timings import Timings
 from qbe.index.dense.ann import AUTO, STORED, AnnSettings
 from qbe.models.encoder_files import PRECISIONS
 from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 from qbe.models.session import CPU, DEVICES
+from qbe.types import Paper
+
+ShareRead = Callable[[], float | None]
+"""Gives the share of a corpus that has been read; None where it is not known."""
+
+
+class Progress(Protocol):
+    """An observer of a build's progress; the command line shows bars, a library stays silent."""
+
+    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:
+        """Pass the corpus through while it is read; ``share_read`` says how much of it has been."""
+
+    def steps(
+        self, name: str, unit: str, total: int
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        """A context, for a stage of ``total`` items, that gives a function to call with the number of items
+        just finished.
+        """
+
+    def stage(self, name: str) -> None:
+        """A stage without steps begins."""
+
+
+class Silent:
+    """A `Progress` that shows nothing.
+
+    >>> with Silent().steps("encoding", "papers", total=2) as advance:
+    ...     advance(1)
+    >>> list(Silent().papers(["a paper"], lambda: None))
+    ['a paper']
+    """
+
+    def papers(self, papers: Iterable[Paper], share_read: ShareRead) -> Iterator[Paper]:  # noqa: ARG002
+        """Pass the corpus through."""
+        return iter(papers)
+
+    def steps(
+        self,
+        name: str,  # noqa: ARG002
+        unit: str,  # noqa: ARG002
+        total: int,  # noqa: ARG002
+    ) -> contextlib.AbstractContextManager[Callable[[int], Any]]:
+        """A function that does nothing."""
+        return contextlib.nullcontext(lambda _: None)
+
+    def stage(self, name: str) -> None:
+        """Nothing is shown."""
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_CLEAR, _PEAK_TOO = Path("/proc/self/clear_refs"), "5"
+"""Linux resets a process's peak of memory when this is written to that file (proc(5))."""
+
+
+class Timings:
+    """Wall-clock seconds by stage, of the stages that this process ran, and peaks of memory.
+
+    ``papers`` is reading, splitting and writing, of which ``splitting`` is a part; ``lucene``; ``vectors``
+    is encoding and tagging, of which ``tagging`` is a part (summed over the threads, so that it may
+    exceed ``vectors``); ``faiss``; ``files`` is digests and putting the index in place. ``peaks`` has the
+    most bytes that the process held during each stage, mapped files among them; where the system cannot
+    reset its count (Linux can), from the start of the process to the end of the stage.
+
+    >>> timings = Timings()
+    >>> with timings.stage("papers"):
+    ...     words = timings.timed("splitting", str.split)("two words")
+    >>> words, sorted(timings.seconds)
+    (['two', 'words'], ['papers', 'splitting'])
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.peaks: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the seconds that the block takes to a stage, and records its peak of memory."""
+        with contextlib.suppress(OSError):
+            _CLEAR.write_text(_PEAK_TOO)
+        try:
+            with self._clock(name):
+                yield
+        finally:
+            self.peaks[name] = max(self.peaks.get(name, 0), _peak())
+
+    def timed(self, name: str, function: Callable[[T], R]) -> Callable[[T], R]:
+        """The function, with the seconds that its calls take added to a stage."""
+
+        def call(value: T) -> R:
+            with self._clock(name):
+                return function(value)
+
+        return call
+
+    def report(self, papers: int, sentences: int) -> str:
+        """A JSON object: ``papers``, ``sentences``, ``seconds`` by stage, ``peak_rss_mb`` (10^6 bytes) by
+        stage and of all, ``whole``.
+        """
+        whole = max(_peak(), *self.peaks.values(), 0)
+        record = {
+            "papers": papers,
+            "sentences": sentences,
+            "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            "peak_rss_mb": {
+                name: round(peak / 1e6, 1) for name, peak in {**self.peaks, "whole": whole}.items()
+            },
+        }
+        return json.dumps(record, indent=1, allow_nan=False) + "\n"
+
+    @contextlib.contextmanager
+    def _clock(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - started
+
+
+def _peak() -> int:
+    """The most bytes that this process held since it began or the count was last reset."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from qbe.corpus.leftout import LeftOut
+from qbe.files import publish_directory
 from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Source
-from qbe.index.building.unfinished import State
+from qbe.index.building.staging import STATE, State
 from qbe.index.dense.ann import AnnSettings, Learned
 from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_index import write_faiss_index
 from qbe.index.dense.vectors import read_vectors
+from qbe.index.labels import describe_predictions
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
-from qbe.index.papers import PaperCounts, PaperStore, write_papers
+from qbe.index.manifest import FORMAT_VERSION, MANIFEST, Manifest, describe_files, digest, write_manifest
+from qbe.index.papers import RECORDS, PaperCounts, PaperStore, write_papers
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
@@ -137,3 +141,26 @@ def build_faiss(
             write_faiss_segment(folder, vectors, similarity, params, threads, advance, ann.file)
             return params.record()
         return write_faiss_index(folder, vectors, layout, similarity, ann, execution.threads, advance)
+
+
+def publish(staging: Path, output: Path, state: State) -> Manifest:
+    """Describe the finished files of a folder in a manifest, and put it in its place."""
+    files = describe_files(staging, leave_out=(STATE, MANIFEST))
+    tagger = state["tagger"]
+    if tagger is not None:
+        tagger = {**tagger, **describe_predictions(PaperStore(staging).layout())}
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        qbe_version=version("qbe"),
+        settings=state["inputs"]["settings"],
+        corpus={**state["counts"], "sha256": files[RECORDS]["sha256"]},
+        lucene=state.get("lucene"),
+        dense=state.get("dense"),
+        tagger=tagger,
+        files=files,
+        digest=digest(files, state.get("lucene")),
+    )
+    write_manifest(staging, manifest)
+    publish_directory(staging, output)
+    (output / STATE).unlink(missing_ok=True)
+    return manifest

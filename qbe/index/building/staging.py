@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from qbe.errors import IndexBuildError
-from qbe.files import lock, resumable_staging
-from qbe.index.building.unfinished import STATE
+from qbe.errors import IndexBuildError, IndexFormatError
+from qbe.files import lock, resumable_staging, sync_tree, write_text
+from qbe.index.manifest import MANIFEST, PART, SUPERSEDED, Manifest, read_manifest
+from qbe.index.segments.commit import COMMIT, DELETED, SEGMENTS, Commit, read_commit
+from qbe.resume import Unfinished
 
 
 class Place(NamedTuple):
@@ -43,3 +48,183 @@ def build_place(output: Path) -> Iterator[Place]:
             raise IndexBuildError(f"{output} is being built by another process; wait until it ends")
         with resumable_staging(staging, (staging / STATE).exists):
             yield Place(output, staging, output)
+
+
+log = logging.getLogger(__name__)
+
+STATE = "build.json"
+
+State = dict[str, Any]
+"""``inputs`` (settings, sources, encoder), ``counts``, ``tagger``, and ``lucene`` once it is done."""
+
+
+def _unfinished(staging: Path) -> Unfinished:
+    return Unfinished(staging, STATE, "build", "the corpus and settings", IndexBuildError)
+
+
+def save_state(staging: Path, state: State) -> None:
+    """Flush the files of a finished stage to the disk, then write the state. Raises OSError or OutputError.
+
+    >>> folder = Path(".stopped.building")
+    >>> folder.mkdir()
+    >>> save_state(folder, {"inputs": {"encoder": None}, "counts": {"papers": 2}})
+    >>> read_state(folder, {"encoder": None})["counts"]
+    {'papers': 2}
+    """
+    sync_tree(staging)
+    write_text(staging / STATE, json.dumps(state, indent=1))
+
+
+def read_state(staging: Path, inputs: dict[str, Any]) -> State | None:
+    """The state of an unfinished build of the same inputs; None where no stage was finished.
+
+    Removes partially written files. Raises IndexBuildError where the inputs differ.
+
+    >>> read_state(Path(".absent.building"), {"encoder": None}) is None
+    True
+    """
+    unfinished = _unfinished(staging)
+    state = unfinished.read_state()
+    if state is None:
+        return None
+    unfinished.check_inputs(state["inputs"], inputs)
+    unfinished.remove_partial_files()
+    log.info("going on with the unfinished build in %s", staging)
+    return state
+
+
+def discard_stale(staging: Path, overwrite: bool, resume: bool) -> None:
+    """Remove an unfinished build that is not to be resumed.
+
+    Raises IndexBuildError where it holds finished stages and is not to be overwritten either.
+
+    >>> folder = Path(".stale.building")
+    >>> folder.mkdir()
+    >>> save_state(folder, {"inputs": {}})
+    >>> discard_stale(folder, overwrite=True, resume=False)
+    >>> folder.exists()
+    False
+    """
+    if not staging.exists() or resume:
+        return
+    if (staging / STATE).exists() and not overwrite:
+        raise _unfinished(staging).in_the_way()
+    shutil.rmtree(staging)
+
+
+_NAMES = {MANIFEST, PART, SUPERSEDED, COMMIT, STATE}
+_FOLDERS = {SEGMENTS, DELETED}
+
+
+def check_own_files(folder: Path) -> None:
+    """Raise IndexBuildError where an index or a part holds files that no manifest of it lists: replacing the
+    folder would remove them.
+
+    >>> folder = Path("foreign")
+    >>> folder.mkdir()
+    >>> _ = (folder / "notes.txt").write_text("mine")
+    >>> check_own_files(folder)
+    Traceback (most recent call last):
+        ...
+    qbe.errors.IndexBuildError: expected only an index's own files in foreign, found notes.txt; ...
+    """
+    known = {*_NAMES}
+    for name in (MANIFEST, PART, SUPERSEDED):
+        if (folder / name).is_file():
+            with suppress(ValueError, KeyError, TypeError):  # a damaged one lists none
+                known.update(json.loads((folder / name).read_bytes())["files"])
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left
+        if (path.is_dir() and not path.is_symlink()) or relative.parts[0] in _FOLDERS or partial:
+            continue
+        if relative.as_posix() not in known:
+            raise IndexBuildError(
+                f"expected only an index's own files in {folder}, found {relative}; move it away, or choose "
+                "another `folder`"
+            )
+
+
+log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
+
+
+def check_target(
+    place: Place,
+    kind: str,
+    read: Callable[[Path], Found],
+    is_result: Callable[[Found], bool],
+    *,
+    overwrite: bool,
+    resume: bool,
+) -> Found | None:
+    """None when there is something to build, and no unfinished build is in the way any more; what was read
+    when a build to resume has ended already.
+
+    ``kind`` names what may be in the place ("an index"), ``read`` reads it or raises IndexFormatError, and
+    ``is_result`` says whether it is what the build would make. Raises IndexBuildError for another path,
+    for files that are not an index's, for what would have to be overwritten, and for an unfinished build
+    that is neither resumed nor overwritten.
+
+    >>> from qbe.index.building.staging import build_place
+    >>> with build_place(Path("indexes/sample")) as place:
+    ...     check_target(place, "an index", read_index, lambda existing: True, overwrite=False, resume=False)
+    Traceback (most recent call last):
+        ...
+    qbe.errors.IndexBuildError: ...sample is an index already; choose another `folder`, or replace it with ...
+    """
+    existing = _existing_result(place, kind, read, is_result, overwrite=overwrite, resume=resume)
+    if existing is None:
+        discard_stale(place.staging, overwrite, resume)
+    return existing
+
+
+def check_index_target(
+    place: Place, is_result: Callable[[Commit | Manifest], bool], *, overwrite: bool, resume: bool
+) -> Commit | Manifest | None:
+    """`check_target` where an index is to be."""
+    return check_target(place, "an index", read_index, is_result, overwrite=overwrite, resume=resume)
+
+
+def _existing_result(
+    place: Place,
+    kind: str,
+    read: Callable[[Path], Found],
+    is_result: Callable[[Found], bool],
+    *,
+    overwrite: bool,
+    resume: bool,
+) -> Found | None:
+    output = place.output
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return None
+    try:
+        existing = read(output)
+    except IndexFormatError as error:
+        raise IndexBuildError(
+            f"expected no such path, or {kind}, at {output}: {error}; choose another `folder`, or remove it"
+        ) from error
+    (output / STATE).unlink(missing_ok=True)  # left by a build that was killed as it ended
+    if overwrite:
+        check_own_files(output)
+        return None
+    unfinished = (place.staging / STATE).exists()
+    if resume and not unfinished and is_result(existing):
+        log.info("the build of %s had ended; nothing is left to do", output)
+        return existing
+    advice = (
+        "go on replacing it with `overwrite` and `resume`" if unfinished else "replace it with `overwrite`"
+    )
+    raise IndexBuildError(f"{output} is {kind} already; choose another `folder`, or {advice}")
+
+
+def read_index(folder: Path) -> Commit | Manifest:
+    """The manifest of an index as it was built, the commit of one that has shards or was updated.
+
+    Raises IndexFormatError for a folder that is no index or a damaged one.
+
+    >>> read_index(Path("indexes/sample")).corpus["papers"]
+    128
+    """
+    return read_commit(folder) or read_manifest(folder)

@@ -4,7 +4,7 @@ Dense search has two steps. A `CandidateSource` finds papers that may be near, a
 a `VectorStore` hands out their stored vectors, by which they are scored exactly. Both name papers by row
 (see `qbe.index.segments.views`), so that any source goes with any store of the same index. FAISS and
 memory-mapped files are the implementations here (`qbe.index.dense.faiss_candidates`,
-`qbe.index.dense.vector_store`).
+`qbe.index.dense.vectors`).
 """
 
 from __future__ import annotations

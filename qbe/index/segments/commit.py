@@ -15,7 +15,7 @@ from typing import Any
 
 from qbe.errors import IndexFormatError
 from qbe.files import sync, write_text
-from qbe.index.sealed import seal, unseal
+from qbe.index.manifest import seal, unseal
 
 COMMIT = "segments.json"
 ROOT = "."

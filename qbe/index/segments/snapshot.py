@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import weakref
 from collections.abc import Sequence
@@ -178,8 +177,9 @@ def dead_rows(folder: Path, segment: Segment, papers: int) -> Rows:
             f"{path}: expected the deleted rows of {papers} papers, found other bytes; put back a whole copy "
             "of the index, or build it again"
         )
-    rows: Rows = np.load(io.BytesIO(content))
-    return rows
+    # Not by np.load, whose parser of headers fails now and then in several threads at a time
+    # (https://github.com/python/cpython/issues/106905).
+    return np.frombuffer(content, np.int64, offset=10 + int.from_bytes(content[8:10], "little"))
 
 
 def _unopened(folder: Path, error: OSError) -> IndexFormatError | InputError:

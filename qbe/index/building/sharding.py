@@ -1,4 +1,4 @@
-"""Building an index of shards: what all share first, then each shard by itself, then one commit."""
+"""What shards are made of, whether papers are copied or their vectors come from parts."""
 
 from __future__ import annotations
 
@@ -6,24 +6,61 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from qbe.errors import UsageError
 from qbe.files import publish_directory, sync_tree
+from qbe.index.building.part import BuildShard
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import Execution
-from qbe.index.building.staging import build_place
-from qbe.index.building.target import check_index_target
-from qbe.index.building.unfinished import STATE, read_state, save_state
-from qbe.index.dense.ann import IN_LISTS, Learned, SharedDense
+from qbe.index.building.staging import STATE, build_place, check_index_target, read_state, save_state
+from qbe.index.dense.ann import IN_LISTS, AnnParams, Learned, SharedDense
 from qbe.index.dense.faiss_build import metric_of, writing
 from qbe.index.dense.lists import save_learned, train_lists
+from qbe.index.dense.stored import Vectors
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
-from qbe.index.parts.part import BuildShard
 from qbe.index.segments.combined import combined_manifest
 from qbe.index.segments.commit import COMMIT, Commit, Segment, segment_name, write_commit
 from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.sharding.contracts import ShardSource
+
+
+class WholeDense(NamedTuple):
+    """The vectors of all shards: ``vectors`` (sentences, dimension) in the order of the corpus, which need no
+    more than a length, a shape and arrays of rows; how they are ``stored`` and compared; and the parameters
+    of one FAISS index of all.
+    """
+
+    vectors: Vectors
+    stored: str
+    similarity: str
+    params: AnnParams
+
+
+class ShardSource(Protocol):
+    """The papers of shards; a shard has every n-th 512 papers of the corpus, as a part does.
+
+    A source can be pickled, so that other processes can build shards of it.
+    """
+
+    def describe(self) -> dict[str, Any]:
+        """What determines the shards, as JSON values."""
+
+    def is_of(self, manifests: Sequence[Manifest]) -> bool:
+        """Whether shards that are there already, of these manifests in their order, can be those of this
+        source.
+        """
+
+    def newest(self) -> int:
+        """When the source was last changed, in nanoseconds."""
+
+    def dense(self) -> WholeDense | None:
+        """The vectors of all shards; None where there are none."""
+
+    def build(
+        self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
+    ) -> Manifest:
+        """Build a shard in a folder, where nothing is, as a segment of the index ``whole``."""
+
 
 LEARNED = "learned.faiss"
 """In the folder of an unfinished build: the centroids and codes that all shards share."""
@@ -77,7 +114,7 @@ def build_shards(
     Raises UsageError for fewer than 2 shards, IndexBuildError where the target exists, is no index or holds
     files that are not an index's, or another process builds it, and what the source does.
 
-    >>> from qbe.index.sharding.copied import IndexShards
+    >>> from qbe.index.building.shard_sources import IndexShards
     >>> build_shards(Path("indexes/one-shard"), IndexShards(index.folder), 1)
     Traceback (most recent call last):
         ...

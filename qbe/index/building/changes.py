@@ -13,12 +13,12 @@ import numpy as np
 from qbe.corpus.read import AS_IT_COMES
 from qbe.corpus.reading import Reading
 from qbe.errors import OutputError, PaperNotFoundError, UsageError
+from qbe.index.building.additions import APPEND, SYNC, UPDATE, Additions, Confirm
 from qbe.index.building.build import build_segment
 from qbe.index.building.rejected import add_rejected, check_replaceable, rejected_file
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
-from qbe.index.live.additions import APPEND, SYNC, UPDATE, Additions, Confirm
-from qbe.index.live.writer import Written, commit, resolved, without, writing
+from qbe.index.building.writer import Written, commit, resolved, without, writing
 from qbe.index.manifest import Manifest
 from qbe.index.models import matching_encoder
 from qbe.index.segments.combined import combined_manifest, tagger_identity
@@ -54,7 +54,7 @@ def append_papers(
 
     Raises IndexBuildError for another tagger than the index's and where another process writes,
     EncoderMismatchError for another encoder than the index's, and what
-    `qbe.index.building.build.build` and `qbe.index.live.writer.writing` do.
+    `qbe.index.building.build.build` and `qbe.index.building.writer.writing` do.
 
     >>> from qbe.index.building.build import build
     >>> _ = build(Path("indexes/longer"), [index.paper("s001")], BuildSettings(dense=False))
@@ -158,9 +158,10 @@ def delete_papers(folder: str | Path, paper_ids: Iterable[str]) -> Written:
     """Delete papers from an index: readers that open it later do not find them.
 
     Their text and vectors stay on the disk, and count in BM25's statistics, until
-    `qbe.index.live.compaction`, or until their segment has no other paper. Raises PaperNotFoundError where
-    the index lacks one of the ids, and UsageError for no ids and for all the index's (then nothing is
-    deleted), TypeError for anything but an iterable of str, and what `qbe.index.live.writer.writing` does.
+    `qbe.index.building.compaction`, or until their segment has no other paper. Raises PaperNotFoundError
+    where the index lacks one of the ids, and UsageError for no ids and for all the index's (then nothing is
+    deleted), TypeError for anything but an iterable of str, and what `qbe.index.building.writer.writing`
+    does.
 
     >>> import shutil
     >>> folder = shutil.copytree(index.folder, "indexes/shorter")

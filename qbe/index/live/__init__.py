@@ -1,1 +1,0 @@
-"""Changing an index that is built: papers added, replaced and deleted, room taken back."""
