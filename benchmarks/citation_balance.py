@@ -10,6 +10,7 @@ the queries of dev are judged; dev chooses the epoch, as in training.
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -38,7 +39,7 @@ ALL = 0
 
 BALANCES = (1, 3, 10, 30, 100, ALL)
 SEEDS = (0, 1, 2)
-HELD_BACK = "held-back.npz"
+HELD_BACK = "held-back.pt"
 
 
 def balance(text: str) -> int:
@@ -71,11 +72,10 @@ def held_back(work: Path, digest: str) -> tuple[Projection, int]:
 
     Raises ModelError where the folder has none, or one for another index than that of the digest.
     """
-    import numpy as np
-
     from qbe.cite.late_interaction import Projection
     from qbe.errors import ModelError
     from qbe.train.artifacts import read_provenance
+    from qbe.train.weights import best_weights
 
     note, file = read_provenance(work), work / HELD_BACK
     if note.get("index") != digest or not file.exists():
@@ -84,8 +84,8 @@ def held_back(work: Path, digest: str) -> tuple[Projection, int]:
             f"{work}: expected the work folder of a training over this index, found {actual}; run qbe train "
             "citation --work with it"
         )
-    with np.load(file) as stored:
-        projection = Projection(*(stored[part] for part in Projection._fields))
+    weights = {name: part.double().numpy() for name, part in best_weights(file).items()}
+    projection = Projection(*weights["matrices"], weights["weights"])
     return projection, note["recipe"]["held_back"]
 
 
@@ -169,8 +169,7 @@ def learned(
 
     from qbe.grade.head import Head
     from qbe.train.citation.data import RankedList, citation_figures
-    from qbe.train.heads import fit_head
-    from qbe.train.citation.recipe import HeadSchedule
+    from qbe.train.heads import HeadSchedule, fit_head
 
     def measured(head: Head) -> CitationFigures:
         orders = (np.argsort(-head.scores(each.features), kind="stable") for each in dev)
@@ -183,7 +182,11 @@ def learned(
         return (figures.f1 + figures.mrr) / 2
 
     lists = [balanced(train, negatives, seed) for seed in seeds]
-    heads = [fit_head(each, HeadSchedule(), seed, chosen_by) for each, seed in zip(lists, seeds, strict=True)]
+    with tempfile.TemporaryDirectory(prefix="qbe-") as work:
+        heads = [
+            fit_head(each, HeadSchedule(), seed, chosen_by, Path(work, f"{seed}.pt"))
+            for each, seed in zip(lists, seeds, strict=True)
+        ]
     total = sum(int((~each.cited).sum()) for each in lists[0])
     return Balance(negatives, total, [measured(head) for head in heads])
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from support.citing import (
     CITING,
     COUNT,
@@ -212,10 +213,13 @@ def test_the_held_back_projection_of_a_training(tmp_path, model):
     with pytest.raises(ModelError) as raised:
         held_back(tmp_path, "a1b2")
     assert str(raised.value) == (
-        f"{tmp_path}: expected the work folder of a training over this index, found no held-back.npz; "
+        f"{tmp_path}: expected the work folder of a training over this index, found no held-back.pt; "
         "run qbe train citation --work with it"
     )
-    np.savez(tmp_path / "held-back.npz", **read_model(model).projection._asdict())
+    stored = read_model(model).projection
+    parts = {"matrices": np.stack([stored.sentences, stored.whole]), "weights": stored.weights}
+    best = {name: torch.tensor(part, dtype=torch.float32) for name, part in parts.items()}
+    torch.save({"best": best}, tmp_path / "held-back.pt")
     projection, years = held_back(tmp_path, "a1b2")
     assert years == 6
     np.testing.assert_array_equal(projection.whole, read_model(model).projection.whole)

@@ -1,4 +1,4 @@
-"""The manifest of the shipped weights: their files are those it lists, and what they were made from is known."""
+"""The manifest of the shipped weights: the files are those it lists, and what they came from is there."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def known_digests() -> set[str]:
 
 
 def data_file(name: str) -> Path | None:
-    """The file of a name such as graded-pairs/train.tsv, in the repository or in QBE_DATA; None without it."""
+    """The file of a name such as graded-pairs/train.tsv, in the repository or in QBE_DATA, if any."""
     places = [ROOT / "data", *([Path(os.environ["QBE_DATA"])] if os.environ.get("QBE_DATA") else [])]
     return next((place / name for place in places if (place / name).is_file()), None)
 
@@ -53,7 +53,7 @@ def test_what_a_model_was_trained_from_is_there(name):
     trained_from.pop("index", None)  # an index is built from the papers of the data, and not kept
     for source, digest in trained_from.items():
         if "/" not in source:
-            assert digest in known_digests(), f"{source} {digest} is not there any more: say why in superseded"
+            assert digest in known_digests(), f"{source}: no {digest}; say why in superseded"
         elif source.startswith("graded-pairs/") or data_file(source):
             assert sha256(data_file(source)) == digest, source
 

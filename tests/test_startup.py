@@ -136,14 +136,6 @@ USAGE_ERRORS = {
     "tag without input": ["--output", "y"],
     "train": ["tagger", "--output", "x", "--work", "y", "--seeds", "one"],
     "train without output": ["tagger", "--work", "y"],
-    "train without use": [
-        "encoder",
-        "--cocitations=x",
-        "--output=y",
-        "--work=z",
-        "--objective=ot",
-        "--aligner=a",
-    ],
 }
 
 
@@ -269,13 +261,11 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.models.session import DEVICES
     from qbe.service.service import RERANKINGS
     from qbe.tag.tagging import LABEL_SOURCES
-    from qbe.types import Facet
 
     assert choices("evaluate")["protocol"] == PROTOCOLS
     assert choices("tag")["facets"] == LABEL_SOURCES
     for command in ("serve", "mcp", "shell"):
         assert choices(command)["rerank"] == RERANKINGS
-    assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
     assert choices("train", "reranker")["device"] == DEVICES
     offered = choices("export", "encoder")
     assert offered["layout"] == LAYOUTS

@@ -8,13 +8,13 @@ import glob
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import IO, TYPE_CHECKING, Any
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import atomic_file, sha256, write_text
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
 _NOTE = "made-from.json"
 
@@ -49,6 +49,8 @@ def save_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
     >>> load_arrays(Path("kept.npz"), "the weights", "weights")["weights"].tolist()
     [0.5, 1.0]
     """
+    import numpy as np
+
     with _replacing(path) as stream:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
 
@@ -58,6 +60,8 @@ def load_arrays(path: Path, what: str, *names: str) -> dict[str, NDArray[Any]]:
 
     Raises ModelError where the file cannot be read, or lacks one of them.
     """
+    import numpy as np
+
     with checked(path, f"{what} of this training"), np.load(path) as stored:
         return {name: stored[name] for name in names}
 
