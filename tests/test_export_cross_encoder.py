@@ -13,12 +13,11 @@ from support.tiny_classifier import write_classifier
 
 from qbe.errors import ModelError
 from qbe.export import cross_encoder as export
-from qbe.export import pair_parity as parity
 from qbe.files import sha256
 from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card
 from qbe.models.session import open_session
 
-PRECISIONS = ("int8", "fp16", "fp32")
+PRECISIONS = ("int8", "fp32")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -45,9 +44,9 @@ def test_card_states_origin_digests_and_parity(tiny_classifier, tiny_cross_encod
     assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
     assert tuple(card.parity) == PRECISIONS
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
-    assert 1e-4 < card.parity["fp16"]["max_abs_difference"] < card.parity["int8"]["max_abs_difference"]
+    assert card.parity["int8"]["max_abs_difference"] > 1e-4
     spreads = [figures["max_abs_difference"] / figures["share_of_spread"] for figures in card.parity.values()]
-    assert spreads == pytest.approx([spreads[0]] * 3)
+    assert spreads == pytest.approx([spreads[0]] * 2)
 
 
 def test_models_take_and_give_what_is_documented(tiny_cross_encoder):
@@ -71,8 +70,6 @@ def test_models_hold_the_numbers_of_their_names(tiny_cross_encoder):
         for precision in PRECISIONS
     }
     assert onnx.TensorProto.INT8 in kinds["int8"]
-    assert onnx.TensorProto.FLOAT not in kinds["fp16"]
-    assert onnx.TensorProto.FLOAT16 in kinds["fp16"]
     assert onnx.TensorProto.FLOAT in kinds["fp32"]
 
 
@@ -122,14 +119,13 @@ def test_a_model_without_a_classifier_is_refused(tmp_path, tiny_model):
     ("constant", "value", "precision"),
     [
         ("FP32_MAX_DIFFERENCE", 1e-12, "fp32"),
-        ("MAX_SHARE_OF_SPREAD", {"fp16": 1e-6}, "fp16"),
-        ("MAX_SHARE_OF_SPREAD", {"int8": 1e-6}, "int8"),
+        ("INT8_MAX_SHARE_OF_SPREAD", 1e-6, "int8"),
     ],
 )
 def test_parity_check_refuses_what_is_too_far(
     tmp_path, tiny_classifier, monkeypatch, constant, value, precision
 ):
-    monkeypatch.setattr(parity, constant, value)
+    monkeypatch.setattr(export, constant, value)
     with pytest.raises(ModelError, match=f"parity check: expected {precision} within"):
         export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "out")
     assert not any(tmp_path.iterdir())
@@ -138,11 +134,11 @@ def test_parity_check_refuses_what_is_too_far(
 def test_parity_check_refuses_what_is_no_number():
     figures = {"max_abs_difference": float("nan"), "share_of_spread": float("nan")}
     with pytest.raises(ModelError, match="expected fp32 within"):
-        parity._check(dict.fromkeys(PRECISIONS, figures))
+        export._check(dict.fromkeys(PRECISIONS, figures))
     fine = {"max_abs_difference": 0.0, "share_of_spread": 0.0}
     with pytest.raises(ModelError, match="expected int8 within"):
-        parity._check({"fp32": fine, "fp16": fine, "int8": figures})
-    parity._check(dict.fromkeys(PRECISIONS, fine))
+        export._check({"fp32": fine, "int8": figures})
+    export._check(dict.fromkeys(PRECISIONS, fine))
 
 
 def test_a_classifier_that_tells_no_pairs_apart_is_refused(tmp_path, classifier):

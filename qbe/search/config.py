@@ -32,7 +32,7 @@ MATCHINGS = ("transport", "attention", "single-match", "mean-max")
 RERANKINGS = (BY_FACET, NO_RERANKING, CROSS_ENCODER, PROJECTIONS, CASCADE, *MATCHINGS)
 FACET_RERANKINGS = (BY_FACET, PROJECTIONS, CASCADE)
 """What reranks for aspects that are a facet alone."""
-PRECISIONS = ("int8", "fp16", "fp32")
+PRECISIONS = ("int8", "fp32")
 
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(COMPONENTS, 1.0)
 """Weights of the fused first stage: all alike, so that no data chose them."""

@@ -315,7 +315,7 @@ def _reranking(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--rerank-precision",
-        choices=("int8", "fp16", "fp32"),
+        choices=("int8", "fp32"),
         help="of a cross-encoder for all facets (default: int8, the only one of facet-rerankers)",
     )
     group.add_argument("--rerank-depth", type=int, help="papers of the first stage to rerank (default: 100)")
