@@ -15,7 +15,7 @@ from qbe.encode.tokenizer import PaperTokenizer
 from qbe.encode.windows import Window, passes
 from qbe.models.encoder_format import TITLE_ABSTRACT
 from qbe.train.encoder.data import Pair
-from qbe.train.encoder.loss import OBJECTIVES, Triplets
+from qbe.train.encoder.loss import Triplets, losses
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe
 from qbe.train.trainer import DevScore
@@ -105,8 +105,8 @@ class EncoderTask:
     def losses(self, batch: Step) -> Iterator[Tensor]:
         """The mean loss of the pairs of a step, in parts."""
         torch.manual_seed(batch.rng.getrandbits(63))  # for dropout
-        for losses in self._losses(batch.pairs, batch.rng):
-            yield losses.sum() / len(batch.pairs)
+        for part in self._losses(batch.pairs, batch.rng):
+            yield part.sum() / len(batch.pairs)
 
     def score(self) -> DevScore:
         """Minus the loss on dev."""
@@ -119,16 +119,16 @@ class EncoderTask:
         self.network.eval()
         rng = random.Random("dev")
         order = rng.sample(list(self._dev), len(self._dev))
-        losses = [loss for each in self._losses(order, rng) for loss in each.tolist()]
-        return float(np.mean(losses)) if losses else math.nan
+        each = [loss for part in self._losses(order, rng) for loss in part.tolist()]
+        return float(np.mean(each)) if each else math.nan
 
     def _losses(self, pairs: Sequence[Pair], rng: random.Random) -> Iterator[Tensor]:
         """The losses of the pairs that have a negative, by batches that are encoded in one pass."""
-        size, objective = self._recipe.batch, OBJECTIVES[self._recipe.objective]
+        size = self._recipe.batch
         for begin in range(0, len(pairs), size):
             triplets = self._triplets(pairs[begin : begin + size], rng)
             if triplets is not None:
-                yield objective(triplets, self._recipe.settings)
+                yield losses(self._recipe.objective, triplets, self._recipe.settings)
 
     def _triplets(self, pairs: Sequence[Pair], rng: random.Random) -> Triplets | None:
         drawn = draw_negatives(pairs, rng)
