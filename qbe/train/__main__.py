@@ -97,7 +97,7 @@ def _make_facet_encoder(options: argparse.Namespace, folders: Folders, run: RunO
 
     dev, corpus = _dev_and_corpus(options)
     with _training_packages():
-        from qbe.train.facet_encoder.training import Sources, make_facet_encoder
+        from qbe.train.facet_encoder import Sources, make_facet_encoder
     folders = replace(folders, work=Path(options.rerankers))
     encoder = make_facet_encoder(Sources(dev, corpus), _base_weights(), folders, run)
     yield _spearman(encoder.dev, "on dev by mean-max")
@@ -108,7 +108,7 @@ def _train_large_encoder(options: argparse.Namespace, folders: Folders, run: Run
     leave_out = _leave_out(options)
     train = _pairs(options, None, "train-3.tsv")
     with _training_packages():
-        from qbe.train.large_encoder.training import train_large_encoder
+        from qbe.train.large_encoder import train_large_encoder
         from qbe.train.reranker.training import Sources
     metadata = train_large_encoder(Sources(train, dev, corpus, leave_out), folders, run)
     yield f"{metadata.name}, {metadata.dimension} dimensions, {metadata.layers} layers"

@@ -27,7 +27,6 @@ from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker
 from qbe.rerank.projection_model import WEIGHTS, find_model, read_model
 from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests, save_state
 from qbe.train.correlation import check_dev
-from qbe.train.distillation.card import describe
 from qbe.train.distillation.network import Teacher, layout_of, scored
 from qbe.train.pairs import within
 from qbe.train.reranker.exported import exported_provenance, exported_weights, off_grid
@@ -186,7 +185,7 @@ def distil(
     }
     network.load_state_dict(dict(weights[INTERPOLATED]), strict=False)
     data = Data(GradedSplits({}, dev), papers, tokenized)
-    return publish(network, data, training, start.folder / TOKENIZER, folders.output, run.threads, describe)
+    return publish(network, data, training, start.folder / TOKENIZER, folders.output, run.threads)
 
 
 def _vectors(reader: IndexReader, ids: list[str]) -> StoredVectors:

@@ -14,9 +14,9 @@ from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.rerank.projection_model import ProjectionModel, write_model
 from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.card import GRADES_LIMITS, Card, facet_table
 from qbe.train.correlation import check_grades
 from qbe.train.pairs import joined_lists, papers_of, without, without_evaluated
-from qbe.train.projections.card import describe
 from qbe.train.projections.network import (
     Correlations,
     ProjectionNetwork,
@@ -104,3 +104,26 @@ def _network_of(lists: StoredLists, weights: Weights, recipe: Recipe) -> Project
     network = ProjectionNetwork(lists, recipe.start_weight)
     network.load_state_dict(dict(weights))
     return network
+
+
+def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlations]], size: int) -> str:
+    """The card's text; ``figures`` by weights and file of pairs, ``size`` the bytes of the model."""
+    rows: list[list[str | float]] = sorted(
+        [name, weights, *each.values()]
+        for weights, by_file in figures.items()
+        for name, each in by_file.items()
+    )
+    return Card(
+        name="facet-projections" + model.encoder["name"].removeprefix("facet-encoder"),
+        purpose=f"Reranks candidates by stored vectors of {model.encoder['name']} alone: a linear projection "
+        f"for each facet and late interaction of the projected vectors, learned from "
+        f"{model.training['pairs']:,} graded pairs.",
+        input=f"the vectors that an index stores of {model.encoder['name']} "
+        f"(weights {model.encoder['weights_sha256'][:12]})",
+        figures="Spearman's correlation with the grades, mean over queries. Untrained: the published weights "
+        "of the terms, but the vectors as they are. The mean is published.",
+        table=facet_table(["pairs", "weights"], rows),
+        data=model.training["data"],
+        command="facet-projections --index DIR",
+        limits=GRADES_LIMITS,
+    ).markdown(size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, RerankerFiles, write_reranker_card
 from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
+from qbe.train.card import APACHE, GRADES_LIMITS, Card, all_data, facet_table
 from qbe.train.correlation import mean_correlation, rank_correlations
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import TokenizedPaper
@@ -57,11 +58,8 @@ def publish(
     tokenizer: Path,
     output: Path,
     threads: int,
-    describe: Callable[[FacetRerankersMetadata, int], str],
 ) -> FacetRerankersMetadata:
     """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
-
-    ``describe`` gives the card's text of the metadata and the bytes of all files.
 
     The folder appears complete or not at all.
     """
@@ -106,3 +104,35 @@ def _measure(files: RerankerFiles, max_tokens: int, data: Data, threads: int) ->
         reranker = FacetCrossEncoder(files, workers, max_tokens, max_tokens)
         correlations = rank_correlations(reranker, data.papers, data.splits.dev)
     return [mean_correlation(values.values()) for values in correlations]
+
+
+def describe(metadata: FacetRerankersMetadata, size: int) -> str:
+    """The card's text; ``size`` is the bytes of all files together.
+
+    It says how the weights were learned: from graded pairs, or from the scores of a teacher.
+    """
+    training = metadata.training
+    teacher = training.get("teacher")
+    learned = "from graded pairs"
+    if teacher:
+        learned = (
+            f"from the scores of {teacher['encoder']['name']} (weights "
+            f"{teacher['encoder']['weights_sha256'][:12]}, projections {teacher['projections'][:12]})"
+        )
+    share = f", {training['share']:g} of the trained weights and the start's" if "share" in training else ""
+    figures = {**training["dev"], **training["exported"]}
+    return Card(
+        name=metadata.name,
+        purpose="A cross-encoder for each facet (background, method, result) over weights that they share, "
+        f"in {metadata.precision}, learned {learned}. Candidates are scored by late interaction of "
+        "sentences, tokens and whole papers.",
+        input=f"title and abstract with labelled sentences, {metadata.max_tokens} tokens each",
+        figures="Spearman's correlation with the grades of dev, mean over "
+        f"{training['queries']['dev']:,} queries. Published: {training['shipped']}{share}; fp32 and int8 are "
+        "its exported models.",
+        table=facet_table(["weights"], ([name, *row] for name, row in figures.items())),
+        data=all_data(training),
+        command="distillation --index DIR" if teacher else "reranker",
+        limits=GRADES_LIMITS,
+        licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
+    ).markdown(size)

@@ -28,7 +28,6 @@ from qbe.train.artifacts import (
 )
 from qbe.train.correlation import check_dev
 from qbe.train.pairs import papers_of, without
-from qbe.train.reranker.card import describe
 from qbe.train.reranker.exported import exported_provenance, exported_weights, is_exported, off_grid
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import collect_papers, tokenize
@@ -138,7 +137,7 @@ def train_rerankers(
         "dev": dev,
     }
     tokenizer, output = readers.encoder.files.tokenizer, folders.output
-    return publish(network, data, training, tokenizer, output, run.threads, describe)
+    return publish(network, data, training, tokenizer, output, run.threads)
 
 
 def _initial(start: str | Path, network: Network) -> Callable[[int], Weights]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 
@@ -28,8 +28,8 @@ from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
 from qbe.train.artifacts import Folders, RunOptions, file_digests, read_provenance
+from qbe.train.card import APACHE, Card, all_data, facet_table
 from qbe.train.correlation import FIRST_STAGE, check_dev, encode_sentences, measure, significance
-from qbe.train.facet_encoder.card import describe
 from qbe.train.pairs import papers_of
 from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.reranker.papers import collect_papers
@@ -129,3 +129,42 @@ def _ship(exported: Path, staged: Path) -> EncoderMetadata:
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.name != CARD)
+
+
+def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
+    """The card's text.
+
+    ``training`` is collected by `make_facet_encoder`, ``size`` the bytes of
+    the files.
+    """
+    share, shipped = training["share"], training["shipped"]
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, "
+        f"int8): {share:g} of the weights of the trained facet rerankers and {1 - share:g} of those of "
+        f"{BASE_ENCODER}.",
+        input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
+        figures=f"Spearman's correlation with the grades of dev, mean over {training['queries']} queries, by "
+        f"matching of sentences; int8. Published: {shipped}. Difference to {BASE_ENCODER} by mean-max, "
+        f"two-sided p of the paired randomization test: {training['p'][shipped]:.2g}. Smallest cosine with "
+        f"PyTorch {metadata.parity['int8']['min_cosine']:.3f}.",
+        table=matching_table(training["dev"], (BASE_ENCODER, shipped)),
+        data={**training["data"], **all_data(training["made_from"])},
+        command="facet-encoder --rerankers DIR",
+        options="--output DIR",
+        licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
+    ).markdown(size)
+
+
+def matching_table(dev: Mapping[str, Mapping[str, Any]], compared: Collection[str]) -> str:
+    """A table of correlations by matching, weights and facet.
+
+    It has the ``compared`` weights by each matching, and the others by that of the dense first stage.
+    """
+    rows = (
+        [matching, name, *figures]
+        for name, by_matching in dev.items()
+        for matching, figures in by_matching.items()
+        if name in compared or matching == FIRST_STAGE
+    )
+    return facet_table(["matching", "weights"], sorted(rows, key=lambda row: row[0]))
