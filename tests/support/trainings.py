@@ -213,4 +213,52 @@ def encoder(request: pytest.FixtureRequest) -> Training:
     return Training(train, {"similarity": "cosine"}, weights, sources, ("seed-0.pt", "aligned-dev.npz"))
 
 
-TRAININGS = {each.__name__: each for each in (tagger, citation, grades, encoder)}
+# The facet rerankers.
+
+
+def reranker(request: pytest.FixtureRequest) -> Training:
+    """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
+    from qbe.train.reranker.task import Recipe
+    from qbe.train.reranker.training import Sources, train_rerankers
+    from support.tiny_reranker import graded_lists, write_lists
+
+    weights, papers = (request.getfixturevalue(name) for name in ("tiny_reranker_weights", "papers"))
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
+    lists = graded_lists(8)
+    queries = sorted(lists)
+    parts = {"first": queries[:2], "second": queries[2:4], "dev": queries[4:6]}
+    paths = {
+        name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
+        for name, chosen in parts.items()
+    }
+    with paths["second"].open("a") as stream:
+        stream.write(f"{queries[2]}\t{queries[4]}\t1\t2\t3\n")  # a query of dev
+    candidate = lists[queries[0]][3].paper_id
+    (evaluated,) = (paper for paper in papers if paper.paper_id == candidate)
+    with (folder / "evaluated.jsonl").open("wb") as stream:
+        write_jsonl([replace(evaluated, paper_id="other", title=evaluated.title.upper())], stream)
+    corpus = request.getfixturevalue("sample") / "corpus.jsonl"
+    train_files = (paths["first"], paths["second"])
+    sources = Sources(train_files, paths["dev"], corpus, folder / "evaluated.jsonl")
+    recipe = Recipe(
+        joint=2,
+        max_tokens=128,
+        epochs=2,
+        learning_rate=3e-3,
+        head_rate=1e-2,
+        queries=1,
+        ema_decay=0.5,
+        patience=6,
+    )
+
+    def train(
+        folders: Folders, run: RunOptions, sources: Sources = sources, start: Any = None, **changes: Any
+    ) -> Any:
+        options = {"recipe": replace(recipe, **changes), "start": start}
+        return train_rerankers(sources, weights, folders, run, **options)
+
+    files = ("trunk.bin", "method.onnx", "reranker.json")
+    return Training(train, {"learning_rate": 1e-3}, files, sources, ("seed-0.pt", "facets.npz"))
+
+
+TRAININGS = {each.__name__: each for each in (tagger, citation, grades, encoder, reranker)}
