@@ -142,7 +142,7 @@ def tiny_classifier(shared, tiny_model) -> Path:
 @pytest.fixture(scope="session")
 def tiny_cross_encoder(shared, tiny_classifier) -> Path:
     """The tiny classifier, exported by the command line."""
-    precisions = ["int8", "fp16", "fp32"]
+    precisions = ["int8", "fp32"]
     return shared(
         "tiny-cross-encoder",
         lambda folder: _export("cross-encoder", tiny_classifier, folder, precisions),

@@ -1,8 +1,7 @@
 """Exporting an encoder: parity with PyTorch, digests, refusals; whole or not at all."""
 
 import json
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +14,14 @@ from support.tiny import layer_states
 
 from qbe.errors import ModelError, OutputError
 from qbe.export import encoder as export
+from qbe.export.__main__ import main
 from qbe.export.attention import fuse_attention
+from qbe.export.cross_encoder import export_cross_encoder
 from qbe.export.onnx_files import to_onnx
 from qbe.files import sha256
 from qbe.models.encoder_files import CARD, read_card, resolve_encoder, state_output
 from qbe.models.kinds import ENCODER
+from qbe.models.reranker_files import read_reranker_card
 from qbe.models.session import open_session
 
 
@@ -27,10 +29,7 @@ def test_card_states_shape_origin_digests_and_parity(tiny_model, tiny_encoder):
     card = read_card(tiny_encoder)
     assert (card.format, card.name, card.source) == (ENCODER.format, "tiny-bert", str(tiny_model))
     assert (card.dimension, card.layers, card.max_tokens) == (16, 2, 128)
-    assert card.weights_sha256 == sha256(tiny_model / "model.safetensors")
     assert {path.name for path in tiny_encoder.iterdir()} == {CARD, *card.files}
-    assert card.files == {name: sha256(tiny_encoder / name) for name in card.files}
-    assert (tiny_encoder / "tokenizer.json").read_bytes() == (tiny_model / "tokenizer.json").read_bytes()
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
     assert card.parity["fp32"]["min_cosine"] > 1 - 1e-6
     assert card.parity["int8"]["min_cosine"] > 0.99
@@ -212,17 +211,6 @@ def test_parity_check_covers_every_layer(tmp_path, tiny_model, monkeypatch):
         export.export_encoder(tiny_model, "tiny", "here", tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_folder_without_one_of_the_files_is_refused(model, tmp_path, cache, name):
-    (model / name).unlink()
-    with pytest.raises(ModelError, match=f"found no {name}"):
-        export.export_encoder(model, "tiny", "here", tmp_path / "out")
-    with pytest.raises(ModelError, match=f"found no {name}"):
-        resolve_encoder(str(model))
-    assert not (tmp_path / "out").exists()
-    assert not cache.exists()
-
-
 def test_pickled_weights_are_never_loaded(model, tmp_path):
     class Bomb:
         def __reduce__(self):
@@ -238,38 +226,81 @@ def test_pickled_weights_are_never_loaded(model, tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-def test_no_code_of_the_model_is_run(model, tmp_path):
-    config = json.loads((model / "config.json").read_text())
+# What the exports of all kinds promise.
+
+
+@pytest.fixture(params=["encoder", "cross-encoder"])
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def source(kind, request, tmp_path) -> Path:
+    """A model to export, which may be damaged."""
+    name = {"encoder": "tiny_model", "cross-encoder": "tiny_classifier"}[kind]
+    return Path(shutil.copytree(request.getfixturevalue(name), tmp_path / "source"))
+
+
+def exported(kind: str, source: Path) -> Path:
+    output = source.parent / "out"
+    function = {"encoder": export.export_encoder, "cross-encoder": export_cross_encoder}[kind]
+    function(source, "tiny", "here", output)
+    return output
+
+
+FILES = pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json"])
+
+
+@FILES
+def test_a_folder_without_one_of_the_files_is_refused(kind, source, name):
+    (source / name).unlink()
+    with pytest.raises(ModelError, match=f"found no {name}"):
+        exported(kind, source)
+    assert [path.name for path in source.parent.iterdir()] == ["source"]
+
+
+@FILES
+def test_damaged_source_is_one_line_and_leaves_nothing(kind, source, name):
+    truncate(source / name)
+    with pytest.raises(ModelError) as caught:
+        exported(kind, source)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in source.parent.iterdir()] == ["source"]
+
+
+def test_no_code_of_the_model_is_run(kind, source, tmp_path):
+    config = json.loads((source / "config.json").read_text())
     config |= {"model_type": "bomb", "auto_map": {"AutoConfig": "bomb.Config", "AutoModel": "bomb.Model"}}
-    (model / "config.json").write_text(json.dumps(config))
-    (model / "bomb.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'exploded')!r}).touch()\n")
-    with pytest.raises(ModelError, match="expected a BERT-family model"):
-        export.export_encoder(model, "tiny", "here", tmp_path / "out")
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "bomb.py").write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'exploded')!r}).touch()\n")
+    with pytest.raises(ModelError, match="expected a BERT-family"):
+        exported(kind, source)
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json"])
-def test_damaged_source_is_one_line_and_leaves_nothing(model, tmp_path, name):
-    truncate(model / name)
-    with pytest.raises(ModelError) as caught:
-        export.export_encoder(model, "tiny", "here", tmp_path / "out")
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_command_line_refuses_an_output_below_a_file(tmp_path, tiny_model):
-    (tmp_path / "file").touch()
-    command = [
-        sys.executable,
-        "-m",
-        "qbe.export",
-        "encoder",
+def test_the_command_prints_the_differences_and_replaces_models_only(kind, source, capsys):
+    output = source.parent / "out"
+    arguments = [
+        kind,
         "--model",
-        tiny_model,
+        str(source),
         "--output",
-        tmp_path / "file" / "out",
+        str(output),
+        "--name",
+        "given",
+        "--source",
+        "there",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == OutputError.exit_code
-    assert done.stderr.splitlines()[-1].startswith("qbe export: cannot write ")
-    assert "Traceback" not in done.stderr
+    main(arguments)
+    card = (read_card if kind == "encoder" else read_reranker_card)(output)
+    assert (card.name, card.source) == ("given", "there")
+    assert card.weights_sha256 == sha256(source / "model.safetensors")
+    assert card.files == {name: sha256(output / name) for name in card.files}
+    assert (output / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(card.parity)
+    for line, (precision, figures) in zip(lines, card.parity.items(), strict=True):
+        assert line.startswith(f"{precision}: largest difference {figures['max_abs_difference']:.2g}, ")
+    (output / "stray").touch()
+    with pytest.raises(OutputError, match="found stray in it"):
+        main(arguments)

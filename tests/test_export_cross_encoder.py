@@ -1,24 +1,18 @@
 """Exporting a cross-encoder: parity with PyTorch, the score of one and two labels, refusals."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from support.damage import truncate
 from support.tiny_classifier import write_classifier
 
 from qbe.errors import ModelError
 from qbe.export import cross_encoder as export
-from qbe.export import pair_parity as parity
-from qbe.files import sha256
 from qbe.models.reranker_files import RERANKER_CARD, read_reranker_card
 from qbe.models.session import open_session
 
-PRECISIONS = ("int8", "fp16", "fp32")
+PRECISIONS = ("int8", "fp32")
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -38,16 +32,12 @@ def test_card_states_origin_digests_and_parity(tiny_classifier, tiny_cross_encod
         str(tiny_classifier),
     )
     assert (card.max_tokens, card.labels, card.token_types) == (128, 1, True)
-    assert card.weights_sha256 == sha256(tiny_classifier / "model.safetensors")
     assert {path.name for path in tiny_cross_encoder.iterdir()} == {RERANKER_CARD, *card.files}
-    assert card.files == {name: sha256(tiny_cross_encoder / name) for name in card.files}
-    tokenizers = [folder / "tokenizer.json" for folder in (tiny_classifier, tiny_cross_encoder)]
-    assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
     assert tuple(card.parity) == PRECISIONS
     assert card.parity["fp32"]["max_abs_difference"] < 1e-4
-    assert 1e-4 < card.parity["fp16"]["max_abs_difference"] < card.parity["int8"]["max_abs_difference"]
+    assert card.parity["int8"]["max_abs_difference"] > 1e-4
     spreads = [figures["max_abs_difference"] / figures["share_of_spread"] for figures in card.parity.values()]
-    assert spreads == pytest.approx([spreads[0]] * 3)
+    assert spreads == pytest.approx([spreads[0]] * 2)
 
 
 def test_models_take_and_give_what_is_documented(tiny_cross_encoder):
@@ -57,23 +47,6 @@ def test_models_take_and_give_what_is_documented(tiny_cross_encoder):
         assert inputs == [(name, "tensor(int64)", ["batch", "tokens"]) for name in INPUTS]
         (score,) = session.get_outputs()
         assert (score.name, score.type, score.shape) == ("score", "tensor(float)", ["batch"])
-
-
-def test_models_hold_the_numbers_of_their_names(tiny_cross_encoder):
-    import onnx
-
-    kinds = {
-        precision: {
-            tensor.data_type
-            for tensor in onnx.load(tiny_cross_encoder / f"model.{precision}.onnx").graph.initializer
-            if len(tensor.dims) == 2
-        }
-        for precision in PRECISIONS
-    }
-    assert onnx.TensorProto.INT8 in kinds["int8"]
-    assert onnx.TensorProto.FLOAT not in kinds["fp16"]
-    assert onnx.TensorProto.FLOAT16 in kinds["fp16"]
-    assert onnx.TensorProto.FLOAT in kinds["fp32"]
 
 
 def test_padding_changes_no_score(tiny_cross_encoder):
@@ -122,14 +95,13 @@ def test_a_model_without_a_classifier_is_refused(tmp_path, tiny_model):
     ("constant", "value", "precision"),
     [
         ("FP32_MAX_DIFFERENCE", 1e-12, "fp32"),
-        ("MAX_SHARE_OF_SPREAD", {"fp16": 1e-6}, "fp16"),
-        ("MAX_SHARE_OF_SPREAD", {"int8": 1e-6}, "int8"),
+        ("INT8_MAX_SHARE_OF_SPREAD", 1e-6, "int8"),
     ],
 )
 def test_parity_check_refuses_what_is_too_far(
     tmp_path, tiny_classifier, monkeypatch, constant, value, precision
 ):
-    monkeypatch.setattr(parity, constant, value)
+    monkeypatch.setattr(export, constant, value)
     with pytest.raises(ModelError, match=f"parity check: expected {precision} within"):
         export.export_cross_encoder(tiny_classifier, "tiny", "here", tmp_path / "out")
     assert not any(tmp_path.iterdir())
@@ -138,11 +110,11 @@ def test_parity_check_refuses_what_is_too_far(
 def test_parity_check_refuses_what_is_no_number():
     figures = {"max_abs_difference": float("nan"), "share_of_spread": float("nan")}
     with pytest.raises(ModelError, match="expected fp32 within"):
-        parity._check(dict.fromkeys(PRECISIONS, figures))
+        export._check(dict.fromkeys(PRECISIONS, figures))
     fine = {"max_abs_difference": 0.0, "share_of_spread": 0.0}
     with pytest.raises(ModelError, match="expected int8 within"):
-        parity._check({"fp32": fine, "fp16": fine, "int8": figures})
-    parity._check(dict.fromkeys(PRECISIONS, fine))
+        export._check({"fp32": fine, "int8": figures})
+    export._check(dict.fromkeys(PRECISIONS, fine))
 
 
 def test_a_classifier_that_tells_no_pairs_apart_is_refused(tmp_path, classifier):
@@ -153,53 +125,8 @@ def test_a_classifier_that_tells_no_pairs_apart_is_refused(tmp_path, classifier)
         export.export_cross_encoder(classifier, "constant", "here", tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_folder_without_one_of_the_files_is_refused(classifier, tmp_path, name):
-    (classifier / name).unlink()
-    with pytest.raises(
-        ModelError, match=rf"expected an exported reranker .reranker\.json. .*found no {name}"
-    ):
-        export.export_cross_encoder(classifier, "tiny", "here", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_damaged_source_is_one_line_and_leaves_nothing(classifier, tmp_path, name):
-    truncate(classifier / name)
-    with pytest.raises(ModelError) as caught:
-        export.export_cross_encoder(classifier, "tiny", "here", tmp_path / "out")
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["classifier"]
-
-
 def test_a_tokenizer_of_another_family_is_refused(classifier, tmp_path):
     path = classifier / "tokenizer.json"
     path.write_text(path.read_text().replace("[CLS]", "<s>").replace("[SEP]", "</s>"))
     with pytest.raises(ModelError, match=r"expected a BERT-family tokenizer, found no \[CLS\], \[SEP\]"):
         export.export_cross_encoder(classifier, "tiny", "here", tmp_path / "out")
-
-
-def test_no_code_of_the_model_is_run(classifier, tmp_path):
-    config = json.loads((classifier / "config.json").read_text())
-    config |= {"model_type": "bomb", "auto_map": {"AutoConfig": "bomb.Config", "AutoModel": "bomb.Model"}}
-    (classifier / "config.json").write_text(json.dumps(config))
-    (classifier / "bomb.py").write_text(
-        f"import pathlib; pathlib.Path({str(tmp_path / 'exploded')!r}).touch()\n"
-    )
-    with pytest.raises(ModelError, match="expected a BERT-family sequence classifier"):
-        export.export_cross_encoder(classifier, "tiny", "here", tmp_path / "out")
-    assert not (tmp_path / "exploded").exists()
-
-
-def test_the_command_line_prints_the_differences(tmp_path, tiny_classifier):
-    command = [sys.executable, "-m", "qbe.export", "cross-encoder", "--model", tiny_classifier]
-    command += ["--output", tmp_path / "out", "--name", "given", "--source", "somewhere"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    card = read_reranker_card(tmp_path / "out")
-    assert (card.name, card.source) == ("given", "somewhere")
-    assert done.stdout.splitlines() == [
-        f"{precision}: largest difference {figures['max_abs_difference']:.2g}, "
-        f"{figures['share_of_spread']:.2g} of the scores' standard deviation, against PyTorch"
-        for precision, figures in card.parity.items()
-    ]

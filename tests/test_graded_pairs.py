@@ -5,7 +5,7 @@ from pathlib import Path
 from support.tiny_reranker import graded_lists, write_lists
 
 from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
-from qbe.train.graded_pairs import PAIRS_FOLDER, pair_files, papers_of, without
+from qbe.train.pairs import PAIRS_FOLDER, pair_files, papers_of, without
 
 HEADER = "query_id\tpaper_id\tbackground\tmethod\tresult\n"
 

@@ -131,7 +131,7 @@ def test_the_layers_in_training_are_those_of_mpnet(tiny_mpnet):
     from transformers import MPNetModel
 
     from qbe.train.reranker.network import Network
-    from qbe.train.reranker.tokenized import TokenizedPaper
+    from qbe.train.reranker.papers import TokenizedPaper
 
     ids = torch.arange(150) % 50 + 5  # longer than the distances that have a bias of their own
     paper = TokenizedPaper(ids, torch.ones(5, len(ids)) / len(ids), (torch.tensor([0]),) * 3)

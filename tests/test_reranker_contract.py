@@ -17,7 +17,6 @@ from qbe.types import Facet, Paper, Sentence
 RERANKERS = {
     # fixture that gives the folder, options of `open_reranker`
     "pair int8": ("tiny_cross_encoder", {"precision": "int8"}),
-    "pair fp16": ("tiny_cross_encoder", {"precision": "fp16"}),
     "pair fp32": ("tiny_cross_encoder", {"precision": "fp32"}),
     "facet": ("tiny_facet_rerankers", {}),
     # a matching, over the vectors of an index

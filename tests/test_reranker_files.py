@@ -52,7 +52,7 @@ def facets(tmp_path) -> Path:
 
 
 def test_a_folder_is_found_in_each_precision(tiny_cross_encoder):
-    for precision in ("int8", "fp16", "fp32"):
+    for precision in ("int8", "fp32"):
         files = resolve_reranker(str(tiny_cross_encoder), precision)
         assert files.model() == files.model("method") == tiny_cross_encoder / f"model.{precision}.onnx"
         assert files.tokenizer == tiny_cross_encoder / "tokenizer.json"
@@ -105,7 +105,7 @@ def test_a_file_that_the_card_does_not_know_is_refused(facets):
 def test_names_that_are_no_reranker_are_refused(cache):
     with pytest.raises(ModelError, match=f"known by name .{DEFAULT_RERANKER}.*found 'nosuch'; check `rer"):
         resolve_reranker("nosuch")
-    with pytest.raises(UsageError, match="expected a precision of int8, fp16, fp32, found 'int4'"):
+    with pytest.raises(UsageError, match="expected a precision of int8, fp32, found 'int4'"):
         resolve_reranker("nosuch", "int4")
     assert not cache.exists()
 

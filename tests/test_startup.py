@@ -130,14 +130,6 @@ USAGE_ERRORS = {
     "tag without input": ["--output", "y"],
     "train": ["tagger", "--output", "x", "--work", "y", "--seeds", "one"],
     "train without output": ["tagger", "--work", "y"],
-    "train without use": [
-        "encoder",
-        "--cocitations=x",
-        "--output=y",
-        "--work=z",
-        "--objective=ot",
-        "--aligner=a",
-    ],
 }
 
 
@@ -245,11 +237,9 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import DEVICES
     from qbe.tag.tagging import LABEL_SOURCES
-    from qbe.types import Facet
 
     assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     assert choices("tag")["facets"] == LABEL_SOURCES
-    assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
     assert choices("train", "reranker")["device"] == DEVICES
     offered = choices("export", "encoder")
     assert offered["layout"] == LAYOUTS

@@ -14,7 +14,7 @@ from qbe.export.encoder import export_encoder
 from qbe.models.tagger_files import TAGGER_CARD
 from qbe.tag.tagger import Tagger
 from qbe.train.tagger import measure as tagger_measure
-from qbe.train.tagger.csabstruct import LABELS, SPLITS, read_csabstruct
+from qbe.train.tagger.data import LABELS, SPLITS, read_csabstruct
 from qbe.train.tagger.measure import admit, measure
 
 

@@ -1,7 +1,6 @@
 """Training of the citation model: figures and losses by hand, what is learned, the whole, resuming."""
 
 import json
-import logging
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,20 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.citing import (
-    CITING,
-    COUNT,
-    NO_YEAR,
-    cited_by,
-    index_of,
-    mean_max,
-    papers_that_cite,
-    shared,
-)
+from support.citing import CITING, NO_YEAR, index_of, mean_max, papers_that_cite
+from support.trainings import citation, write_qrels
 
 from qbe.cite.config import CiteConfig
 from qbe.cite.links import Evidence
-from qbe.cite.model import WEIGHTS, read_model
+from qbe.cite.model import read_model
 from qbe.cite.projected import (
     MeasuredPapers,
     Projection,
@@ -33,57 +24,45 @@ from qbe.cite.projected import (
 )
 from qbe.cite.recommender import Recommender
 from qbe.cite.scoring import FEATURE_SETS
-from qbe.errors import CorpusError, IndexFormatError, ModelError, QbeError, UsageError
+from qbe.errors import CorpusError, IndexFormatError, QbeError, UsageError
 from qbe.files import sha256
 from qbe.grade.head import Head, mean_head
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
 from qbe.search.filters import PaperFilter
 from qbe.train.__main__ import main
-from qbe.train.citation import training
-from qbe.train.citation.data import query_at, read_split
-from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
-from qbe.train.citation.heads import FeatureList, fit_head
+from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at, read_split
 from qbe.train.citation.projection import (
     START_WEIGHTS,
+    Citations,
     ProjectionNetwork,
+    ProjectionSchedule,
+    ProjectionTask,
     StoredVectors,
     citation_loss,
-    fit_projection,
 )
-from qbe.train.citation.recipe import HeadSchedule, ProjectionSchedule, Recipe
-from qbe.train.citation.training import Sources, train_citation
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.citation.training import HALF
+from qbe.train.heads import FeatureList, HeadSchedule, fit_head
+from qbe.train.trainer import Checkpoints, Schedule, fit
+from qbe.train.weights import best_weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
+def toy_training(request):
+    return citation(request)
+
+
+@pytest.fixture(scope="module")
+def folder(toy_training) -> Path:
+    return toy_training.sources.index
+
+
+@pytest.fixture(scope="module")
 def citing(papers):
     return papers_that_cite(papers)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, citing, tiny_encoder) -> Path:
-    base = tmp_path_factory.getbasetemp()
-    return shared(base, lambda path: index_of(path, citing, tiny_encoder), "index")
-
-
-def write_qrels(path: Path, papers, places) -> Path:
-    """Who cites whom, of the papers at some places."""
-    names = [paper.paper_id for paper in papers]
-    lines = [f"{names[place]} 0 {names[cited]} 1\n" for place in places for cited in cited_by(place)]
-    path.write_text("".join(lines))
-    return path
-
-
-@pytest.fixture(scope="module")
-def collection(tmp_path_factory, citing) -> Path:
-    """Papers of 2002 to 2009 to train on, and those of 2010 and 2011 as dev."""
-    folder = tmp_path_factory.mktemp("collection")
-    write_qrels(folder / "train.qrels", citing, [n for n in range(8, CITING) if n != NO_YEAR])
-    write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT))
-    return folder
 
 
 # Data
@@ -243,15 +222,13 @@ def toy():
     }
     nearest = {paper: np.setdiff1d(np.arange(OLD), cited[paper]) for paper in cited}
     years = np.where(np.arange(TOY) < OLD, 2000.0, 2001.0)
-    return vectors, cited, nearest, years
+    return vectors, Citations(cited, nearest, years)
 
 
 def toy_mrr(toy, projection: Projection) -> float:
-    vectors, cited, _, _ = toy
-    network = ProjectionNetwork(vectors)
+    vectors, (cited, *_) = toy
     with torch.no_grad():
-        network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
-        network.weights.copy_(torch.tensor(projection.weights))
+        network = ProjectionNetwork.of(vectors, projection)
         scores = network(torch.tensor([*cited]), torch.arange(OLD)).numpy()
     lists = [
         RankedList(np.isin(np.argsort(-row), cited[query]), len(cited[query]))
@@ -263,19 +240,21 @@ def toy_mrr(toy, projection: Projection) -> float:
 FAST = ProjectionSchedule(epochs=6, queries=5, nearest=20, random=0, learning_rate=5e-2)
 
 
-def test_what_is_cited_is_learned(toy):
-    vectors, cited, nearest, years = toy
-    before = toy_mrr(toy, ProjectionNetwork(vectors).projection())
-    projection, epoch = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, FAST, 0)
-    assert epoch == FAST.epochs
+def fitted(toy, path: Path, schedule: ProjectionSchedule = FAST, figure=None) -> Projection:
+    network = ProjectionNetwork(toy[0])
+    task = ProjectionTask(network, toy[1], schedule, figure)
+    fit(task, Schedule(schedule.epochs, patience=schedule.patience), 0, Checkpoints(path))
+    return network.projection()
+
+
+def test_what_is_cited_is_learned(toy, tmp_path):
+    before = toy_mrr(toy, ProjectionNetwork(toy[0]).projection())
+    projection = fitted(toy, tmp_path / "fit.pt")
     assert before < 0.7
     assert toy_mrr(toy, projection) > 0.9
-    again, _ = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, FAST, 0)
-    for one, other in zip(projection, again, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
-def test_the_best_epoch_is_taken(toy):
+def test_the_best_epoch_is_taken(toy, tmp_path):
     """The second is the best; after two that are no better the fitting ends."""
     measured: list[Projection] = []
 
@@ -283,52 +262,41 @@ def test_the_best_epoch_is_taken(toy):
         measured.append(projection)
         return [0.1, 0.3, 0.2, 0.3][len(measured) - 1]
 
-    vectors, cited, nearest, years = toy
-    schedule = replace(FAST, patience=2)
-    projection, epoch = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0, figure)
-    assert (epoch, len(measured)) == (2, 4)
+    projection = fitted(toy, tmp_path / "fit.pt", replace(FAST, patience=2), figure)
+    assert len(measured) == 4
     for taken, second, last in zip(projection, measured[1], measured[3], strict=True):
         np.testing.assert_array_equal(taken, second)
         assert not np.array_equal(taken, last)
 
 
-def test_an_anchor_holds_matrices_near_the_identity(toy):
-    vectors, cited, nearest, years = toy
+def test_an_anchor_holds_matrices_near_the_identity(toy, tmp_path):
     distances = []
     for anchor in (0.0, 10.0):
-        schedule = replace(FAST, epochs=2, anchor=anchor)
-        projection, _ = fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0)
+        projection = fitted(toy, tmp_path / f"{anchor}.pt", replace(FAST, epochs=2, anchor=anchor))
         distances.append(np.linalg.norm(projection.whole - np.eye(10)))
     assert distances[1] < distances[0] / 2
 
 
 def test_queries_that_cite_nothing_cannot_be_fitted_to(toy):
     """No step would be done, and the identity taken for what was learned."""
-    years = np.full(TOY, 2001.0)
-    with pytest.raises(
-        CorpusError, match="expected papers that cite others to train on, found none; give mo"
-    ):
-        fit_projection(
-            ProjectionNetwork(toy[0]), {20: np.zeros(0, np.int64)}, {20: np.array([1])}, years, FAST, 0
-        )
+    citations = Citations({20: np.zeros(0, np.int64)}, {20: np.array([1])}, np.full(TOY, 2001.0))
+    with pytest.raises(CorpusError, match="expected papers that cite others"):
+        ProjectionTask(ProjectionNetwork(toy[0]), citations, FAST)
 
 
 @pytest.mark.parametrize(
     ("year", "is_rival"), [(1999.0, True), (2001.0, True), (2002.0, False), (math.nan, True)]
 )
-def test_younger_papers_and_the_query_are_no_rivals(toy, caplog, year, is_rival):
-    """Nothing moves at a rate of 0; the loss of one cited paper and one rival is told."""
-    vectors = toy[0]
-    cited, nearest = {20: np.array([0])}, {20: np.array([1, 20])}
+def test_younger_papers_and_the_query_are_no_rivals(toy, year, is_rival):
+    """The loss of one cited paper and one rival."""
     years = np.full(TOY, 2001.0)
     years[1] = year
-    schedule = ProjectionSchedule(epochs=1, learning_rate=0.0, weight_rate=0.0, anchor=0.0)
-    with caplog.at_level(logging.INFO, logger="qbe"):
-        fit_projection(ProjectionNetwork(vectors), cited, nearest, years, schedule, 0)
+    citations = Citations({20: np.array([0])}, {20: np.array([1, 20])}, years)
+    task = ProjectionTask(ProjectionNetwork(toy[0]), citations, ProjectionSchedule(anchor=0.0))
+    (loss,) = task.losses(next(task.batches(0)))
     with torch.no_grad():
-        right, wrong = ProjectionNetwork(vectors)(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
-    loss = math.log1p(math.exp(wrong - right)) if is_rival else 0.0
-    assert f"epoch 1: loss {loss:.4f}" in caplog.text
+        right, wrong = task.network(torch.tensor([20]), torch.tensor([0, 1]))[0].tolist()
+    assert loss.item() == pytest.approx(math.log1p(math.exp(wrong - right)) if is_rival else 0.0)
 
 
 # The heads
@@ -355,9 +323,9 @@ def mrr(head, lists: list[FeatureList]) -> float:
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
-def test_a_head_learns_by_what_cited_papers_differ():
+def test_a_head_learns_by_what_cited_papers_differ(tmp_path):
     lists, schedule = separable(12, seed=0), HeadSchedule(epochs=15, hidden=4, learning_rate=2e-2)
-    head = fit_head(lists, schedule, 0, lambda head: mrr(head, lists))
+    head = fit_head(lists, schedule, 0, lambda head: mrr(head, lists), tmp_path / "head.pt")
     assert mrr(head, separable(50, seed=1)) > 0.9
     together = np.concatenate([each.features for each in lists])
     np.testing.assert_allclose(head.mean[:2], np.nanmean(together[:, :2], axis=0))
@@ -368,14 +336,15 @@ def test_a_head_learns_by_what_cited_papers_differ():
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
-def test_the_head_of_the_best_epoch_is_taken():
+def test_the_head_of_the_best_epoch_is_taken(tmp_path):
     heads = []
 
     def figure(head) -> float:
         heads.append(head)
         return [0.1, 0.3, 0.2, 0.3, 0.1][len(heads) - 1]
 
-    head = fit_head(separable(4, seed=0), HeadSchedule(epochs=9, patience=3), 0, figure)
+    schedule = HeadSchedule(epochs=9, patience=3)
+    head = fit_head(separable(4, seed=0), schedule, 0, figure, tmp_path / "head.pt")
     assert len(heads) == 5
     np.testing.assert_array_equal(head.direct, heads[1].direct)
     assert not np.array_equal(head.direct, heads[4].direct)
@@ -391,10 +360,10 @@ def test_the_mean_of_heads_scores_as_their_mean():
     np.testing.assert_allclose(mean_head(heads).scores(features), expected)
 
 
-def test_queries_of_which_nothing_was_found_teach_nothing():
+def test_queries_of_which_nothing_was_found_teach_nothing(tmp_path):
     """But their candidates are part of the data that features are scaled by."""
     lists = [FeatureList(np.array([[1.0], [3.0]]), np.array([False, False]), 2)]
-    head = fit_head(lists, HeadSchedule(epochs=2, hidden=2), 0, lambda head: 0.5)
+    head = fit_head(lists, HeadSchedule(epochs=2, hidden=2), 0, lambda head: 0.5, tmp_path / "head.pt")
     assert head.scores(np.array([[5.0]])).tolist() == [0.0]
     assert (head.mean.tolist(), head.scale.tolist()) == ([2.0], [1.0])
 
@@ -402,68 +371,52 @@ def test_queries_of_which_nothing_was_found_teach_nothing():
 # The whole
 
 
-RECIPE = Recipe(
-    projection=ProjectionSchedule(epochs=2, queries=8, nearest=5, random=2, learning_rate=1e-2),
-    heads=HeadSchedule(epochs=2, hidden=3),
-    depth=12,
-)
-
-
-def sources(index: Path, collection: Path) -> Sources:
-    return Sources(index, collection / "train.qrels", collection / "dev.qrels")
-
-
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, folder, collection):
+def trained(toy_training, tmp_path_factory):
     """A tiny training by two seeds: its folders and figures."""
     folders = Folders(*(tmp_path_factory.mktemp("trained") / name for name in ("output", "work")))
-    run = RunOptions(seeds=(0, 1))
-    return folders, train_citation(sources(folder, collection), folders, run, recipe=RECIPE)
+    return folders, toy_training.train(folders, RunOptions(seeds=(0, 1)))
 
 
-def test_a_model_is_published(trained, folder, collection):
+def test_a_model_is_published(trained, toy_training):
     folders, figures = trained
-    model = read_model(folders.output)
+    model, sources = read_model(folders.output), toy_training.sources
     assert model.heads.keys() == {known.key for known in FEATURE_SETS}
-    assert figures.keys() == model.heads.keys() | {f"text{training.HALF}", f"links{training.HALF}"}
+    assert figures.keys() == model.heads.keys() | {f"text{HALF}", f"links{HALF}"}
     for head in model.heads.values():
-        assert len(head.out) == 2 * RECIPE.heads.hidden  # the means of both seeds' heads
+        assert len(head.out) == 2 * model.training["recipe"]["heads"]["hidden"]  # both seeds' heads, in mean
     assert model.training["dev"] == {key: each._asdict() for key, each in figures.items()}
     assert model.training["seeds"] == [0, 1]
-    assert model.training["recipe"]["depth"] == 12
     assert model.training["data"] == {
-        f"{collection.name}/{name}": sha256(collection / name) for name in ("train.qrels", "dev.qrels")
+        f"{path.parent.name}/{path.name}": sha256(path) for path in (sources.train, sources.dev)
     }
-    assert model.training["projections"].keys() == {"seed 0", "seed 1", "mean"}
-    with Index(folder) as index:
+    with Index(sources.index) as index:
         assert model.training["index"] == index.manifest.digest
         assert model.encoder == index.manifest.dense["encoder"]
-    assert sorted(path.name for path in folders.work.iterdir()) == [
-        "held-back.npz",
-        "made-from.json",
-        "seed-0.npz",
-        "seed-1.npz",
-    ]
+    note = json.loads((folders.work / "made-from.json").read_text())
+    assert {key: model.training[key] for key in note} == note
 
 
 def test_the_mean_of_the_seeds_is_published(trained):
     folders, _ = trained
     projection = read_model(folders.output).projection
-    parts = [np.load(folders.work / f"seed-{seed}.npz") for seed in (0, 1)]
-    for name, precision in (("sentences", np.float16), ("whole", np.float16), ("weights", np.float32)):
-        mean = np.mean([part[name] for part in parts], axis=0)
-        np.testing.assert_array_equal(getattr(projection, name), mean.astype(precision))
-        assert not np.array_equal(parts[0][name], parts[1][name])
+    parts = [best_weights(folders.work / f"seed-{seed}.pt") for seed in (0, 1)]
+    sentences, whole = np.mean([part["matrices"].double().numpy() for part in parts], axis=0)
+    weights = np.mean([part["weights"].double().numpy() for part in parts], axis=0)
+    np.testing.assert_array_equal(projection.sentences, sentences.astype(np.float16))
+    np.testing.assert_array_equal(projection.whole, whole.astype(np.float16))
+    np.testing.assert_array_equal(projection.weights, weights.astype(np.float32))
+    assert not torch.equal(parts[0]["matrices"], parts[1]["matrices"])
 
 
-def test_figures_are_those_of_the_recommendations(trained, folder, collection):
+def test_figures_are_those_of_the_recommendations(trained, folder, toy_training):
     """What the published model recommends for dev, by texts alone, has the figures that the training told,
     as far as half precision goes.
     """
     folders, figures = trained
     with Index(folder) as index:
         with index.reading() as reader:
-            dev = read_split(reader, collection / "dev.qrels")
+            dev = read_split(reader, toy_training.sources.dev)
         for key, links in (("text", False), ("links", True)):
             config = CiteConfig(
                 model=str(folders.output),
@@ -480,65 +433,8 @@ def test_figures_are_those_of_the_recommendations(trained, folder, collection):
             assert citation_figures(lists) == pytest.approx(figures[key], abs=0.02)
 
 
-def test_the_card_tells_of_figures_and_data(trained):
-    folders, figures = trained
-    text = (folders.output / "README.md").read_text()
-    assert text.startswith("# citation\n")
-    for each in figures.values():
-        assert f"{each.f1:.3f} | {each.mrr:.3f} | {each.recall:.3f}" in text
-    assert "train.qrels" in text
-
-
-def test_an_interrupted_training_goes_on(trained, folder, collection, tmp_path, monkeypatch):
-    """Projections are not fitted again; what is published is the same to the byte."""
-    folders, _ = trained
-    work = tmp_path / "work"
-    work.mkdir()
-    for name in ("seed-0.npz", "made-from.json"):
-        (work / name).write_bytes((folders.work / name).read_bytes())
-    fitted = []
-    fit = training.fit_projection
-
-    def counted(*arguments, **options):
-        fitted.append(1)
-        return fit(*arguments, **options)
-
-    monkeypatch.setattr(training, "fit_projection", counted)
-    again = Folders(tmp_path / "output", work)
-    train_citation(sources(folder, collection), again, RunOptions(seeds=(0, 1)), recipe=RECIPE)
-    assert len(fitted) == 2
-    assert (again.output / WEIGHTS).read_bytes() == (folders.output / WEIGHTS).read_bytes()
-
-
-def test_a_damaged_projection_is_noticed(trained, folder, collection, tmp_path):
-    folders, _ = trained
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "made-from.json").write_bytes((folders.work / "made-from.json").read_bytes())
-    (work / "seed-0.npz").write_bytes((folders.work / "seed-0.npz").read_bytes()[:1000])
-    message = r"seed-0\.npz: expected a projection of this training, found: .+; delete it"
-    with pytest.raises(ModelError, match=message):
-        train_citation(
-            sources(folder, collection),
-            Folders(tmp_path / "output", work),
-            RunOptions(seeds=(0, 1)),
-            recipe=RECIPE,
-        )
-
-
-def test_parts_of_another_recipe_are_not_taken(trained, folder, collection, tmp_path):
-    folders, _ = trained
-    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        train_citation(
-            sources(folder, collection),
-            Folders(tmp_path / "output", folders.work),
-            RunOptions(seeds=(0, 1)),
-            recipe=replace(RECIPE, depth=11),
-        )
-    assert not (tmp_path / "output").exists()
-
-
-def test_the_command_trains_by_the_default_recipe(folder, collection, tmp_path, capsys):
+def test_the_command_trains_by_the_default_recipe(folder, toy_training, tmp_path, capsys):
+    collection = toy_training.sources.dev.parent
     output = tmp_path / "model"
     arguments = ["citation", "--index", folder, "--collection", collection, "--output", output]
     main([*map(str, [*arguments, "--work", tmp_path / "work", "--seeds", "0", "--threads", "1"])])
@@ -551,50 +447,32 @@ def test_the_command_trains_by_the_default_recipe(folder, collection, tmp_path, 
         assert len(recommender.recommend(index.paper("s031"), cited=["s003"])) == 20
 
 
-def tiny_training(folder: Path, collection: Path, tmp_path: Path, **changes: int) -> Path:
-    """Train on what may not do; gives the folder of the model."""
-    folders = Folders(tmp_path / "output", tmp_path / "work")
-    recipe = replace(RECIPE, projection=replace(RECIPE.projection, epochs=1), **changes)
-    train_citation(sources(folder, collection), folders, RunOptions(seeds=(0,)), recipe=recipe)
-    return folders.output
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(folder, collection, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "train.qrels").write_bytes((collection / "train.qrels").read_bytes())
-    (data / "dev.qrels").write_text("s045 0 s003 1\ns046 0 s012 1\n")
+def test_bibliographies_of_one_paper_have_no_half_to_be_seeds(toy_training, tmp_path):
+    (tmp_path / "dev.qrels").write_text("s045 0 s003 1\ns046 0 s012 1\n")
+    sources = replace(toy_training.sources, dev=tmp_path / "dev.qrels")
     with pytest.raises(QbeError):
-        tiny_training(folder, data, tmp_path)
+        toy_training.train(Folders(tmp_path / "output", tmp_path / "work"), RunOptions((0,)), sources)
 
 
-@pytest.mark.parametrize(
-    "without_year",
-    [[], [NO_YEAR]],
-)
-def test_too_few_years_to_hold_back(folder, citing, collection, tmp_path, without_year):
+@pytest.mark.parametrize("without_year", [[], [NO_YEAR]])
+def test_too_few_years_to_hold_back(toy_training, citing, tmp_path, without_year):
     """Citing papers without a year are of no year."""
-    data = tmp_path / "data"
-    data.mkdir()
     places = [place for place in range(8, CITING) if place != NO_YEAR]
-    write_qrels(data / "train.qrels", citing, [*places, *without_year])
-    (data / "dev.qrels").write_bytes((collection / "dev.qrels").read_bytes())
-    with pytest.raises(UsageError) as raised:
-        tiny_training(folder, data, tmp_path, held_back=8)
-    assert str(raised.value) == (
-        "expected citing papers of more than 8 years to train on, found 8; give metadata with years"
+    train = write_qrels(tmp_path / "train.qrels", citing, [*places, *without_year])
+    folders, sources = (
+        Folders(tmp_path / "output", tmp_path / "work"),
+        replace(toy_training.sources, train=train),
     )
+    with pytest.raises(UsageError, match="citing papers of more than 8 years to train on, found 8"):
+        toy_training.train(folders, RunOptions((0,)), sources, held_back=8)
 
 
-def test_an_index_without_vectors_is_refused(citing, collection, tmp_path):
+def test_an_index_without_vectors_is_refused(citing, toy_training, tmp_path):
     index = index_of(tmp_path / "index", citing, None)
+    folders, sources = (
+        Folders(tmp_path / "output", tmp_path / "work"),
+        replace(toy_training.sources, index=index),
+    )
     with pytest.raises(IndexFormatError, match="expected an index with vectors, found one built without"):
-        tiny_training(index, collection, tmp_path)
-
-
-def test_the_record_of_a_model_is_json(trained):
-    folders, _ = trained
-    note = json.loads((folders.work / "made-from.json").read_text())
-    training_record = read_model(folders.output).training
-    assert {key: training_record[key] for key in note} == note
+        toy_training.train(folders, RunOptions((0,)), sources)

@@ -9,6 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from qbe.train.distillation.fit import Papers, fit, scored
+from qbe.train.distillation.interaction import layout_of, token_terms
+from qbe.train.distillation.recipe import Recipe
+from qbe.train.distillation.teacher import Teacher
+from qbe.train.fitting import Checkpoints
+from qbe.train.reranker.fit import CandidateScorer
 from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, tokenized, write_lists
 
 from qbe.errors import CorpusError, ModelError, UsageError
@@ -19,20 +25,14 @@ from qbe.models.reranker_files import read_reranker_card, resolve_reranker, writ
 from qbe.models.sources import packaged_weights
 from qbe.rerank.projections import FacetProjection, StoredPapers, compare
 from qbe.train.__main__ import main
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.distillation import training
-from qbe.train.distillation.fit import Papers, fit, scored
-from qbe.train.distillation.interaction import layout_of, token_terms
-from qbe.train.distillation.recipe import Recipe
-from qbe.train.distillation.teacher import Teacher
 from qbe.train.distillation.training import Sources, distil
-from qbe.train.fitting import Checkpoints
 from qbe.train.reranker.exported import exported_weights, off_grid
-from qbe.train.reranker.fit import CandidateScorer
 from qbe.train.reranker.network import Network
-from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.reranker.papers import TokenizedPaper
 from qbe.train.stored_vectors import StoredVectors
 from qbe.train.weights import best_weights, copied, mean
-from qbe.train.work_folder import Folders, RunOptions
 from qbe.types import Facet
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,21 +1,16 @@
 """Training of a sentence encoder on co-citations: reading, transport, objectives, fitting, all of it."""
 
-import contextlib
-import io
 import json
 import math
 import random
+import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import killed_encoder_fit
 from support.builds import Job, build_job
 from support.cocitations import (
     SENTENCES,
@@ -24,11 +19,10 @@ from support.cocitations import (
     write,
     write_bert,
 )
-from support.killed_encoder_fit import KEPT_AT, small_fit
 from support.searching import first_stage
+from support.trainings import encoder
 from torch import Tensor
 
-from qbe.corpus import write_jsonl
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
@@ -42,20 +36,19 @@ from qbe.models.registry import BASE_ENCODER
 from qbe.query import Query
 from qbe.rerank.entropic_transport import entropic_transport
 from qbe.train import options as train_options
-from qbe.train.__main__ import _encoder_recipe, main
+from qbe.train.__main__ import main
+from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.encoder import loss as encoder_loss
 from qbe.train.encoder import recipe as encoder_recipe
-from qbe.train.encoder.alignment import align
-from qbe.train.encoder.batches import Pair, WindowTokenizer, draw_negatives
 from qbe.train.encoder.cocitations import Cocitation, read_citing_sentences, read_cocitations
-from qbe.train.encoder.data import hold_out
-from qbe.train.encoder.fit import Fit
-from qbe.train.encoder.loss import OBJECTIVES, Triplets, Vectors
+from qbe.train.encoder.data import Pair, align, hold_out
+from qbe.train.encoder.fit import EncoderTask, WindowTokenizer, draw_negatives
+from qbe.train.encoder.loss import Triplets, Vectors, losses, transport
 from qbe.train.encoder.network import EncoderNetwork
-from qbe.train.encoder.recipe import Recipe, Schedule, Settings
-from qbe.train.encoder.transport import transport
-from qbe.train.fitting import Checkpoints
+from qbe.train.encoder.recipe import Recipe, Settings
+from qbe.train.encoder.training import TrainedEncoder
 from qbe.train.options import parser
+from qbe.train.trainer import Checkpoints, Progress, Schedule, fit
 from qbe.train.weights import copied
 from qbe.types import Paper, Sentence
 
@@ -187,28 +180,30 @@ def test_sentences_are_aligned_by_those_that_cite_the_papers(bert, tmp_path):
     """MiniLM never saw these words, but knows them again."""
     lines = list(planted(16, 3))
     pairs = read(write(tmp_path / "x.jsonl", [line for line, _ in lines]))
-    encoder, cache = Encoder.open(), tmp_path / "cache.npy"
+    aligner, cache = Encoder.open(), tmp_path / "cache.npz"
     planted_alignments = np.array([alignment for _, alignment in lines])
-    actual = align(pairs, "contexts", encoder, lambda _: SENTENCES, cache=cache)
-    assert np.mean(np.array(actual) == planted_alignments) >= 0.9  # found: 0.98; chance 0.33
-    assert align(pairs, "contexts", None, None, cache=cache) == actual
-    with pytest.raises(ModelError, match=r"cache\.npy: expected the alignments of this training's 15 pairs"):
-        align(pairs[1:], "contexts", None, None, cache=cache)
+    actual = align(pairs, "contexts", aligner, lambda _: SENTENCES, cache)
+    positions = np.array([pair.alignment for pair in actual])
+    assert np.mean(positions == planted_alignments) >= 0.9  # found: 0.98; chance 0.33
+    assert align(pairs, "contexts", None, None, cache) == actual
+    with pytest.raises(ModelError, match=r"cache\.npz: expected the alignments of 15 pairs"):
+        align(pairs[1:], "contexts", None, None, cache)
     # By the abstracts alone it is found where both sentences have words of the same half.
-    direct = align(pairs, "abstracts", encoder, lambda _: SENTENCES)
-    assert np.mean(np.all(np.array(direct) == planted_alignments, 1)) >= 0.4  # found: 0.53; chance 0.11
+    direct = align(pairs, "abstracts", aligner, lambda _: SENTENCES, tmp_path / "direct.npz")
+    positions = np.array([pair.alignment for pair in direct])
+    assert np.mean(np.all(positions == planted_alignments, 1)) >= 0.4  # found: 0.53; chance 0.11
 
 
-def test_alignments_that_came_along_are_taken_where_they_lie_within(tmp_path):
+def test_alignments_in_the_data_are_used_where_both_positions_fit(tmp_path):
     ((line, _),) = planted(1, 3)
     line["pos_context"] |= {"cc_align": [0, 2], "abs_align": [2, 0]}
     pairs = read(write(tmp_path / "x.jsonl", [line]))
-    encoder = Encoder.open()
-    assert align(pairs, "contexts", encoder, lambda _: 3) == [(0, 2)]
-    assert align(pairs, "abstracts", encoder, lambda _: 3) == [(2, 0)]
-    assert align(pairs, "contexts", encoder, lambda _: 1) == [(0, 0)]
-    pairs[0] = pairs[0]._replace(contexts=(pairs[0].query.sentences[1].text,))
-    assert align(pairs, "contexts", encoder, lambda _: 3, use_given=False)[0][0] == 1
+    aligner = Encoder.open()
+    for number, (by, sizes, expected) in enumerate(
+        [("contexts", 3, (0, 2)), ("abstracts", 3, (2, 0)), ("contexts", 1, (0, 0))]
+    ):
+        (pair,) = align(pairs, by, aligner, lambda _, sizes=sizes: sizes, tmp_path / f"{number}.npz")
+        assert pair.alignment == expected
 
 
 # Transport.
@@ -308,12 +303,12 @@ BY_HAND = {
 
 def test_objectives_are_margins_of_distances_worked_by_hand():
     settings = Settings(margin=1.5)
-    actual = {name: OBJECTIVES[name](TRIPLETS, settings).tolist() for name in OBJECTIVES}
+    actual = {name: losses(name, TRIPLETS, settings).tolist() for name in encoder_recipe.OBJECTIVES}
     for name, (near, far) in BY_HAND.items():
         # With a tau of 5000 masses are nearly halves.
         assert actual[name] == pytest.approx([max(0, 1.5 + near - far), max(0, 1.5 + far - near)], abs=1e-3)
     assert actual["ts+ot"] == pytest.approx(np.add(actual["ts"], actual["ot"]))
-    assert actual.keys() == {*BY_HAND, "ts+ot"} == encoder_recipe.OBJECTIVES.keys()
+    assert actual.keys() == {*BY_HAND, "ts+ot"}
 
 
 def test_a_low_temperature_moves_mass_to_what_is_near():
@@ -325,9 +320,9 @@ def test_a_low_temperature_moves_mass_to_what_is_near():
 def test_equal_papers_leave_gradients_finite():
     ours, theirs = (torch.tensor([QUERY, QUERY]).requires_grad_() for _ in range(2))
     present, alignment = torch.tensor([[True, True], [True, False]]), torch.zeros(2, 2, dtype=torch.int64)
-    for name, objective in OBJECTIVES.items():
+    for name in encoder_recipe.OBJECTIVES:
         query, positive = (Vectors(part, present, part.mean(1)) for part in (ours, theirs))
-        lost = objective(Triplets(query, positive, query, alignment, alignment[:, 0]), Settings())
+        lost = losses(name, Triplets(query, positive, query, alignment, alignment[:, 0]), Settings())
         gradients = torch.autograd.grad(lost.sum(), [ours, theirs])
         assert all(part.isfinite().all() for part in gradients), name
 
@@ -388,23 +383,39 @@ def sets(tmp_path_factory) -> tuple[dict[bool, list[Pair]], ...]:
     return tuple(parts)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", encoder_recipe.OBJECTIVES)
 def test_each_objective_learns_which_sentences_belong_together(bert, sets, tmp_path, name):
     tokenizer, (train, dev) = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128), sets
     sentences = encoder_recipe.OBJECTIVES[name].sentences
     (epochs, gain), others = LEARNS[name], planted_pairs(200, 3)
-    schedule = Schedule(epochs=epochs, batch=32, accumulate=1, learning_rate=3e-2)
+    recipe = Recipe(name, epochs=epochs, batch=32, accumulate=1, learning_rate=3e-2)
     network = EncoderNetwork(bert)
-    fit = Fit(network, tokenizer, Recipe(name, schedule=schedule))
-    before, untrained = fit.loss(dev[sentences]), recovered(network, tokenizer, others, name)
-    progress = fit.run(train[sentences], dev[sentences], 0, Checkpoints(tmp_path / "checkpoint.pt"))
-    after, trained = fit.loss(dev[sentences]), recovered(network, tokenizer, others, name)
+    task = EncoderTask(network, tokenizer, recipe, train[sentences], dev[sentences])
+    before, untrained = task.dev_loss(), recovered(network, tokenizer, others, name)
+    schedule = Schedule(epochs, recipe.clip, recipe.patience, recipe.warm_up)
+    progress = fit(task, schedule, 0, Checkpoints(tmp_path / "checkpoint.pt"))
+    after, trained = task.dev_loss(), recovered(network, tokenizer, others, name)
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
     assert trained >= untrained + gain
 
 
 # Checkpoints.
+
+RECIPE = Recipe("ts+ot", epochs=3, batch=3, accumulate=2, learning_rate=3e-3)
+
+
+def small_fit(
+    model: Path, checkpoint: Path, dtype: torch.dtype = torch.float32, stop_after: int | None = None
+) -> tuple[EncoderNetwork, Progress]:
+    """Fit to a few pairs for 9 steps, with a checkpoint after each 2 and each epoch of 3."""
+    torch.set_num_threads(1)
+    pairs = planted_pairs(26, 5)
+    network = EncoderNetwork(model, dtype)
+    tokenizer = WindowTokenizer(PaperTokenizer(model / "tokenizer.json"), 128)
+    task = EncoderTask(network, tokenizer, RECIPE, pairs[:20], pairs[20:])
+    schedule = Schedule(RECIPE.epochs, RECIPE.clip, 3, RECIPE.warm_up)
+    return network, fit(task, schedule, 1, Checkpoints(checkpoint, 2, stop_after))
 
 
 @pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
@@ -433,7 +444,7 @@ def alike(first: Path, second: Path) -> bool:
 
 def test_an_interrupted_fit_ends_in_the_same_weights(bert, uninterrupted, tmp_path):
     network, progress, whole, kind = uninterrupted
-    assert progress.step == KEPT_AT[-1]
+    assert progress.step == 9
     checkpoint = tmp_path / "checkpoint.pt"
     for steps, more in ((1, 1), (6, 5)):  # within the first epoch; at the end of the second
         _, actual = small_fit(bert, checkpoint, kind, stop_after=more)
@@ -445,167 +456,66 @@ def test_an_interrupted_fit_ends_in_the_same_weights(bert, uninterrupted, tmp_pa
     assert alike(checkpoint, whole)
 
 
-def test_a_killed_fit_ends_in_the_same_weights(bert, tmp_path):
-    whole, checkpoint = tmp_path / "whole.pt", tmp_path / "checkpoint.pt"
-    network, progress = small_fit(bert, whole)
-    command = [sys.executable, killed_encoder_fit.__file__, bert, checkpoint]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert torch.load(checkpoint, weights_only=True)["step"] == 4
-    assert len([*tmp_path.glob(".checkpoint.pt.*.partial")]) == 1
-    again, actual = small_fit(bert, checkpoint)
-    assert actual == progress
-    assert same(copied(again), copied(network))
-    assert alike(checkpoint, whole)
-    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint.pt", "whole.pt"}
-
-
-def test_a_finished_fit_is_not_done_again(bert, uninterrupted, monkeypatch):
-    network, progress, checkpoint, kind = uninterrupted
-
-    def refuse(*_):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
-    again, actual = small_fit(bert, checkpoint, kind)
-    assert actual == progress
-    assert same(copied(again), copied(network))
-
-
-def test_what_is_random_in_a_fit_follows_from_its_seed(bert):
-    """The tests above mean something: without the seed dropout differs from call to call."""
-    tokenizer, (pair,) = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128), planted_pairs(1, 0)
-    network, windows = EncoderNetwork(bert).train(), [tokenizer.window(pair.query)]
-    torch.manual_seed(1)
-    first, second = network(windows).whole, network(windows).whole
-    assert not torch.equal(first, second)
-    torch.manual_seed(1)
-    assert torch.equal(network(windows).whole, first)
-
-
-def test_a_loss_that_is_no_number_ends_it(bert, tmp_path):
-    pairs = planted_pairs(8, 0)
-    settings = Settings(margin=3e38)  # the sum over a batch overflows
-    tokenizer = WindowTokenizer(PaperTokenizer(bert / "tokenizer.json"), 128)
-    fit = Fit(EncoderNetwork(bert), tokenizer, Recipe("max", settings=settings))
-    with pytest.raises(
-        ModelError, match=r"seed 0, step 1: expected a loss that is a number, found inf; lower"
-    ):
-        fit.run(pairs, pairs, 0, Checkpoints(tmp_path / "checkpoint.pt"))
-    assert not any(tmp_path.iterdir())
-
-
-# The whole of it, by the command.
-
-
-def arguments(folder: Path, bert: Path, **other: object) -> list[str]:
-    options = {
-        "cocitations": folder / "train.jsonl",
-        "dev": folder / "dev.jsonl",
-        "leave-out": folder / "evaluated.jsonl",
-        "output": folder / "trained",
-        "work": folder / "work",
-        "encoder": bert,
-        "objective": "ts+ot",
-        "batch": 8,
-        "accumulate": 2,
-        "learning-rate": 0.01,
-        "seeds": "0,1",
-        "threads": 1,
-    } | {name.replace("_", "-"): value for name, value in other.items()}
-    pairs = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
-    return ["encoder", *(part for option in pairs for part in option)]
+# The whole of it.
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory) -> Path:
-    """A folder with files to learn from and to choose on, and a paper that is evaluated on.
-
-    Most lines bring their alignments along; four pairs have a paper with the evaluated one's title.
-    """
-    folder = tmp_path_factory.mktemp("files")
-    for name, count, seed in (("train", 60, 1), ("dev", 20, 2)):
-        lines = [
-            line | {"pos_context": line["pos_context"] | {"cc_align": alignment}}
-            for line, alignment in planted(count, seed)
-        ]
-        del lines[0]["pos_context"]["cc_align"]
-        for number, line in enumerate(lines[:4]):
-            line[("query", "pos_context")[number % 2]]["TITLE"] = "What is evaluated on"
-        write(folder / f"{name}.jsonl", lines)
-    with (folder / "evaluated.jsonl").open("wb") as stream:
-        write_jsonl([Paper("1", "What IS evaluated on?", (Sentence("x"),))], stream)
-    return folder
+def toy_training(request):
+    return encoder(request)
 
 
 @pytest.fixture(scope="module")
-def trained(files, bert) -> Path:
-    """The folder of a trained encoder; what the command printed stands in ``printed`` beside it."""
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        main(arguments(files, bert))
-    (files / "printed").write_text(printed.getvalue())
-    return files / "trained"
+def trained(toy_training, tmp_path_factory) -> tuple[Folders, TrainedEncoder]:
+    """The folders of a trained encoder, and what the training returned."""
+    folder = tmp_path_factory.mktemp("trained")
+    folders = Folders(folder / "trained", folder / "work")
+    return folders, toy_training.train(folders, RunOptions((0, 1)))
 
 
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def test_the_command_ends_in_a_folder_that_says_how_it_came_about(trained, files, bert):
-    source = {"config.json", "model.safetensors", "tokenizer.json"}
-    assert names(trained) == source | {"encoder.json", "model.fp32.onnx", "model.int8.onnx", "README.md"}
-    work = {
-        "aligned-train.npy",
-        "aligned-dev.npy",
-        "made-from.json",
-        "seed-0.pt",
-        "seed-1.pt",
-        "tokenizer.json",
-    }
-    assert names(files / "work") == work
-    card = resolve_encoder(str(trained)).metadata
-    assert card.weights_sha256 == sha256(trained / "model.safetensors")
+def test_what_is_published_is_the_best_of_the_seeds_and_their_mean(trained, toy_training):
+    folders, result = trained
+    files = {"config.json", "model.safetensors", "tokenizer.json", "README.md"}
+    files |= {"encoder.json", "model.fp32.onnx", "model.int8.onnx"}
+    assert {path.name for path in folders.output.iterdir()} == files
+    card = resolve_encoder(str(folders.output)).metadata
+    assert card.weights_sha256 == sha256(folders.output / "model.safetensors")
     assert card.encoder_format == EncoderFormat(layout="title-sep-abstract", similarity="l2")
-    assert (trained / "tokenizer.json").read_bytes() == (bert / "tokenizer.json").read_bytes()
-    kept = [torch.load(files / "work" / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
-    text = " ".join((trained / "README.md").read_text().split())
-    published = text.partition("Published: ")[2].partition(", the lowest")[0]
+    kept = [torch.load(folders.work / f"seed-{seed}.pt", weights_only=True) for seed in (0, 1)]
+    text = " ".join((folders.output / "README.md").read_text().split())
+    published = text.partition("Published: ")[2].partition(".")[0]
+    losses = {name: float(loss) for name, loss in re.findall(r"\| (seed \d|mean) \| ([\d.]+)", text)}
+    assert published == min(losses, key=losses.__getitem__)
+    assert result.after == pytest.approx(losses[published], abs=1e-4)
+    for number in (0, 1):
+        assert losses[f"seed {number}"] == pytest.approx(-max(kept[number]["dev"]), abs=1e-4)
     weights = {name: (part + kept[1]["best"][name]) / 2 for name, part in kept[0]["best"].items()}
     weights = {"seed 0": kept[0]["best"], "seed 1": kept[1]["best"], "mean": weights}[published]
-    actual = load_file(trained / "model.safetensors")
+    actual = load_file(folders.output / "model.safetensors")
     for name, part in weights.items():
         torch.testing.assert_close(actual[name.removeprefix("bert.")], part, rtol=0, atol=0)
-    for number in (0, 1):
-        assert f"| seed {number} | {-kept[number]['dev'][0]:.4f} |" in text
-    for path in ("train.jsonl", "dev.jsonl", "evaluated.jsonl"):
-        assert f"{files.name}/{path}: SHA-256 {sha256(files / path)}" in text
-    assert "56 pairs in training, 16 in dev" in text
-    assert "`ts+ot` (TS+OTASPIRE" in text
-    assert f"int8 | {card.parity['int8']['max_abs_difference']:.2g} |" in text
-    printed = (files / "printed").read_text()
-    assert printed.startswith(f"{trained}: ts+ot, loss on dev ")
-    assert printed.count("\n") == 1
+    assert "56 co-cited pairs" in text  # of 60, four have a paper that is evaluated on
+    assert "16 pairs of dev" in text
 
 
 def test_the_network_reads_as_the_library_does(trained):
     """Papers of several lengths in one batch, against the exported encoder, paper by paper."""
-    encoder = Encoder(resolve_encoder(str(trained), "fp32"))
+    exported = Encoder(resolve_encoder(str(trained[0].output), "fp32"))
     papers = [
         Paper("x", pair.query.title, (*pair.query.sentences, *pair.positive.sentences)[:count])
         for count, pair in enumerate(planted_pairs(6, 9), 1)
     ]
-    tokenizer = WindowTokenizer(encoder.tokenizer, 128, encoder.files.metadata.encoder_format.layout)
+    tokenizer = WindowTokenizer(exported.tokenizer, 128, exported.files.metadata.encoder_format.layout)
     with torch.no_grad():
-        actual = EncoderNetwork(trained).eval()([tokenizer.window(paper) for paper in papers])
+        actual = EncoderNetwork(trained[0].output).eval()([tokenizer.window(paper) for paper in papers])
     assert actual.present.sum(1).tolist() == [1, 2, 3, 4, 5, 6]
-    for number, expected in enumerate(encoder.encode(papers)):
+    for number, expected in enumerate(exported.encode(papers)):
         ours = actual.sentences[number][actual.present[number]]
         np.testing.assert_allclose(ours, expected.sentences, atol=2e-3)  # those are of half precision
         np.testing.assert_allclose(actual.whole[number], expected.whole, atol=2e-3)
 
 
 def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
-    settings = Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained))
+    settings = Job(corpus=(str(sample / "corpus.jsonl"),), bm25=False, encoder=str(trained[0].output))
     manifest = build_job(tmp_path / "index", settings)
     assert manifest.corpus["papers"] == 128
     with Index(tmp_path / "index") as index:
@@ -613,120 +523,83 @@ def test_an_index_takes_the_trained_encoder(trained, sample, tmp_path):
         assert len(hits) == 5
 
 
-def test_a_work_folder_serves_one_training(trained, files, bert, tmp_path):
-    for other in ({"margin": 2}, {"objective": "ts"}, {"dev": None}, {"similarity": "cosine"}):
-        with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-            main(arguments(files, bert, **other, output=tmp_path / "out"))
-    assert not any(tmp_path.iterdir())
+def arguments(folder: Path, **other: object) -> list[str]:
+    options = {
+        "cocitations": folder / "train.jsonl",
+        "dev": folder / "dev.jsonl",
+        "leave-out": folder / "evaluated.jsonl",
+        "output": folder / "trained",
+        "work": folder / "work",
+        "encoder": folder / "bert",
+        "objective": "ts+ot",
+        "learning-rate": 0.01,
+        "seeds": "0",
+        "threads": 1,
+    } | {name.replace("_", "-"): value for name, value in other.items()}
+    pairs = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
+    return ["encoder", *(part for option in pairs for part in option)]
 
 
-USAGE = [
-    ({"epochs": 0}, "expected `epochs` of at least 1, found 0"),
-    ({"batch": 1}, "expected `batch` of at least 2, found 1"),
-    ({"accumulate": 0}, "expected `accumulate` of at least 1, found 0"),
-    ({"learning_rate": 0}, "expected `learning_rate` above 0, found 0"),
-    ({"margin": "nan"}, "expected `margin` above 0, found nan"),
-    ({"temperature": -1}, "expected `temperature` above 0, found -1"),
-    ({"warm_up": 1}, "expected `warm_up` of at least 0 and below 1, found 1"),
-    ({"objective": "max", "temperature": 5}, "expected no `temperature` with `objective` max, which does"),
-    (
-        {"objective": "ts", "regularization": 5},
-        "expected no `regularization` with `objective` ts, which does",
-    ),
-    (
-        {"objective": "cosent", "layout": "title-abstract"},
-        "expected no `layout` with `objective` cosent, which",
-    ),
-    ({"objective": "ot", "aligner": "x"}, "expected no `aligner` with `objective` ot, which does not use"),
-    ({"leave_out": None}, "expected `leave_out`, or QBE_DATA set to a folder that holds csfcube/"),
-]
+@pytest.fixture(scope="module")
+def files(toy_training) -> Path:
+    """The folder of the files to learn from and to choose on, and of the model to start from."""
+    return toy_training.sources.leave_out.parent
 
 
-@pytest.mark.parametrize(("options", "message"), USAGE)
-def test_usage_errors_of_the_command(files, bert, monkeypatch, options, message):
+def test_the_command_says_what_came_out(files, tmp_path, capsys):
+    main(arguments(files, output=tmp_path / "trained", work=tmp_path / "work"))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{tmp_path / 'trained'}: ts+ot, loss on dev ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "expected `epochs` of at least 1, found 0"),
+        ({"learning_rate": 0}, "expected `learning_rate` above 0, found 0"),
+        ({"leave_out": None}, "expected `leave_out`, or QBE_DATA set to a folder that holds csfcube/"),
+    ],
+)
+def test_usage_errors_of_the_command(files, monkeypatch, options, message):
     monkeypatch.delenv("QBE_DATA", raising=False)
     with pytest.raises(UsageError, match=message):
-        main(arguments(files, bert, **options))
+        main(arguments(files, **options))
 
 
-def test_data_and_models_that_are_unfit(files, bert, tmp_path):
+@pytest.mark.parametrize("options", [{"batch": 1}, {"accumulate": 0}, {"learning_rate": math.nan}])
+def test_recipes_that_cannot_be_used(options):
+    with pytest.raises(UsageError, match=f"expected `{next(iter(options))}`"):
+        Recipe(**options)
+
+
+def test_data_and_models_that_are_unfit(files, tmp_path):
     places = {"output": tmp_path / "out", "work": tmp_path / "work"}
-    (tmp_path / "few.jsonl").write_text((files / "train.jsonl").read_text().splitlines()[0])
+    few = tmp_path / "few.jsonl"
+    few.write_text((files / "train.jsonl").read_text().splitlines()[0])
     for options, error, message in (
-        (
-            {"encoder": tmp_path},
-            ModelError,
-            "found no config.json, model.safetensors or pytorch_model.bin, token",
-        ),
-        (
-            {"encoder": "nosuch"},
-            ModelError,
-            "a model to start from, found none of that name: 'nosuch'; check",
-        ),
+        ({"encoder": tmp_path}, ModelError, "found no config.json, model.safetensors or pytorch_model.bin"),
+        ({"encoder": "nosuch"}, ModelError, "a model to start from, found none of that name: 'nosuch'"),
         ({"cocitations": tmp_path / "none"}, CorpusError, "cannot read .*none: No such file"),
-        (
-            {"dev": tmp_path / "few.jsonl"},
-            CorpusError,
-            r"few\.jsonl: expected co-citations of papers that are not",
-        ),
-        (
-            {"objective": "cosent", "dev": files / "evaluated.jsonl"},
-            CorpusError,
-            "line 1: expected the ids of",
-        ),
+        ({"dev": few}, CorpusError, r"few\.jsonl: expected co-citations of papers that are not"),
+        ({"objective": "cosent", "dev": files / "evaluated.jsonl"}, CorpusError, "line 1: expected the ids"),
     ):
         with pytest.raises(error, match=message):
-            main(arguments(files, bert, **places, **options))
+            main(arguments(files, **places, **options))
         shutil.rmtree(tmp_path / "work", ignore_errors=True)
     assert not (tmp_path / "out").exists()
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="expected a GPU that torch sees for `device` cuda, found none"):
-            main(arguments(files, bert, device="cuda"))
-
-
-def test_recipes_of_the_command():
-    options = parser().parse_args(arguments(Path(), Path(), objective="att", learning_rate=None))
-    schedule = Schedule(batch=8, accumulate=2, learning_rate=2e-5)
-    assert _encoder_recipe(options) == Recipe("att", schedule=schedule)
-    line = ["encoder", "--cocitations", "a", "b", "--output", "c", "--work", "d"]
-    options = parser().parse_args(line)
-    assert _encoder_recipe(options) == Recipe(schedule=Schedule(learning_rate=3e-5))
-    assert options.cocitations == ["a", "b"]
-    options = parser().parse_args(
-        [*line, "--layout=title-abstract", "--temperature=5", "--regularization=2", "--similarity=cosine"]
-    )
-    settings = Settings(temperature=5, regularization=2, similarity="cosine")
-    assert _encoder_recipe(options).settings == settings
-    assert _encoder_recipe(options).layout == "title-abstract"
+            main(arguments(files, device="cuda"))
 
 
 def test_choices_and_defaults_of_the_command_are_those_of_its_modules():
     """They are written out in the options, which may not load the modules for the help."""
-    line = ["encoder", "--cocitations", "a", "--output", "c", "--work", "d"]
-    options, recipe = parser().parse_args(line), Recipe()
+    options = parser().parse_args(["encoder", "--cocitations", "a", "b", "--output", "c", "--work", "d"])
+    assert options.cocitations == ["a", "b"]
     assert options.encoder == BASE_ENCODER
-    assert options.objective == recipe.objective
-    assert {name: getattr(options, name) for name in ("margin", "similarity")} == {
-        "margin": recipe.settings.margin,
-        "similarity": recipe.settings.similarity,
-    }
-    for name in ("batch", "accumulate", "epochs", "warm_up"):
-        assert getattr(options, name) == getattr(recipe.schedule, name)
+    given = Recipe(options.objective, options.similarity, options.epochs, options.learning_rate)
+    assert given == Recipe()
     assert tuple(encoder_recipe.OBJECTIVES) == train_options.OBJECTIVES
-    assert encoder_recipe.LAYOUTS == train_options.LAYOUTS
     assert encoder_format.SIMILARITIES == train_options.SIMILARITIES
-    text = " ".join(command_help("encoder").split())
-    assert all(objective.name in text for objective in encoder_recipe.OBJECTIVES.values())
-    assert f"(ot, ts+ot; default: {recipe.settings.temperature:g})" in text
-    assert f"(ot, ts+ot; default: {recipe.settings.regularization:g})" in text
-    assert f"(default: {recipe.layout})" in text
     rates = {name: objective.rate for name, objective in encoder_recipe.OBJECTIVES.items()}
     assert {name for name, rate in rates.items() if rate == 3e-5} == {"ot", "abs", "max"}
-    assert "default: 2e-5; 3e-5 for ot, abs and max" in text
-    assert set(rates.values()) == {2e-5, 3e-5}
-
-
-def command_help(name: str) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
-        parser().parse_args([name, "--help"])
-    return printed.getvalue()

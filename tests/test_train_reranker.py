@@ -13,50 +13,43 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from support import killed_fit
-from support.killed_fit import EVERY, LISTS, SCHEDULE, small_fit
+from support.killed_fit import EVERY, LISTS, RECIPE, small_fit
 from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized, write_lists
+from support.trainings import reranker
 from torch import Tensor
 from transformers import BertModel
 
-from qbe.corpus import write_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.encode.tokenizer import PaperTokenizer
-from qbe.errors import CorpusError, MissingDependencyError, ModelError, UsageError
+from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.files import sha256
 from qbe.graded_pairs import GradedPair
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
+from qbe.models.registry import BASE_ENCODER
 from qbe.models.reranker_files import RERANKER_CARD, TRUNK, read_reranker_card, resolve_reranker
 from qbe.query import Query
 from qbe.rerank import late_interaction
 from qbe.rerank.open import open_reranker
 from qbe.tag.tagger import Tagger
-from qbe.train import options as train_options
 from qbe.train.__main__ import main
-from qbe.train.facet_encoder import training as facet_encoder
-from qbe.train.fitting import Checkpoints, lr_factor
-from qbe.train.graded_pairs import papers_of
-from qbe.train.options import parser
-from qbe.train.reranker.correlation import spearman
+from qbe.train.artifacts import Folders, RunOptions
+from qbe.train.correlation import spearman
+from qbe.train.pairs import papers_of
 from qbe.train.reranker.exported import off_grid
-from qbe.train.reranker.fit import (
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.papers import TokenizedPaper, collect_papers, tokenize
+from qbe.train.reranker.task import (
     CandidateScorer,
     GradedSplits,
-    crossed_shares,
-    fit,
+    GradedTask,
+    Recipe,
     mean_spearman,
     sample_unrelated,
-    score_lists,
 )
-from qbe.train.reranker.loss import LOSSES
-from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.papers import collect_papers
-from qbe.train.reranker.recipe import Recipe, Schedule
-from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
-from qbe.train.reranker.training import Sources, Start, train_rerankers
-from qbe.train.weights import mean, trainable, with_weights
-from qbe.train.work_folder import Folders, RunOptions
+from qbe.train.reranker.training import Sources
+from qbe.train.trainer import Checkpoints, Progress, fit, lr_factor
+from qbe.train.weights import trainable, with_weights
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -303,7 +296,12 @@ def lists() -> dict[str, list[GradedPair]]:
     return dict(list(graded_lists(8).items())[:5])
 
 
-LEARNING = Schedule(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5, patience=6)
+LEARNING = Recipe(epochs=6, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5, patience=6)
+
+
+def fitted(scorer: CandidateScorer, splits: GradedSplits, recipe: Recipe, folder: Path) -> Progress:
+    task = GradedTask(scorer, splits, recipe)
+    return fit(task, recipe.schedule(), 0, Checkpoints(folder / "checkpoint.pt"))
 
 
 def copied(model: Network) -> dict[str, Tensor]:
@@ -314,7 +312,7 @@ def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample,
     model = network(tiny_reranker_weights)
     scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
     untrained = spearman_of(scorer, lists)
-    progress = fit(scorer, GradedSplits(lists, lists), LEARNING, 0, Checkpoints(tmp_path / "checkpoint.pt"))
+    progress = fitted(scorer, GradedSplits(lists, lists), LEARNING, tmp_path)
     trained = spearman_of(scorer, lists)
     assert progress.step == 6 * len(lists)
     assert len(progress.dev) == 6
@@ -323,32 +321,6 @@ def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample,
         assert now > max(then, 0) + 0.2
     changed = {name for name, part in copied(model).items() if not torch.equal(part, before[name])}
     assert changed == set(trainable(model))
-
-
-def test_one_facet_alone_is_learned(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
-    model = network(tiny_reranker_weights)
-    scorer, before = CandidateScorer(model, tokenized_sample), copied(model)
-    schedule = replace(LEARNING, epochs=2)
-    checkpoints, splits = Checkpoints(tmp_path / "checkpoint.pt"), GradedSplits(lists, lists)
-    progress = fit(scorer, splits, schedule, 0, checkpoints, facets=[Facet.METHOD])
-    for name in ("weights", "projections", "token_weights"):
-        moved = (copied(model)[name] - before[name]).abs().flatten(1).max(1).values
-        assert moved[1] > 1e-3
-        assert max(moved[0], moved[2]) < 1e-5  # the running mean rounds
-    assert spearman_of(scorer, lists)[1] == pytest.approx(max(progress.dev))
-
-
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_each_loss_can_be_fitted(tiny_reranker_weights, tokenized_sample, lists, tmp_path, loss):
-    two = {query: pairs[:4] for query, pairs in list(lists.items())[:2]}
-    model = network(tiny_reranker_weights)
-    scorer = CandidateScorer(model, {name: tokenized_sample[name] for name in papers_of(two)})
-    before, schedule = copied(model), replace(LEARNING, epochs=1, loss=loss)
-    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
-    assert fit(scorer, GradedSplits(two, two), schedule, 0, checkpoints).step == 2
-    after = copied(model)
-    assert all(torch.isfinite(part).all() for part in after.values())
-    assert not torch.equal(after["weights"], before["weights"])
 
 
 def turned(lists: dict[str, list[GradedPair]]) -> dict[str, list[GradedPair]]:
@@ -361,11 +333,11 @@ def turned(lists: dict[str, list[GradedPair]]) -> dict[str, list[GradedPair]]:
 
 def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
     """Learning the lists can but harm the same lists turned round; the best epoch's weights are kept."""
-    schedule = replace(LEARNING, epochs=9, patience=2)
+    recipe = replace(LEARNING, epochs=9, patience=2)
     model = network(tiny_reranker_weights)
     scorer = CandidateScorer(model, tokenized_sample)
     splits = GradedSplits(lists, turned(lists))
-    progress = fit(scorer, splits, schedule, 0, Checkpoints(tmp_path / "checkpoint.pt"))
+    progress = fitted(scorer, splits, recipe, tmp_path)
     best = progress.dev.index(max(progress.dev))
     assert len(progress.dev) == best + 3 < 9
     assert progress.step == len(progress.dev) * len(lists)
@@ -377,8 +349,7 @@ def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, tokenized_sampl
     two = {query: pairs[:3] for query, pairs in list(lists.items())[:2]}
     model = network(tiny_reranker_weights)
     scorer = CandidateScorer(model, tokenized_sample)
-    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
-    progress = fit(scorer, GradedSplits(two, lists), still, 0, checkpoints)
+    progress = fitted(scorer, GradedSplits(two, lists), still, tmp_path)
     assert len(progress.dev) == 3
     assert len(set(progress.dev)) == 1
 
@@ -416,7 +387,7 @@ def alike(first: Path, second: Path) -> bool:
 
 def test_an_interrupted_fit_ends_in_the_same_weights(tiny_reranker_weights, uninterrupted, tmp_path):
     model, progress, whole = uninterrupted
-    assert progress.step == SCHEDULE.epochs * LISTS == 9
+    assert progress.step == RECIPE.epochs * LISTS == 9
     checkpoint = tmp_path / "checkpoint.pt"
     for steps, more in ((2, 2), (6, 4)):  # within the first epoch; at the end of the second
         _, actual = small_fit(tiny_reranker_weights, checkpoint, stop_after=more)
@@ -477,48 +448,37 @@ def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, t
 
 # The whole of it.
 
-TINY = Recipe(joint=2, max_tokens=128, schedule=replace(LEARNING, epochs=2))
 ONNX = {f"{facet}.onnx" for facet in Facet}
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory, sample, papers) -> Sources:
-    """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
-    folder = tmp_path_factory.mktemp("pairs")
-    lists = graded_lists(8)
-    queries = sorted(lists)
-    parts = {"first": queries[:2], "second": queries[2:4], "dev": queries[4:6]}
-    paths = {
-        name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
-        for name, chosen in parts.items()
-    }
-    with (folder / "second.tsv").open("a") as stream:
-        stream.write(f"{queries[2]}\t{queries[4]}\t1\t2\t3\n")  # a query of dev
-    candidate = lists[queries[0]][3].paper_id
-    (evaluated,) = (paper for paper in papers if paper.paper_id == candidate)
-    with (folder / "evaluated.jsonl").open("wb") as stream:
-        write_jsonl([replace(evaluated, paper_id="other", title=evaluated.title.upper())], stream)
-    return Sources(
-        (paths["first"], paths["second"]), paths["dev"], sample / "corpus.jsonl", folder / "evaluated.jsonl"
-    )
+MAX_READ = 128
 
 
 def spearman_of(scorer: CandidateScorer, lists) -> tuple[float, ...]:
-    return mean_spearman(score_lists(scorer, lists), lists)
-
-
-def train(sources: Sources, weights: Path, output: Path, work: Path, earlier: Path | None = None, **options):
-    start = Start(weights, earlier=earlier)
-    run = RunOptions((0, 1), 1)
-    return train_rerankers(sources, start, Folders(output, work), run, **{"recipe": TINY, **options})
+    return mean_spearman(scorer, lists)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, sources, tiny_reranker_weights):
+def toy_training(request):
+    return reranker(request)
+
+
+@pytest.fixture(scope="module")
+def sources(toy_training) -> Sources:
+    return toy_training.sources
+
+
+RUN = RunOptions((0, 1), 1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, toy_training):
     """The folder of rerankers, their card, and the work folder; trained with two seeds."""
     folder = tmp_path_factory.mktemp("trained")
-    card = train(sources, tiny_reranker_weights, folder / "rerankers", folder / "work")
+    card = toy_training.train(Folders(folder / "rerankers", folder / "work"), RUN)
     return folder / "rerankers", card, folder / "work"
+
+
+def folders(folder: Path) -> Folders:
+    return Folders(folder / "out", folder / "work")
 
 
 def names(folder: Path) -> set[str]:
@@ -537,7 +497,7 @@ def test_what_was_trained_is_a_folder_of_rerankers(trained):
     for each, precision in ((folder, "int8"), (folder / "fp32", "fp32")):
         actual = resolve_reranker(str(each), precision)
         actual.verify()
-        assert actual.metadata.max_tokens == TINY.max_tokens
+        assert actual.metadata.max_tokens == MAX_READ
     sizes = [(each / TRUNK).stat().st_size for each in (folder, folder / "fp32")]
     assert sizes[0] < 0.5 * sizes[1]
 
@@ -573,12 +533,12 @@ def test_figures_are_those_of_the_exported_models(trained, sources, tiny_reranke
     dev = {query: lists[query] for query in sorted(lists)[4:6]}
     encoder = Encoder.open(BASE_ENCODER)
     collected = collect_papers(sources.corpus, papers_of(dev), encoder, Tagger.open())
-    budget = {"query_tokens": TINY.max_tokens, "candidate_tokens": TINY.max_tokens}
-    model = network(tiny_reranker_weights, TINY.joint)
+    budget = {"query_tokens": MAX_READ, "candidate_tokens": MAX_READ}
+    model = network(tiny_reranker_weights, 2)
     model.load_state_dict(shipped(card, work), strict=False)
     scorer = CandidateScorer(
         model,
-        {name: tokenize(paper, encoder.tokenizer, TINY.max_tokens) for name, paper in collected.items()},
+        {name: tokenize(paper, encoder.tokenizer, MAX_READ) for name, paper in collected.items()},
     )
     with torch.inference_mode():
         expected = {query: scorer.scores(query, pairs).numpy() for query, pairs in dev.items()}
@@ -617,54 +577,6 @@ def test_what_is_evaluated_on_is_not_learned_from(trained, sources):
     assert training["data"] == {f"{path.parent.name}/{path.name}": sha256(path) for path in files}
 
 
-def test_the_readme_has_the_cards_figures(trained):
-    folder, card, _ = trained
-    text = " ".join((folder / "README.md").read_text().split())
-    training = card.training
-    for name, row in (training["dev"] | training["exported"]).items():
-        cells = [*row, sum(row) / 3]
-        assert f"| {name} | " + " | ".join(f"{value:.3f}" for value in cells) + " |" in text
-    for facet, row in card.heads.items():
-        assert f"| {facet} | " + " | ".join(f"{value:.2f}" for value in row) + " |" in text
-    assert all(f"{name}: SHA-256 {digest}" in text for name, digest in training["data"].items())
-    size = sum((folder / name).stat().st_size for name in card.files)
-    assert f"(int8, {size / 1e6:.1f} MB in all)" in text
-    assert f"Published: {training['shipped']}, the best on dev." in text
-    assert f"4 graded lists ({training['pairs']['train']} pairs)" in text
-    assert "at most 2 epochs" in text
-
-
-def test_finished_seeds_are_not_trained_again_and_end_in_the_same_files(
-    trained, sources, tiny_reranker_weights, tmp_path, monkeypatch
-):
-    _, card, work = trained
-
-    def refuse(*_):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
-    assert train(sources, tiny_reranker_weights, tmp_path / "again", work) == card
-
-
-def test_a_work_folder_serves_one_recipe(trained, sources, tiny_reranker_weights, tmp_path):
-    _, _, work = trained
-    slower = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e-3))
-    fewer = replace(sources, train=sources.train[:1])
-    others = replace(sources, leave_out=sources.corpus)
-    for data, options in (
-        (sources, {"recipe": slower}),
-        (fewer, {}),
-        (others, {}),
-        (sources, {"facets": [Facet.METHOD]}),
-    ):
-        with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-            train(data, tiny_reranker_weights, tmp_path / "out", work, **options)
-    other = Start(tiny_reranker_weights, encoder=DEFAULT_ENCODER)  # facets would be other ones
-    with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-        train_rerankers(sources, other, Folders(tmp_path / "out", work), RunOptions((0, 1), 1), recipe=TINY)
-    assert not any(tmp_path.iterdir())
-
-
 def test_the_note_says_what_facets_were_predicted_by_and_what_was_left_out(trained, sources):
     _, card, work = trained
     note = json.loads((work / "made-from.json").read_text())
@@ -675,51 +587,29 @@ def test_the_note_says_what_facets_were_predicted_by_and_what_was_left_out(train
     assert {key: json.loads(json.dumps(card.training[key])) for key in note} == note
 
 
-def test_fewer_lists_than_a_step_has(sources, tiny_reranker_weights, tmp_path):
+def test_fewer_lists_than_a_step_has(toy_training, tmp_path):
     """No step would be done, and untrained weights published."""
-    two = replace(TINY, lists=1, schedule=replace(TINY.schedule, queries=2))
-    with pytest.raises(CorpusError) as caught:
-        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", recipe=two)
-    assert str(caught.value) == (
-        "expected at least 2 lists of two or more candidates to train on, found 1; give more pairs"
-    )
+    with pytest.raises(CorpusError, match=r"expected at least 2 lists of two or more candidates .*, found 1"):
+        toy_training.train(folders(tmp_path), RUN, sampled=1, queries=2)
     assert not (tmp_path / "out").exists()
-    assert names(tmp_path / "work") == {"facets.npz", "made-from.json"}
 
 
-def test_grades_of_dev_that_are_all_equal(sources, tiny_reranker_weights, tmp_path):
+def test_grades_of_dev_that_are_all_equal(toy_training, tmp_path):
     """No correlation could choose an epoch, nor measure what is published: said before anything is read."""
     lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 3.0))]}
     dev = write_lists(tmp_path / "dev.tsv", lists)
-    data = replace(sources, dev=dev)
-    with pytest.raises(CorpusError) as caught:
-        train(data, tiny_reranker_weights, tmp_path / "out", tmp_path / "work")
-    assert str(caught.value) == (
-        f"{dev}: expected a query with two different grades for each facet, found none for background, "
-        "result; give more pairs as `dev`"
-    )
-    assert names(tmp_path) == {"dev.tsv", "work"}
+    with pytest.raises(CorpusError, match=rf"{dev}: expected a query .*, found none for background, result"):
+        toy_training.train(folders(tmp_path), RUN, replace(toy_training.sources, dev=dev))
     assert names(tmp_path / "work") == {"made-from.json"}
 
 
-def test_a_facet_encoder_is_not_measured_on_grades_that_are_all_equal(
-    trained, sources, tiny_reranker_weights, tmp_path
-):
-    lists = {"s036": [GradedPair("s051", (0.0, 1.0, 3.0)), GradedPair("s059", (0.0, 2.0, 0.0))]}
-    dev = write_lists(tmp_path / "dev.tsv", lists)
-    folders, run = Folders(tmp_path / "out", trained[2]), RunOptions((0, 1), 1)
-    data = facet_encoder.Sources(dev, sources.corpus)
-    with pytest.raises(CorpusError, match=r"dev\.tsv: expected a query .* found none for background; give"):
-        facet_encoder.make_facet_encoder(data, tiny_reranker_weights, folders, run)
-    assert names(tmp_path) == {"dev.tsv"}
+STILL = {"epochs": 1, "learning_rate": 0.0, "head_rate": 0.0, "weight_rate": 0.0}
 
 
-def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights, tmp_path):
+def test_a_training_goes_on_from_another(trained, toy_training, tmp_path):
     """With rates of 0 each seed stays where it began: at its own best weights of the earlier training."""
     earlier = trained[2]
-    still = replace(TINY.schedule, epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
-    options = {"recipe": replace(TINY, schedule=still), "earlier": earlier}
-    card = train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
+    card = toy_training.train(folders(tmp_path), RUN, start=earlier, **STILL)
     for name in ("seed-0.pt", "seed-1.pt"):
         began, ended = (torch.load(work / name, weights_only=True) for work in (earlier, tmp_path / "work"))
         for part, weights in began["best"].items():
@@ -729,19 +619,14 @@ def test_a_training_goes_on_from_another(trained, sources, tiny_reranker_weights
     }
     assert card.training["start"] == json.loads((earlier / "made-from.json").read_text())
     with pytest.raises(ModelError, match="work: expected parts of the same recipe and data, found those"):
-        options["earlier"] = None
-        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
+        toy_training.train(folders(tmp_path), RUN, **STILL)
 
 
-def test_a_training_goes_on_from_exported_rerankers(trained, sources, tiny_reranker_weights, tmp_path):
+def test_a_training_goes_on_from_exported_rerankers(trained, toy_training, tmp_path):
     """With rates of 0 every seed stays at the published weights, which int8 holds to half a step."""
-    folder, published, work = trained
-    still = replace(TINY.schedule, epochs=1, learning_rate=0.0, head_rate=0.0, weight_rate=0.0)
-    options = {"recipe": replace(TINY, schedule=still), "earlier": folder}
-    card = train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", **options)
-    seeds = [torch.load(work / f"seed-{seed}.pt", weights_only=True)["best"] for seed in (0, 1)]
-    shipped = published.training["shipped"]
-    expected = mean(seeds) if shipped == "mean" else seeds[int(shipped[-1])]
+    folder, published, _ = trained
+    card = toy_training.train(folders(tmp_path), RUN, start=folder, **STILL)
+    expected = shipped(published, trained[2])
     for name in ("seed-0.pt", "seed-1.pt"):
         ended = torch.load(tmp_path / "work" / name, weights_only=True)["best"]
         assert ended.keys() == expected.keys()
@@ -749,25 +634,6 @@ def test_a_training_goes_on_from_exported_rerankers(trained, sources, tiny_reran
             largest = weights.abs().amax(-1, keepdim=True) if weights.ndim > 1 else weights.abs()
             assert ((ended[part] - weights).abs() <= largest / 127 + 1e-6).all(), part
     assert card.training["start"]["data"] == published.training["data"]
-
-
-def test_weights_are_interpolated_with_those_at_the_start(trained, sources, tiny_reranker_weights, tmp_path):
-    """The published score weights lie a quarter of the way from the start to the mean of the seeds."""
-    folder, published, _ = trained
-    start = Start(tiny_reranker_weights, earlier=folder, share=0.25)
-    folders = Folders(tmp_path / "out", tmp_path / "work")
-    card = train_rerankers(sources, start, folders, RunOptions((0, 1), 1), recipe=TINY)
-    seeds = [torch.load(tmp_path / "work" / f"seed-{n}.pt", weights_only=True)["best"] for n in (0, 1)]
-    ended = mean(seeds)["weights"]
-    assert (card.training["shipped"], card.training["share"]) == ("interpolated", 0.25)
-    for number, facet in enumerate(FACETS):
-        began = torch.tensor(published.heads[facet.value])
-        expected = 0.75 * began + 0.25 * ended[number]
-        assert card.heads[facet.value] == pytest.approx(expected.tolist(), rel=1e-5)
-    assert "0.25 of it" in (tmp_path / "out" / "README.md").read_text()
-    for share, earlier in ((0.5, None), (0.5, trained[2]), (0.0, folder), (1.5, folder)):
-        with pytest.raises(UsageError, match="`share`"):
-            Start(tiny_reranker_weights, earlier=earlier, share=share)
 
 
 def test_small_changes_survive_the_next_export():
@@ -791,35 +657,16 @@ def cut(row: torch.Tensor) -> torch.Tensor:
     return off_grid({"upper.0.up_weight": row})["upper.0.up_weight"]
 
 
-def test_only_int8_rerankers_are_a_start(trained, sources, tiny_reranker_weights, tmp_path):
+def test_what_is_no_start(trained, toy_training, tmp_path):
     with pytest.raises(UsageError, match=r"expected precision fp32, the only one of .*, found int8"):
-        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", trained[0] / "fp32")
-
-
-def test_crossed_pairs_are_in_the_card(trained, sources):
-    """Shares by the scores of dev, worked by hand: x is better by method, y by background and by result."""
-    lists = {"q": [GradedPair("x", (0.0, 2.0, 0.0)), GradedPair("y", (1.0, 0.5, 1.0))]}
-    scores = {"q": np.array([[0.75, 0.5, 0.25], [0.25, 0.25, 0.25]])}
-    shares = crossed_shares(scores, lists)
-    assert list(shares) == ["method-background", "method-result"]
-    assert shares["method-background"] == (1.0, 0.0, 0.0, 1)
-    assert shares["method-result"] == (1.0, 0.5, 0.5, 1)
-    folder, card, _ = trained
-    assert list(card.training["crossed"]) == list(card.training["dev"])
-    scopes = next(iter(card.training["crossed"].values()))
-    text = (folder / "README.md").read_text()
-    assert all(f"{int(count):,} {scope}" in " ".join(text.split()) for scope, (*_, count) in scopes.items())
-
-
-def test_a_training_that_is_not_there_is_no_start(sources, tiny_reranker_weights, tmp_path):
+        toy_training.train(folders(tmp_path), RUN, start=trained[0] / "fp32")
     (tmp_path / "start").mkdir()
-    (tmp_path / "work").mkdir()
     with pytest.raises(ModelError, match=r"start: expected the work folder of a training, found no made-fro"):
-        train(sources, tiny_reranker_weights, tmp_path / "out", tmp_path / "work", tmp_path / "start")
-    assert not any((tmp_path / "work").iterdir())
+        toy_training.train(folders(tmp_path), RUN, start=tmp_path / "start")
+    assert names(tmp_path) == {"start"}
 
 
-def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weights, tmp_path, monkeypatch):
+def test_a_failed_export_publishes_nothing(trained, toy_training, tmp_path, monkeypatch):
     from qbe.train.reranker import publishing
 
     def refused(*_):
@@ -827,7 +674,7 @@ def test_a_failed_export_publishes_nothing(trained, sources, tiny_reranker_weigh
 
     monkeypatch.setattr(publishing, "export_facets", refused)
     with pytest.raises(ModelError, match="no export"):
-        train(sources, tiny_reranker_weights, tmp_path / "out", trained[2])
+        toy_training.train(Folders(tmp_path / "out", trained[2]), RUN)
     assert not any(tmp_path.iterdir())
 
 
@@ -853,7 +700,7 @@ ARGUMENTS = ["reranker", "--output", "out", "--work", "work", "--threads", "2"]
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, calls, trained):
     from qbe.models.registry import BASE_ENCODER, ENCODERS
     from qbe.models.sources import packaged_weights
-    from qbe.train.graded_pairs import PAIRS_FOLDER
+    from qbe.train.pairs import PAIRS_FOLDER
 
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     main(ARGUMENTS)
@@ -862,8 +709,7 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     for name in ("train-2.tsv", "train.tsv", "dev-2.tsv"):
         (copy / name).touch()
     files = f"--pairs a.tsv {copy} --dev c.tsv --corpus d.jsonl --leave-out e.jsonl"
-    others = "--facet result --loss margin --epochs 3 --seeds 4 --device cuda --start f"
-    others += " --lists 7 --blended 0.25 --crossed 2"
+    others = "--seeds 4 --device cuda --start f"
     main([*ARGUMENTS, *files.split(), *others.split()])
     judgments = tmp_path / "facet-judgments"
     names = ("train.tsv", "train-2.tsv", "train-3.tsv", "train-4.tsv", "train-5.tsv", "train-6.tsv")
@@ -881,19 +727,8 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
     )
     weights, folders = packaged_weights(ENCODERS[BASE_ENCODER]), Folders(Path("out"), Path("work"))
     assert calls == [
-        (
-            (default, Start(weights), folders, RunOptions((0, 1, 2), 2)),
-            {"recipe": Recipe(), "facets": list(Facet)},
-        ),
-        (
-            (given, Start(weights, earlier="f"), folders, RunOptions((4,), 2, "cuda")),
-            {
-                "recipe": Recipe(
-                    lists=7, blended=0.25, schedule=Schedule(epochs=3, loss="margin", crossed=2.0)
-                ),
-                "facets": [Facet.RESULT],
-            },
-        ),
+        ((default, weights, folders, RunOptions((0, 1, 2), 2)), {"start": None}),
+        ((given, weights, folders, RunOptions((4,), 2, "cuda")), {"start": "f"}),
     ]
     figures = " / ".join(f"{value:.3f}" for value in trained[1].training["exported"]["int8"])
     line = f"out: Spearman {figures} on dev (background / method / result)\n"
@@ -903,7 +738,6 @@ def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch
 def test_usage_errors_of_the_command(monkeypatch, calls):
     monkeypatch.delenv("QBE_DATA", raising=False)
     for wrong, message in (
-        (["--epochs", "0"], "expected `epochs` of at least 1, found 0"),
         (["--seeds", "1,x"], "expected seeds such as 0,1,2, found '1,x'; check `seeds`"),
         ([], "expected `dev`, or QBE_DATA set to a folder that holds facet-judgments/dev.tsv, found neither"),
         (["--dev", "x", "--corpus", "y", "--leave-out", "z"], "expected `pairs`, or QBE_DATA set to"),
@@ -914,7 +748,7 @@ def test_usage_errors_of_the_command(monkeypatch, calls):
 
 
 def test_an_installation_has_no_graded_pairs(tmp_path, monkeypatch, calls):
-    monkeypatch.setattr("qbe.train.graded_pairs.PAIRS_FOLDER", tmp_path / "none")
+    monkeypatch.setattr("qbe.train.pairs.PAIRS_FOLDER", tmp_path / "none")
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     with pytest.raises(
         UsageError, match=r"expected the graded pairs in data/graded-pairs .*found no such fo"
@@ -923,23 +757,3 @@ def test_an_installation_has_no_graded_pairs(tmp_path, monkeypatch, calls):
     with pytest.raises(UsageError, match=r"expected train\*\.tsv in the folder, found none; check `pairs`"):
         main([*ARGUMENTS, "--pairs", str(tmp_path)])
     assert not calls
-
-
-def test_choices_and_defaults_of_the_command_are_those_of_its_modules():
-    """They are written out in the options, which may not load the modules for the help."""
-    assert tuple(LOSSES) == train_options.LOSSES
-    assert tuple(map(str, Facet)) == train_options.FACETS
-    options = parser().parse_args(ARGUMENTS)
-    assert (options.loss, options.epochs) == (Schedule().loss, Schedule().epochs)
-    assert options.seeds == ",".join(map(str, RunOptions().seeds))
-    with pytest.raises(SystemExit):
-        parser().parse_args([*ARGUMENTS, "--loss", "hinge"])
-
-
-def test_training_without_torch_names_the_packages(monkeypatch):
-    for module in [name for name in sys.modules if name.startswith("qbe.train.reranker.")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    paths = ["--dev", "x", "--corpus", "y", "--leave-out", "z", "--pairs", "p"]
-    with pytest.raises(MissingDependencyError, match=r"found no torch; run: pip install 'qbe\[train\]'"):
-        main([*ARGUMENTS, *paths])

@@ -1,13 +1,10 @@
 """Training of the facet tagger: its data, its parts worked by hand, and the whole of it on a tiny encoder."""
 
-import inspect
 import json
 import math
 import random
 import re
-import subprocess
-import sys
-from dataclasses import replace
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,36 +14,33 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.tiny import layer_states
+from support.trainings import tagger, write
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.encoder import Encoder
 from qbe.errors import CorpusError, ModelError, UsageError
 from qbe.export.tagger import HeadInputs, export_head
 from qbe.files import sha256
-from qbe.models.tagger_files import HEAD, TAGGER_CARD
+from qbe.models.tagger_files import HEAD, TAGGER_CARD, resolve_tagger
 from qbe.tag.tagger import Tagger
-from qbe.tag.tagging import TaggingEncoder
 from qbe.train.__main__ import main
+from qbe.train.artifacts import Folders, RunOptions, as_record, read_provenance
 from qbe.train.tagger import training
-from qbe.train.tagger.csabstruct import LABELS, LabelledAbstract, read_csabstruct
+from qbe.train.tagger.data import (
+    LABELS,
+    LabelledAbstract,
+    Tokens,
+    read_csabstruct,
+    record_states,
+    sample_papers,
+)
 from qbe.train.tagger.fit import Example, Schedule, batches, fit, loss, one_hot, predict
-from qbe.train.tagger.network import Chain, Head
-from qbe.train.tagger.publish import Sources, train_tagger
-from qbe.train.tagger.scores import score
-from qbe.train.tagger.states import Tokens, record_states
-from qbe.train.tagger.teacher import Teacher
-from qbe.train.tagger.training import Data, Recipe, train_students
-from qbe.train.unlabelled import sample_papers
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
+from qbe.train.tagger.measure import measure, score
+from qbe.train.tagger.network import Chain, Head, Teacher
+from qbe.train.tagger.training import Data, Recipe, Sources
 from qbe.types import Paper, Sentence
 
 # CSAbstruct's files.
-
-
-def write(path: Path, *records: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
 
 
 ABSTRACT = {"sentences": ["Why.", "How."], "labels": ["background", "method"], "confs": [1, 0.5]}
@@ -93,22 +87,17 @@ def test_absent_and_empty_files_of_csabstruct(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def unlabelled(tmp_path_factory) -> Path:
-    """40 papers to learn from; 10 others are evaluated on, too short or too long."""
-    good = [
-        {"paper_id": f"p{i}", "title": f"Paper {i}", "abstract": f"We read {i}. It ends. So did we. Twice."}
-        for i in range(40)
-    ]
-    bad = [
-        {"paper_id": "e1", "title": "EVALUATED, title of words", "abstract": good[0]["abstract"]},
-        {"paper_id": "e2", "title": "The evaluated title of words", "abstract": good[0]["abstract"]},
-        *({"paper_id": f"s{i}", "title": "Short", "abstract": "One. And two."} for i in range(4)),
-        *({"paper_id": f"l{i}", "title": "Long", "abstract": "We go on. " * 21} for i in range(4)),
-    ]
-    return write(tmp_path_factory.mktemp("unlabelled") / "papers.jsonl", *bad, *good)
+def toy_training(request):
+    return tagger(request)
 
 
-def test_samples(unlabelled):
+@pytest.fixture(scope="module")
+def sources(toy_training) -> Sources:
+    return toy_training.sources
+
+
+def test_samples(sources):
+    unlabelled = sources.unlabelled
     evaluated = TitleIndex(["Another", "Evaluated title of words"])
     everything = sample_papers(unlabelled, evaluated, 40, 0)
     assert {paper.paper_id for paper in everything} == {f"p{i}" for i in range(40)}
@@ -145,13 +134,9 @@ def test_scores():
     assert str(actual) == "micro-F1 71.43, folded 85.71, by confidence 75.00"
     by_label = actual.by_label()
     assert list(by_label) == list(LABELS)
-    assert by_label["background"] == pytest.approx(
-        {"precision": 50, "recall": 100, "f1": 200 / 3, "sentences": 1}
-    )
-    assert by_label["result"] == pytest.approx(
-        {"precision": 75, "recall": 100, "f1": 600 / 7, "sentences": 3}
-    )
-    assert by_label["other"] == {"precision": 0, "recall": 0, "f1": 0, "sentences": 1}
+    assert by_label["background"] == pytest.approx((50, 100, 200 / 3, 1))
+    assert by_label["result"] == pytest.approx((75, 100, 600 / 7, 3))
+    assert by_label["other"] == (0, 0, 0, 1)
 
 
 # The head.
@@ -289,18 +274,20 @@ def planted() -> list[Example]:
     return examples
 
 
-def fitted(examples: list[Example], seed: int) -> tuple[Head, list[tuple[int, float]]]:
-    head, epochs = small_head(), []
-    schedule = Schedule(epochs=4, learning_rate=2e-2)
-    fit(head, examples, schedule, seed, lambda epoch, value: epochs.append((epoch, value)))
-    return head, epochs
+@pytest.fixture(scope="module")
+def fit_to(tmp_path_factory):
+    def fitted(examples: list[Example]) -> Head:
+        head = small_head()
+        schedule = Schedule(epochs=4, learning_rate=2e-2)
+        fit(head, examples, schedule, 3, tmp_path_factory.mktemp("fit") / "head.pt")
+        return head
+
+    return fitted
 
 
-def test_a_planted_rule_is_learned_and_a_seed_gives_the_same_weights(planted):
-    head, epochs = fitted(planted[:80], 3)
+def test_a_planted_rule_is_learned(planted, fit_to):
+    head = fit_to(planted[:80])
     assert not head.training
-    assert [epoch for epoch, _ in epochs] == [1, 2, 3, 4]
-    assert epochs[-1][1] < 0.5 * epochs[0][1]
     rest = planted[80:]
     actual = list(predict(head, [example.paper for example in rest]))
     for row, example in zip(actual, rest, strict=True):
@@ -310,14 +297,9 @@ def test_a_planted_rule_is_learned_and_a_seed_gives_the_same_weights(planted):
         [row.argmax(1) == example.targets.argmax(1) for row, example in zip(actual, rest, strict=True)]
     )
     assert right.mean() > 0.95
-    again, _ = fitted(planted[:80], 3)
-    other, _ = fitted(planted[:80], 4)
-    weights = [torch.cat([p.flatten() for p in model.parameters()]) for model in (head, again, other)]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
 
 
-def test_sentences_of_no_weight_teach_nothing(planted):
+def test_sentences_of_no_weight_teach_nothing(planted, fit_to):
     """With the labels of sentences without weight changed, the same is learned."""
 
     def halved(example: Example, turned: bool) -> Example:
@@ -327,7 +309,7 @@ def test_sentences_of_no_weight_teach_nothing(planted):
             targets[1:] = np.roll(targets[1:], 1, axis=1)
         return Example(example.paper, targets, weights)
 
-    first, second = (fitted([halved(e, turned) for e in planted[:20]], 0)[0] for turned in (False, True))
+    first, second = (fit_to([halved(e, turned) for e in planted[:20]]) for turned in (False, True))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
 
@@ -367,7 +349,7 @@ def test_a_teacher_that_has_not_learned_agrees_with_its_head_on_recorded_states(
         np.testing.assert_allclose(row, other_row, rtol=0, atol=0.02)
 
 
-def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model):
+def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, papers, tiny_model, tmp_path):
     torch.manual_seed(0)
     teacher = Teacher(tiny_model, (0, 1))
     before = {name: value.clone() for name, value in teacher.named_parameters()}
@@ -375,7 +357,7 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
         Example(tokens, one_hot([2] * len(tokens.spans)), np.ones(len(tokens.spans), np.float32))
         for tokens in record_states(encoder, (0, 1), papers[:4])
     ]
-    fit(teacher, examples, Schedule(epochs=1, papers=2), 0, lambda *_: None)
+    fit(teacher, examples, Schedule(epochs=1, papers=2), 0, tmp_path / "teacher.pt")
     changed = {name for name, value in teacher.named_parameters() if not torch.equal(value, before[name])}
     assert not any(name.startswith("trunk.embeddings") for name in changed)
     assert any(name.startswith("trunk.encoder.layer.0") for name in changed)
@@ -384,94 +366,36 @@ def test_a_teacher_learns_in_its_layers_but_not_in_its_embeddings(encoder, paper
 
 # The whole of it.
 
-WORDS = {
-    "background": "people often need help with many old problems",
-    "objective": "we aim to study and find questions",
-    "method": "using a method of layers trained on data",
-    "result": "results show gains by 5 % over them",
-    "other": "code: https://x.y/z",
-}
-"""What sentences of each label are made of, so that a tiny encoder can tell them apart."""
-
-TINY = Recipe(
-    layers=(0, 2),
-    teachers=2,
-    teacher=Schedule(epochs=2, papers=8),
-    unlabelled=20,
-    soft=Schedule(epochs=4),
-    gold=Schedule(epochs=6),
-)
-
-
-def abstract(chance: random.Random) -> dict:
-    labels = [label for label in LABELS if chance.random() < 0.8] or ["method"]
-    sentences = []
-    for label in labels:
-        words = WORDS[label].split()
-        chance.shuffle(words)
-        sentences.append(" ".join(words).capitalize() + ".")
-    confidences = [chance.choice([0.5, 0.75, 1.0]) for _ in labels]
-    return {"sentences": sentences, "labels": labels, "confs": confidences}
-
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory, unlabelled) -> Sources:
-    """Data laid out as the command takes them: CSAbstruct, unlabelled papers, evaluated papers."""
-    folder, chance = tmp_path_factory.mktemp("data"), random.Random(0)
-    for split, count in (("train", 60), ("dev", 25), ("test", 20)):
-        write(folder / "csabstruct" / f"{split}.jsonl", *(abstract(chance) for _ in range(count)))
-    left_out = write(
-        folder / "evaluated.jsonl",
-        {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]},
-    )
-    return Sources(folder / "csabstruct", unlabelled, left_out)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, sources, tiny_encoder, tiny_model):
-    """The folder of a tagger, its card, and the work folder; trained with two seeds."""
+def trained(toy_training, tmp_path_factory):
+    """The folders of a tagger, and its metadata; trained with two seeds."""
     folder = tmp_path_factory.mktemp("trained")
-    card = train_tagger(
-        sources,
-        Folders(folder / "tagger", folder / "work"),
-        RunOptions((0, 1), 1),
-        recipe=TINY,
-        encoder=str(tiny_encoder),
-        weights=tiny_model,
-    )
-    return folder / "tagger", card, folder / "work"
+    folders = Folders(folder / "tagger", folder / "work")
+    return folders, toy_training.train(folders, RunOptions((0, 1), 1))
 
 
 def test_what_was_trained_is_a_tagger(trained, sources, tiny_encoder):
-    folder, card, _ = trained
-    assert {path.name for path in folder.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
-    tagger, encoder = Tagger.open(str(folder)), Encoder.open(str(tiny_encoder))
-    assert tagger.supports(encoder)
-    assert tagger.layers == TINY.layers
-    assert tagger.metadata.training == json.loads(json.dumps(card.training))
-    tagging = TaggingEncoder(encoder, tagger, "predicted")
-    abstracts = read_csabstruct(sources.csabstruct)["test"]
-    tagged = [
-        tagging.encode_paper(Paper("x", "", tuple(map(Sentence, abstract_.sentences))))[0]
-        for abstract_ in abstracts
-    ]
-    actual = score(
-        abstracts,
-        [np.array([sentence.probabilities for sentence in abstract_.sentences]) for abstract_ in tagged],
-    )
-    figures = card.training["test"]
-    assert figures == {name: round(getattr(actual, name), 2) for name in ("micro_f1", "folded", "confident")}
+    folders, metadata = trained
+    assert {path.name for path in folders.output.iterdir()} == {HEAD, TAGGER_CARD, "README.md"}
+    own, encoder = Tagger.open(str(folders.output)), Encoder.open(str(tiny_encoder))
+    assert own.supports(encoder)
+    assert own.metadata.training == json.loads(json.dumps(metadata.training))
+    actual = measure(encoder, own, read_csabstruct(sources.csabstruct)["test"])
+    figures = metadata.training["test"]
+    assert figures == actual.figures
     assert figures["micro_f1"] > 60  # the rule is easy, the encoder tiny and random
+    text = " ".join((folders.output / "README.md").read_text().split())
+    assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
+    row = actual.by_label()["method"]
+    assert f"| method | {row[0]:.1f} | {row[1]:.1f} | {row[2]:.1f} | {row[3]} |" in text
 
 
-def test_the_card_states_how_it_came_about(trained, sources):
-    _, card, _ = trained
-    record = card.training
-    best = max(record["seeds"], key=lambda seed: record["seeds"][seed]["dev"]["confident"])
-    assert record["seed"] == best
+def test_the_metadata_state_how_it_came_about(trained, sources):
+    record = trained[1].training
     assert list(record["seeds"]) == [0, 1]
-    assert record["recipe"]["layers"] == TINY.layers
-    assert record["recipe"]["gold"] == as_record(TINY.gold)
+    assert record["seed"] == max((0, 1), key=lambda seed: record["seeds"][seed]["dev"]["confident"])
+    assert record["recipe"]["gold"] == as_record(Schedule(epochs=6))
     tests = [record["seeds"][seed]["test"]["micro_f1"] for seed in (0, 1)]
     assert record["spread"]["micro_f1"] == pytest.approx(abs(tests[0] - tests[1]) / 2, abs=0.01)
     assert record["parity"]["fp32_max_abs_difference"] < 1e-3
@@ -483,123 +407,32 @@ def test_the_card_states_how_it_came_about(trained, sources):
     }
 
 
-def test_the_readme_has_the_cards_figures(trained, sources):
-    folder, card, _ = trained
-    text = " ".join((folder / "README.md").read_text().split())
-    record = card.training
-    figures = record["test"]
-    assert f"micro-F1 {figures['micro_f1']:.2f} over five labels, {figures['folded']:.2f} with" in text
-    for seed, by_split in record["seeds"].items():
-        dev, test = by_split["dev"], by_split["test"]
-        row = (dev["micro_f1"], dev["confident"], test["micro_f1"], test["folded"])
-        assert f"| {seed} | " + " | ".join(f"{figure:.2f}" for figure in row) + " |" in text
-    spread = record["spread"]
-    assert f"micro-F1 {spread['micro_f1']:.2f}, folded {spread['folded']:.2f}" in text
-    assert f"Seed {record['seed']} ships" in text
-    assert card.files[HEAD] in text
-    assert all(digest in text for digest in record["data"].values())
-    # The confusion matrix counts each sentence once, and its diagonal is micro-F1.
-    rows = [re.search(rf"\| {label} \|((?: \d+ \|){{5}})", text)[1] for label in LABELS]
-    confusion = np.array([[int(cell) for cell in row.split("|")[:-1]] for row in rows])
-    abstracts = read_csabstruct(sources.csabstruct)["test"]
-    true = [label for abstract_ in abstracts for label in abstract_.labels]
-    assert confusion.sum(axis=1).tolist() == np.bincount(true, minlength=5).tolist()
-    assert 100 * np.trace(confusion) / confusion.sum() == pytest.approx(figures["micro_f1"], abs=0.005)
-
-
 @pytest.fixture(scope="module")
 def data(sources, tiny_encoder) -> Data:
-    papers = sample_papers(sources.unlabelled, TitleIndex(["Paper 3"]), TINY.unlabelled, TINY.sample_seed)
-    return Data(Encoder.open(str(tiny_encoder)), TINY, read_csabstruct(sources.csabstruct), papers)
-
-
-def refuse(*_):
-    raise AssertionError("trained again")
-
-
-def test_finished_parts_are_not_trained_again(trained, data, tiny_model, monkeypatch):
-    *_, work = trained
-    names = {path.name for path in work.iterdir()}
-    parts = {"teacher-0.pt", "teacher-1.pt", "soft-20.npy", "student-0.pt", "student-1.pt"}
-    assert names == {*parts, "made-from.json"}
-    monkeypatch.setattr(training, "fit", refuse)
-    students = train_students(data, tiny_model, TINY, (1, 0), work)
-    assert list(students) == [1, 0]
-    for seed, student in students.items():
-        stored = torch.load(work / f"student-{seed}.pt", weights_only=True)
-        assert all(torch.equal(value, stored[name]) for name, value in student.state_dict().items())
-    with pytest.raises(AssertionError, match="trained again"):
-        train_students(data, tiny_model, TINY, (2,), work)
-
-
-def test_the_same_call_gives_the_same_tagger(trained, sources, tmp_path, tiny_encoder, tiny_model):
-    _, card, _ = trained
-    again = train_tagger(
-        sources,
-        Folders(tmp_path / "tagger", tmp_path / "work"),
-        RunOptions((0, 1), 1),
-        recipe=TINY,
-        encoder=str(tiny_encoder),
-        weights=tiny_model,
-    )
-    assert again == card
+    papers = sample_papers(sources.unlabelled, TitleIndex(["Paper 3"]), 20, 0)
+    recipe = Recipe(layers=(0, 2), unlabelled=20)
+    return Data(Encoder.open(str(tiny_encoder)), recipe, read_csabstruct(sources.csabstruct), papers)
 
 
 def test_unlabelled_papers_lose_their_title_in_part(data):
-    titled = sum(tokens.spans[0][0] > 1 for tokens in data.unlabelled)  # a title stands before the sentences
-    assert 0 < titled < len(data.unlabelled) == TINY.unlabelled
+    titled = sum(tokens.spans[0][0] > 1 for tokens in data.unlabelled)  # a title comes before the sentences
+    assert 0 < titled < len(data.unlabelled) == 20
     assert all(tokens.spans[0][0] == 1 for split in data.papers.values() for tokens in split)
 
 
-@pytest.mark.parametrize("harm", ["cut", "no model", "of another recipe"])
-def test_parts_that_do_not_fit(trained, data, tmp_path, harm, tiny_model):
-    work = tmp_path / "work"
-    work.mkdir()
-    for path in trained[2].iterdir():
-        (work / path.name).write_bytes(path.read_bytes())
-    student = work / "student-0.pt"
-    if harm == "cut":
-        student.write_bytes(student.read_bytes()[:1000])
-    elif harm == "no model":
-        student.write_bytes(b"no model")
-    else:
-        torch.save(small_head().state_dict(), student)
-    message = "student-0.pt: expected a model of this recipe, found: .+; delete it, or give another `work`"
-    with pytest.raises(ModelError, match=message) as caught:
-        train_students(data, tiny_model, TINY, (0,), work)
-    assert "\n" not in str(caught.value)
+def test_soft_labels_of_other_papers(trained, toy_training, tmp_path):
+    folders, _ = trained
+    shutil.copytree(folders.work, tmp_path / "work")
+    probabilities = np.load(folders.work / "soft-20.npz")["probabilities"]
+    np.savez(tmp_path / "work" / "soft-20.npz", probabilities=probabilities[:-1])
+    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79"):
+        toy_training.train(Folders(tmp_path / "out", tmp_path / "work"), RunOptions((0, 1), 1))
 
 
-def test_soft_labels_of_other_papers(trained, data, tmp_path, tiny_model):
-    np.save(tmp_path / "soft-20.npy", np.load(trained[2] / "soft-20.npy")[:-1])
-    with pytest.raises(ModelError, match=r"expected soft labels of 80 sentences, found 79; give another `w"):
-        train_students(data, tiny_model, TINY, (0,), tmp_path)
-
-
-def test_soft_labels_that_cannot_be_read(data, tmp_path, tiny_model):
-    (tmp_path / "soft-20.npy").write_bytes(b"none")
-    with pytest.raises(ModelError, match=r"soft-20\.npy: expected the soft labels of this training, found: "):
-        train_students(data, tiny_model, TINY, (0,), tmp_path)
-
-
-def test_what_was_left_out_is_in_the_note(trained, sources, tmp_path, tiny_encoder, tiny_model):
+def test_what_was_left_out_is_in_the_note(trained, sources):
     """Teachers and students in the work folder have read papers that another call leaves out."""
-    *_, work = trained
-    note = json.loads((work / "made-from.json").read_text())
+    note = read_provenance(trained[0].work)
     assert list(note["leave_out"].values()) == [sha256(sources.leave_out)]
-    other = write(
-        tmp_path / "other.jsonl", {"paper_id": "e", "title": "Another", "abstract": ["A sentence."]}
-    )
-    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        train_tagger(
-            replace(sources, leave_out=other),
-            Folders(tmp_path / "tagger", work),
-            RunOptions((0, 1), 1),
-            recipe=TINY,
-            encoder=str(tiny_encoder),
-            weights=tiny_model,
-        )
-    assert not (tmp_path / "tagger").exists()
 
 
 # Export.
@@ -614,8 +447,8 @@ def readings(count: int, papers: list[Example]) -> list[HeadInputs]:
     return inputs
 
 
-def test_an_exported_head_gives_the_same_scores(planted, tmp_path):
-    head, _ = fitted(planted[:80], 0)
+def test_an_exported_head_gives_the_same_scores(planted, fit_to, tmp_path):
+    head = fit_to(planted[:80])
     parity = export_head(head, readings(40, planted), tmp_path / HEAD)
     assert parity["fp32_max_abs_difference"] < 1e-4
     assert 0 < parity["int8_max_abs_difference"] < 1
@@ -660,15 +493,13 @@ def test_a_head_that_does_not_survive_the_export_is_refused(planted, tmp_path, h
     assert (exact > 0.5) is isinstance(head, Changing)
 
 
-def test_a_failed_export_publishes_nothing(trained, data, tmp_path, monkeypatch):
-    from qbe.train.tagger import publish as tagger_publish
-
+def test_a_failed_export_publishes_nothing(data, tmp_path, monkeypatch):
     def refused(*_):
         raise ModelError("parity check: no")
 
-    monkeypatch.setattr(tagger_publish, "export_head", refused)
+    monkeypatch.setattr(training, "export_head", refused)
     with pytest.raises(ModelError, match="parity check"):
-        tagger_publish.publish(data, TINY, {0: Head(2 * 16).eval()}, {}, tmp_path / "tagger")
+        training.publish(data, Recipe(layers=(0, 2)), {0: Head(2 * 16).eval()}, {}, tmp_path / "tagger")
     assert not any(tmp_path.iterdir())
 
 
@@ -677,9 +508,7 @@ def test_a_failed_export_publishes_nothing(trained, data, tmp_path, monkeypatch)
 
 def test_the_command_finds_its_data_and_says_what_came_out(tmp_path, monkeypatch, capsys, trained):
     calls = []
-    monkeypatch.setattr(
-        "qbe.train.tagger.publish.train_tagger", lambda *arguments: calls.append(arguments) or trained[1]
-    )
+    monkeypatch.setattr(training, "train_tagger", lambda *arguments: calls.append(arguments) or trained[1])
     arguments = ["tagger", "--output", "out", "--work", "work", "--threads", "2"]
     monkeypatch.setenv("QBE_DATA", str(tmp_path))
     main([*arguments, "--seeds", "3,1,3", "--leave-out", "mine.jsonl"])
@@ -709,24 +538,6 @@ def test_usage_errors_of_the_command(monkeypatch):
             main([*arguments, *wrong])
 
 
-def test_training_without_torch_names_the_packages():
-    program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
-    program += "from qbe.train.__main__ import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
-    line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
-    line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "qbe train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
-    )
-
-
 def test_the_recipe_that_ships_is_the_default():
-    assert inspect.signature(train_tagger).parameters["recipe"].default == Recipe()
-
-
-def test_a_work_folder_serves_one_recipe(tmp_path):
-    for _ in range(2):
-        check_provenance(tmp_path / "work", {"recipe": {"teachers": 2}})
-    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
-        check_provenance(tmp_path / "work", {"recipe": {"teachers": 3}})
+    shipped = resolve_tagger("facet-tagger").metadata.training["recipe"]
+    assert json.loads(json.dumps(as_record(training.DEFAULT_RECIPE))) == shipped

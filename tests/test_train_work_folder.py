@@ -13,8 +13,7 @@ import torch
 
 from qbe.errors import ModelError, UsageError
 from qbe.files import sha256
-from qbe.train.kept import load_arrays, save_arrays, save_state
-from qbe.train.work_folder import file_digests
+from qbe.train.artifacts import file_digests, load_arrays, save_arrays, save_state
 
 
 def names(folder: Path) -> list[str]:
@@ -37,7 +36,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from qbe.train.kept import save_arrays
+from qbe.train.artifacts import save_arrays
 
 class Deadly:
     def __array__(self, *_, **__):

@@ -61,13 +61,3 @@ def feed_forward_products(fp32: Path, *, outputs: bool) -> list[str]:
         if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2
     ]
     return [name for name, (rows, columns) in products if rows > columns or (rows < columns and not outputs)]
-
-
-def to_fp16(fp32: Path, fp16: Path) -> None:
-    """Weights and arithmetic in half precision; inputs and outputs stay as they are."""
-    import onnx
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constants beyond half precision's range, cut to it
-        onnx.save(convert_float_to_float16(onnx.load(fp32), keep_io_types=True), fp16)

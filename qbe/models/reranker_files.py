@@ -18,7 +18,7 @@ from qbe.models.sources import find_reranker
 
 RERANKER_CARD = CROSS_ENCODER.metadata_file
 RERANKER_FORMAT = CROSS_ENCODER.format
-RERANKER_PRECISIONS = ("int8", "fp16", "fp32")
+RERANKER_PRECISIONS = ("int8", "fp32")
 TRUNK = "trunk.bin"
 """The weights that the models of the facets share, as ONNX external data."""
 PAIR_INPUTS = ("input_ids", "attention_mask", "token_type_ids")

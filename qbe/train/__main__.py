@@ -8,12 +8,11 @@ from qbe.train.options import PROGRAM, parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from qbe.train.encoder.recipe import Recipe
-    from qbe.train.work_folder import RunOptions
+    from qbe.train.artifacts import Folders, RunOptions
 
 OPTIONS: dict[str, str] = {}
 """Options that are not named as the parameter that a message of the library has."""
@@ -28,10 +27,11 @@ def main(arguments: list[str]) -> None:
     from pathlib import Path
 
     from qbe.export.staging import check_model_folder
-    from qbe.train.work_folder import RunOptions
+    from qbe.train.artifacts import Folders, RunOptions
 
     check_model_folder(Path(options.output))
     run = RunOptions(_seeds(options.seeds), threads, getattr(options, "device", "cpu"))
+    folders = Folders(Path(options.output), Path(getattr(options, "work", options.output)))
     train = {
         "tagger": _train_tagger,
         "reranker": _train_reranker,
@@ -43,160 +43,121 @@ def main(arguments: list[str]) -> None:
         "facet-projections": _train_projections,
         "distillation": _distil,
     }
-    train[options.command](options, run)
+    for line in train[options.command](options, folders, run):
+        print(f"{options.output}: {line}")
 
 
-def _train_tagger(options: argparse.Namespace, run: RunOptions) -> None:
+def _train_tagger(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
     csabstruct = _path(options, "csabstruct", "csabstruct")
     unlabelled = _path(options, "unlabelled", "arxiv-cs/arxiv-cs.jsonl.xz")
     leave_out = _leave_out(options)
     with _training_packages():
-        from qbe.train.tagger.publish import Sources, train_tagger
-    from pathlib import Path
-
-    from qbe.train.work_folder import Folders
-
-    sources = Sources(csabstruct, unlabelled, leave_out)
-    metadata = train_tagger(sources, Folders(Path(options.output), Path(options.work)), run)
+        from qbe.train.tagger.training import Sources, train_tagger
+    metadata = train_tagger(Sources(csabstruct, unlabelled, leave_out), folders, run)
     scores = metadata.training["test"]
     figures = f"micro-F1 {scores['micro_f1']:.2f}, folded {scores['folded']:.2f}"
-    print(f"{options.output}: {figures} on CSAbstruct's test split")
+    yield f"{figures} on CSAbstruct's test split"
 
 
-def _train_reranker(options: argparse.Namespace, run: RunOptions) -> None:
-    from pathlib import Path
-
-    from qbe.train.graded_pairs import default_pairs, pair_files
-    from qbe.train.reranker.recipe import Recipe, Schedule
-    from qbe.train.work_folder import Folders
-    from qbe.types import Facet
-
-    schedule = Schedule(epochs=options.epochs, loss=options.loss, crossed=options.crossed)
-    recipe = Recipe(lists=options.lists, blended=options.blended, schedule=schedule)
+def _train_reranker(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
     dev, corpus = _dev_and_corpus(options)
     leave_out = _leave_out(options)
-    if options.pairs:
-        train = pair_files(map(Path, options.pairs))
-    else:
-        train = pair_files([_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs()])
+    train = _pairs(options, "facet-judgments/train.tsv", "")
     with _training_packages():
-        from qbe.models.registry import BASE_ENCODER, ENCODERS
-        from qbe.models.sources import packaged_weights
-        from qbe.train.reranker.training import Sources, Start, train_rerankers
-    metadata = train_rerankers(
-        Sources(train, dev, corpus, leave_out),
-        Start(
-            packaged_weights(ENCODERS[BASE_ENCODER]),
-            earlier=options.start,
-            share=options.share,
-        ),
-        Folders(Path(options.output), Path(options.work)),
-        run,
-        recipe=recipe,
-        facets=[facet for facet in Facet if options.facet in ("all", facet.value)],
-    )
-    figures = " / ".join(f"{value:.3f}" for value in metadata.training["exported"]["int8"])
-    print(f"{options.output}: Spearman {figures} on dev (background / method / result)")
+        from qbe.train.reranker.training import Sources, train_rerankers
+    sources = Sources(train, dev, corpus, leave_out)
+    metadata = train_rerankers(sources, _base_weights(), folders, run, start=options.start)
+    yield _spearman(metadata.training["exported"]["int8"], "on dev")
 
 
-def _train_encoder(options: argparse.Namespace, run: RunOptions) -> None:
-    recipe = _encoder_recipe(options)
+def _train_encoder(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
+    from pathlib import Path
+
+    from qbe.train.encoder.recipe import Recipe
+
+    recipe = Recipe(options.objective, options.similarity, options.epochs, options.learning_rate)
     leave_out = _leave_out(options)
     with _training_packages():
         from qbe.train.encoder.data import Sources
         from qbe.train.encoder.training import train_encoder
-    from pathlib import Path
-
-    from qbe.train.work_folder import Folders
-
-    trained = train_encoder(
-        Sources(
-            tuple(map(Path, options.cocitations)),
-            None if options.dev is None else Path(options.dev),
-            leave_out,
-        ),
-        Folders(Path(options.output), Path(options.work)),
-        run,
-        recipe=recipe,
-        encoder=options.encoder,
-        aligner=options.aligner,
-    )
+    dev = None if options.dev is None else Path(options.dev)
+    sources = Sources(tuple(map(Path, options.cocitations)), dev, leave_out)
+    trained = train_encoder(sources, folders, run, recipe=recipe, encoder=options.encoder)
     parity = trained.metadata.parity.items()
     cosines = ", ".join(f"{precision} {figures['min_cosine']:.5f}" for precision, figures in parity)
-    print(
-        f"{options.output}: {recipe.objective}, loss on dev {trained.before:.4f} to {trained.after:.4f}; "
-        f"smallest cosine against PyTorch: {cosines}"
+    yield (
+        f"{recipe.objective}, loss on dev {trained.before:.4f} to {trained.after:.4f}; smallest cosine "
+        f"against PyTorch: {cosines}"
     )
 
 
-def _encoder_recipe(options: argparse.Namespace) -> Recipe:
-    """The recipe of ``qbe train encoder``; raises UsageError for values or combinations that are not
-    possible.
-    """
-    from qbe.errors import UsageError
-    from qbe.train.encoder.recipe import OBJECTIVES, Recipe, Schedule, Settings
-
-    objective = OBJECTIVES[options.objective]
-    for name, used in (
-        ("temperature", objective.transports),
-        ("regularization", objective.transports),
-        ("aligner", objective.alignment),
-        ("layout", not objective.sentences),
-    ):
-        if getattr(options, name) is not None and not used:
-            raise UsageError(
-                f"expected no `{name}` with `objective` {options.objective}, which does not use it; "
-                "leave it out"
-            )
-    chosen = {
-        name: getattr(options, name) for name in ("margin", "similarity", "temperature", "regularization")
-    }
-    settings = Settings(**{name: value for name, value in chosen.items() if value is not None})
-    schedule = Schedule(
-        epochs=options.epochs,
-        batch=options.batch,
-        accumulate=options.accumulate,
-        learning_rate=objective.rate if options.learning_rate is None else options.learning_rate,
-        warm_up=options.warm_up,
-    )
-    layout = {} if options.layout is None else {"layout": options.layout}
-    return Recipe(options.objective, settings=settings, schedule=schedule, **layout)
-
-
-def _make_facet_encoder(options: argparse.Namespace, run: RunOptions) -> None:
-    dev, corpus = _dev_and_corpus(options)
-    with _training_packages():
-        from qbe.models.registry import BASE_ENCODER, ENCODERS
-        from qbe.models.sources import packaged_weights
-        from qbe.train.facet_encoder.training import Sources, make_facet_encoder
-    from pathlib import Path
-
-    from qbe.train.work_folder import Folders
-
-    weights = packaged_weights(ENCODERS[BASE_ENCODER])
-    folders = Folders(Path(options.output), Path(options.rerankers))
-    encoder = make_facet_encoder(Sources(dev, corpus), weights, folders, run, share=options.share)
-    figures = " / ".join(f"{value:.3f}" for value in encoder.dev)
-    print(f"{options.output}: Spearman {figures} on dev by mean-max (background / method / result)")
-
-
-def _train_large_encoder(options: argparse.Namespace, run: RunOptions) -> None:
+def _make_facet_encoder(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
     from dataclasses import replace
     from pathlib import Path
 
-    from qbe.train.graded_pairs import default_pairs, pair_files
-    from qbe.train.work_folder import Folders
+    dev, corpus = _dev_and_corpus(options)
+    with _training_packages():
+        from qbe.train.facet_encoder import Sources, make_facet_encoder
+    folders = replace(folders, work=Path(options.rerankers))
+    encoder = make_facet_encoder(Sources(dev, corpus), _base_weights(), folders, run)
+    yield _spearman(encoder.dev, "on dev by mean-max")
 
+
+def _train_large_encoder(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
     dev, corpus = _dev_and_corpus(options)
     leave_out = _leave_out(options)
-    train = pair_files(map(Path, options.pairs or [default_pairs() / "train-3.tsv"]))
+    train = _pairs(options, None, "train-3.tsv")
     with _training_packages():
-        from qbe.train.large_encoder.training import RECIPE, train_large_encoder
+        from qbe.train.large_encoder import train_large_encoder
         from qbe.train.reranker.training import Sources
-    folders = Folders(Path(options.output), Path(options.work))
-    recipe = replace(RECIPE, sampled=options.sampled)
-    metadata = train_large_encoder(Sources(train, dev, corpus, leave_out), folders, run, recipe=recipe)
-    print(f"{options.output}: {metadata.name}, {metadata.dimension} dimensions, {metadata.layers} layers")
+    metadata = train_large_encoder(Sources(train, dev, corpus, leave_out), folders, run)
+    yield f"{metadata.name}, {metadata.dimension} dimensions, {metadata.layers} layers"
+
+
+def _train_citation(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
+    from pathlib import Path
+
+    with _training_packages():
+        from qbe.train.citation.training import Sources, train_citation
+    collection = Path(options.collection)
+    sources = Sources(Path(options.index), collection / "train.qrels", collection / "dev.qrels")
+    for name, (f1, mrr, recall) in train_citation(sources, folders, run).items():
+        yield f"{name}: F1@20 {f1:.3f}, MRR {mrr:.3f}, recall {recall:.3f} on dev"
+
+
+def _train_grades(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
+    from pathlib import Path
+
+    train, dev = _pairs(options, "facet-judgments/train.tsv", "train-6.tsv"), _dev_files(options)
+    with _training_packages():
+        from qbe.train.grades.training import Sources, train_grades
+    sources = Sources(Path(options.index), train, dev, _leave_out(options))
+    for name, errors in train_grades(sources, folders, run).items():
+        figures = " / ".join(f"{value:.2f}" for value in errors)
+        yield f"{name}: errors {figures} grades (background / method / result)"
+
+
+def _train_projections(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
+    from pathlib import Path
+
+    train, dev = _pairs(options, "facet-judgments/train.tsv", ""), _dev_files(options)
+    with _training_packages():
+        from qbe.train.projections.training import Sources, train_projections
+    sources = Sources(Path(options.index), train, dev, _leave_out(options))
+    for name, figures in train_projections(sources, folders, run)["mean"].items():
+        yield f"{name}: {_spearman(figures.values(), 'by stored vectors')}"
+
+
+def _distil(options: argparse.Namespace, folders: Folders, run: RunOptions) -> Iterator[str]:
+    from pathlib import Path
+
+    dev, leave_out = _dev_files(options), _leave_out(options)
+    with _training_packages():
+        from qbe.train.distillation.training import Sources, distil
+    projections = None if options.projections is None else Path(options.projections)
+    sources = Sources(Path(options.index), dev, leave_out, _base_weights(), projections, options.start)
+    metadata = distil(sources, folders, run)
+    yield _spearman(metadata.training["exported"]["int8"], "on dev")
 
 
 def _admit(options: argparse.Namespace, threads: int) -> None:
@@ -210,6 +171,11 @@ def _admit(options: argparse.Namespace, threads: int) -> None:
         print(f"{split}: micro-F1 {figures['micro_f1']:.2f}, folded {figures['folded']:.2f}")
 
 
+def _spearman(values: Iterable[float], where: str) -> str:
+    figures = " / ".join(f"{value:.3f}" for value in values)
+    return f"Spearman {figures} {where} (background / method / result)"
+
+
 def _seeds(text: str) -> tuple[int, ...]:
     from qbe.errors import UsageError
 
@@ -217,6 +183,20 @@ def _seeds(text: str) -> tuple[int, ...]:
         return tuple(dict.fromkeys(map(int, text.split(","))))
     except ValueError:
         raise UsageError(f"expected seeds such as 0,1,2, found {text!r}; check `seeds`") from None
+
+
+def _pairs(options: argparse.Namespace, judgments: str | None, name: str) -> tuple[Path, ...]:
+    """The files of pairs to train on: by default ``judgments`` in QBE_DATA, if there are any, and the file
+    ``name`` of the repository's pairs (all files where it is empty).
+    """
+    from pathlib import Path
+
+    from qbe.train.pairs import default_pairs, pair_files
+
+    if options.pairs:
+        return pair_files(map(Path, options.pairs))
+    given = [] if judgments is None else [_path(options, "pairs", judgments)]
+    return pair_files([*given, default_pairs() / name])
 
 
 def _leave_out(options: argparse.Namespace) -> Path:
@@ -228,84 +208,18 @@ def _dev_and_corpus(options: argparse.Namespace) -> tuple[Path, Path]:
     return dev, _path(options, "corpus", "arxiv-cs/arxiv-cs.jsonl.xz")
 
 
-def _train_citation(options: argparse.Namespace, run: RunOptions) -> None:
+def _dev_files(options: argparse.Namespace) -> tuple[Path, ...]:
     from pathlib import Path
 
-    with _training_packages():
-        from qbe.train.citation.training import Sources, train_citation
-    from qbe.train.work_folder import Folders
-
-    collection = Path(options.collection)
-    sources = Sources(Path(options.index), collection / "train.qrels", collection / "dev.qrels")
-    figures = train_citation(sources, Folders(Path(options.output), Path(options.work)), run)
-    for known, (f1, mrr, recall) in figures.items():
-        print(f"{options.output}: {known}: F1@20 {f1:.3f}, MRR {mrr:.3f}, recall {recall:.3f} on dev")
+    return tuple(map(Path, options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]))
 
 
-def _train_grades(options: argparse.Namespace, run: RunOptions) -> None:
-    from pathlib import Path
+def _base_weights() -> Path:
+    """The folder of the encoder that the facet rerankers are made of."""
+    from qbe.models.registry import BASE_ENCODER, ENCODERS
+    from qbe.models.sources import packaged_weights
 
-    from qbe.train.graded_pairs import default_pairs, pair_files
-    from qbe.train.grades.recipe import Recipe
-    from qbe.train.work_folder import Folders
-
-    if options.pairs:
-        train = pair_files(map(Path, options.pairs))
-    else:
-        train = pair_files(
-            [_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs() / "train-6.tsv"]
-        )
-    dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
-    with _training_packages():
-        from qbe.train.grades.training import Sources, train_grades
-    sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
-    folders = Folders(Path(options.output), Path(options.work))
-    for name, each in train_grades(sources, folders, run, recipe=Recipe(sampled=options.sampled)).items():
-        errors = " / ".join(f"{value:.2f}" for value in each.errors.values())
-        print(f"{options.output}: {name}: errors {errors} grades (background / method / result)")
-
-
-def _train_projections(options: argparse.Namespace, run: RunOptions) -> None:
-    from pathlib import Path
-
-    from qbe.train.graded_pairs import default_pairs, pair_files
-    from qbe.train.work_folder import Folders
-
-    if options.pairs:
-        train = pair_files(map(Path, options.pairs))
-    else:
-        train = pair_files([_path(options, "pairs", "facet-judgments/train.tsv"), default_pairs()])
-    dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
-    with _training_packages():
-        from qbe.train.projections.training import Sources, train_projections
-    sources = Sources(Path(options.index), train, tuple(map(Path, dev)), _leave_out(options))
-    folders = Folders(Path(options.output), Path(options.work))
-    for name, each in train_projections(sources, folders, run)["mean"].items():
-        values = " / ".join(f"{value:.3f}" for value in each.values())
-        print(f"{options.output}: {name}: correlation {values} (background / method / result)")
-
-
-def _distil(options: argparse.Namespace, run: RunOptions) -> None:
-    from pathlib import Path
-
-    from qbe.train.distillation.recipe import Recipe
-    from qbe.train.work_folder import Folders
-
-    recipe = Recipe(steps=options.steps)
-    dev = options.dev or [_path(options, "dev", "facet-judgments/dev.tsv")]
-    leave_out = _leave_out(options)
-    with _training_packages():
-        from qbe.models.registry import BASE_ENCODER, ENCODERS
-        from qbe.models.sources import packaged_weights
-        from qbe.train.distillation.training import Sources, distil
-    projections = None if options.projections is None else Path(options.projections)
-    files = tuple(map(Path, dev))
-    weights = packaged_weights(ENCODERS[BASE_ENCODER])
-    sources = Sources(Path(options.index), files, leave_out, weights, projections, options.start)
-    folders = Folders(Path(options.output), Path(options.work))
-    metadata = distil(sources, folders, run, recipe=recipe, share=options.share)
-    figures = " / ".join(f"{value:.3f}" for value in metadata.training["exported"]["int8"])
-    print(f"{options.output}: Spearman {figures} on dev (background / method / result)")
+    return packaged_weights(ENCODERS[BASE_ENCODER])
 
 
 def _path(options: argparse.Namespace, parameter: str, name: str) -> Path:

@@ -1,29 +1,22 @@
-"""The trainable weights of a network: copies and means of them, and checkpoints that hold them."""
+"""The trainable weights of a network: copies and means of them, and those that checkpoints hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from qbe.errors import UsageError
-from qbe.train.kept import checked, save_state
+from qbe.train.artifacts import checked, save_state
 
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
 INTERPOLATED = "interpolated"
-"""The name of weights between those that a training started from and the mean of its seeds."""
-
-
-class Progress(NamedTuple):
-    """The number of steps that a fit has done, and its scores on dev by epoch (higher is better)."""
-
-    step: int
-    dev: tuple[float, ...]
+"""The name of weights between those at the start of a training and the mean of its seeds."""
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
@@ -44,18 +37,6 @@ def copied(network: nn.Module) -> dict[str, Tensor]:
     False
     """
     return {name: part.detach().clone() for name, part in trainable(network).items()}
-
-
-def cloned(weights: Weights) -> dict[str, Tensor]:
-    """A copy of weights.
-
-    >>> weights = {"bias": torch.tensor([1.0])}
-    >>> copy = cloned(weights)
-    >>> weights["bias"] += 1
-    >>> copy
-    {'bias': tensor([1.])}
-    """
-    return {name: part.clone() for name, part in weights.items()}
 
 
 def mean(weights: Sequence[Weights]) -> dict[str, Tensor]:
@@ -101,58 +82,6 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
         network.load_state_dict(before, strict=False)
 
 
-def save_checkpoint(
-    path: Path,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    progress: Progress,
-    copies: Mapping[str, Weights],
-) -> None:
-    """Write the state of a fit, and ``copies`` of weights (such as the best) by their names, to a file.
-
-    After an interruption the file is the old one or the new one (`qbe.train.kept.save_state`).
-
-    >>> layer = nn.Linear(1, 1)
-    >>> optimizer = torch.optim.AdamW(layer.parameters())
-    >>> save_checkpoint(Path("fit.pt"), layer, optimizer, Progress(3, (0.5,)), {"best": copied(layer)})
-    >>> load_checkpoint(Path("fit.pt"), layer, optimizer, {})
-    Progress(step=3, dev=(0.5,))
-    """
-    state = {
-        "network": {name: part.detach() for name, part in trainable(network).items()},
-        "optimizer": optimizer.state_dict(),
-        **{name: dict(weights) for name, weights in copies.items()},
-        "step": progress.step,
-        "dev": list(progress.dev),
-    }
-    save_state(path, state)
-
-
-def load_checkpoint(
-    path: Path,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    copies: Mapping[str, dict[str, Tensor]],
-) -> Progress:
-    """Restore the state of a fit from a file, and the weights in ``copies``, which are changed in place.
-
-    Raises ModelError for a checkpoint that cannot be read.
-
-    >>> layer, best = nn.Linear(1, 1), {}
-    >>> optimizer = torch.optim.AdamW(layer.parameters())
-    >>> save_checkpoint(Path("fit.pt"), layer, optimizer, Progress(3, (0.5,)), {"best": copied(layer)})
-    >>> load_checkpoint(Path("fit.pt"), layer, optimizer, {"best": best}).step, sorted(best)
-    (3, ['bias', 'weight'])
-    """
-    with _checked(path):
-        state = torch.load(path, weights_only=True)
-        network.load_state_dict(state["network"], strict=False)
-        optimizer.load_state_dict(state["optimizer"])
-        for name, weights in copies.items():
-            weights.update(state[name])
-        return Progress(state["step"], tuple(state["dev"]))
-
-
 def save_interpolated(work: Path, weights: Weights | None) -> None:
     """Keep the interpolated weights of a training in its work folder, beside the checkpoints of its seeds.
 
@@ -180,10 +109,11 @@ def best_weights(checkpoint: Path) -> dict[str, Tensor]:
     >>> best_weights(Path("fit.pt"))
     {'bias': tensor([0.5000])}
     """
-    with _checked(checkpoint):
+    with checked_checkpoint(checkpoint):
         best: dict[str, Tensor] = torch.load(checkpoint, weights_only=True)["best"]
         return best
 
 
-def _checked(checkpoint: Path) -> AbstractContextManager[None]:
+def checked_checkpoint(checkpoint: Path) -> AbstractContextManager[None]:
+    """Around the reading of a checkpoint: whatever is wrong with it becomes a ModelError of one line."""
     return checked(checkpoint, "a checkpoint of this training", "delete it, or give another `work`")

@@ -11,14 +11,12 @@ from pathlib import Path
 import torch
 
 from qbe.corpus import read_jsonl
-from qbe.train.fitting import Checkpoints
-from qbe.train.reranker.fit import CandidateScorer, GradedSplits, fit
 from qbe.train.reranker.network import Network
-from qbe.train.reranker.recipe import Schedule
-from qbe.train.weights import Progress
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, GradedTask, Recipe
+from qbe.train.trainer import Checkpoints, Progress, fit
 
 LISTS, EVERY = 3, 2
-SCHEDULE = Schedule(epochs=3, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5)
+RECIPE = Recipe(epochs=3, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5)
 
 
 def small_fit(model: Path, checkpoint: Path, stop_after: int | None = None) -> tuple[Network, Progress]:
@@ -29,9 +27,8 @@ def small_fit(model: Path, checkpoint: Path, stop_after: int | None = None) -> t
     lists = dict(list(graded_lists(6).items())[:LISTS])
     fitted = network(model)
     scorer = CandidateScorer(fitted, tokenized(model, read_jsonl(SAMPLE / "papers.jsonl")))
-    checkpoints = Checkpoints(checkpoint, EVERY, stop_after)
-    progress = fit(scorer, GradedSplits(lists, lists), SCHEDULE, 1, checkpoints)
-    return fitted, progress
+    task = GradedTask(scorer, GradedSplits(lists, lists), RECIPE)
+    return fitted, fit(task, RECIPE.schedule(), 1, Checkpoints(checkpoint, EVERY, stop_after))
 
 
 def die_at(checkpoint: Path, count: int) -> None:

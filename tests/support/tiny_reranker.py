@@ -21,7 +21,7 @@ from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, write_reran
 from qbe.models.sources import packaged_weights
 from qbe.topics import read_topics
 from qbe.train.reranker.network import Network
-from qbe.train.reranker.tokenized import TokenizedPaper, tokenize
+from qbe.train.reranker.papers import TokenizedPaper, tokenize
 from qbe.train.weights import trainable
 from qbe.types import Facet, Paper, Sentence
 

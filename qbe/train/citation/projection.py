@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,14 +14,34 @@ from torch import Tensor, nn
 
 from qbe.cite.projected import TERMS, Projection
 from qbe.errors import CorpusError
-from qbe.train.citation.recipe import ProjectionSchedule
 from qbe.train.stored_vectors import StoredVectors, best_within
+from qbe.train.trainer import DevScore
 
-log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
 
 START_WEIGHTS = (8.0, 14.0, 2.0)
 """Of the TERMS: as large as the similarities need for a softmax over some hundred candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionSchedule:
+    """How the projection is fitted.
+
+    Each step takes ``queries`` papers. Candidates are all papers that one of them cites, the ``nearest``
+    others of each by the first stage, and ``random`` ones of its best ``depth``. ``anchor`` is the weight of
+    the squared distance of the matrices to the identity. After ``patience`` epochs that are no better on dev
+    the best epoch's matrices are taken.
+    """
+
+    epochs: int = 10
+    patience: int = 2
+    queries: int = 24
+    nearest: int = 20
+    random: int = 10
+    depth: int = 1000
+    learning_rate: float = 3e-4
+    weight_rate: float = 2e-2
+    anchor: float = 1e-3
 
 
 class ProjectionNetwork(nn.Module):
@@ -33,6 +54,15 @@ class ProjectionNetwork(nn.Module):
         self.matrices = nn.Parameter(torch.eye(size).repeat(2, 1, 1))
         self.weights = nn.Parameter(torch.tensor(START_WEIGHTS))
         assert len(START_WEIGHTS) == len(TERMS)
+
+    @classmethod
+    def of(cls, vectors: StoredVectors, projection: Projection) -> ProjectionNetwork:
+        """The network with the weights of a projection."""
+        network = cls(vectors)
+        with torch.no_grad():
+            network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
+            network.weights.copy_(torch.tensor(projection.weights))
+        return network
 
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Scores (queries, candidates) of papers, given by row."""
@@ -74,79 +104,82 @@ def citation_loss(scores: Tensor, cited: Tensor, candidates: Tensor) -> Tensor:
     return (torch.logaddexp(chosen, others) - chosen).mean()
 
 
-def fit_projection(
-    network: ProjectionNetwork,
-    cited: Mapping[int, Ints],
-    nearest: Mapping[int, Ints],
-    years: NDArray[np.float64],
-    schedule: ProjectionSchedule,
-    seed: int,
-    figure: Callable[[Projection], float] | None = None,
-) -> tuple[Projection, int]:
-    """Fit the network to queries, by row, with what they cite and the ``nearest`` papers of the first stage.
+class Citations(NamedTuple):
+    """What queries, by row, have ``cited``, their ``nearest`` papers, and the ``years`` of all papers."""
 
-    ``figure`` measures a projection on dev: with it the best epoch is returned, and the fitting ends after
-    ``patience`` worse ones; without it the last. Returns the projection and the number of its epoch. Raises
-    CorpusError where no query cites a paper.
+    cited: Mapping[int, Ints]
+    nearest: Mapping[int, Ints]
+    years: NDArray[np.float64]
+
+
+class Step(NamedTuple):
+    """The queries of a step and the candidates of all of them, by row."""
+
+    queries: Sequence[int]
+    candidates: Ints
+
+
+class ProjectionTask:
+    """A projection that learns to rank what is cited above what is not.
+
+    Raises CorpusError where no query cites a paper.
     """
-    torch.manual_seed(seed)
-    rng = np.random.default_rng(seed)
-    groups = [
-        {"params": [network.matrices], "lr": schedule.learning_rate},
-        {"params": [network.weights], "lr": schedule.weight_rate},
-    ]
-    optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
-    identity = torch.eye(network.matrices.shape[1])
-    queries = sorted(query for query in cited if len(cited[query]))
-    if not queries:
-        raise CorpusError("expected papers that cite others to train on, found none; give more citations")
-    best: tuple[float, Projection, int] | None = None
-    for epoch in range(1, schedule.epochs + 1):
+
+    def __init__(
+        self,
+        network: ProjectionNetwork,
+        citations: Citations,
+        schedule: ProjectionSchedule,
+        figure: Callable[[Projection], float] | None = None,
+    ) -> None:
+        """``figure`` measures a projection on dev; without it the last epoch is kept."""
+        self.network = network
+        self._citations, self._schedule, self._figure = citations, schedule, figure
+        self._queries = sorted(query for query, cited in citations.cited.items() if len(cited))
+        if not self._queries:
+            raise CorpusError("expected papers that cite others to train on, found none; give more citations")
+        self.steps_per_epoch = -(-len(self._queries) // schedule.queries)
+        self._identity = torch.eye(network.matrices.shape[1])
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW without decay; the weights of the terms have a rate of their own."""
+        groups = [
+            {"params": [self.network.matrices], "lr": self._schedule.learning_rate},
+            {"params": [self.network.weights], "lr": self._schedule.weight_rate},
+        ]
+        return torch.optim.AdamW(groups, weight_decay=0.0)
+
+    def batches(self, seed: int) -> Iterator[Step]:
+        """The queries and candidates of each step."""
+        rng, size = np.random.default_rng(seed), self._schedule.queries
+        for _ in range(self._schedule.epochs):
+            order = rng.permutation(len(self._queries))
+            for first in range(0, len(order), size):
+                chosen = [self._queries[place] for place in order[first : first + size]]
+                yield Step(chosen, self._candidates(chosen, rng))
+
+    def losses(self, batch: Step) -> Iterator[Tensor]:
+        """The loss of a step, and how far the matrices are from the identity."""
+        scores = self.network(torch.tensor(batch.queries), torch.tensor(batch.candidates))
         losses = []
-        order = rng.permutation(len(queries))
-        for first in range(0, len(order), schedule.queries):
-            chosen = [queries[place] for place in order[first : first + schedule.queries]]
-            candidates = _candidates(chosen, cited, nearest, schedule, rng)
-            loss = _loss(network, chosen, candidates, cited, years)
-            loss = loss + schedule.anchor * ((network.matrices - identity) ** 2).sum()
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
-            losses.append(loss.item())
-        measured = -float(epoch) if figure is None else figure(network.projection())
-        log.info("seed %d, epoch %d: loss %.4f, dev %.4f", seed, epoch, np.mean(losses), measured)
-        if figure is None or best is None or measured > best[0]:
-            best = (measured, network.projection(), epoch)
-        elif epoch - best[2] >= schedule.patience:
-            break
-    assert best is not None
-    return best[1], best[2]
+        for place, query in enumerate(batch.queries):
+            years = self._citations.years
+            may = (batch.candidates != query) & ~(years[batch.candidates] > years[query])
+            right = np.isin(batch.candidates, self._citations.cited[query])
+            losses.append(citation_loss(scores[place], torch.tensor(right), torch.tensor(may | right)))
+        distance = ((self.network.matrices - self._identity) ** 2).sum()
+        yield torch.stack(losses).mean() + self._schedule.anchor * distance
 
+    def score(self) -> DevScore | None:
+        """The figure on dev, if there is one."""
+        if self._figure is None:
+            return None
+        figure = self._figure(self.network.projection())
+        return DevScore(figure, f"dev {figure:.4f}")
 
-def _candidates(
-    queries: Sequence[int],
-    cited: Mapping[int, Ints],
-    nearest: Mapping[int, Ints],
-    schedule: ProjectionSchedule,
-    rng: np.random.Generator,
-) -> Ints:
-    parts = [cited[query] for query in queries]
-    parts += [nearest[query][: schedule.nearest] for query in queries]
-    parts += [rng.choice(nearest[query], min(schedule.random, len(nearest[query]))) for query in queries]
-    return np.unique(np.concatenate(parts))
-
-
-def _loss(
-    network: ProjectionNetwork,
-    queries: Sequence[int],
-    candidates: Ints,
-    cited: Mapping[int, Ints],
-    years: NDArray[np.float64],
-) -> Tensor:
-    scores = network(torch.tensor(queries), torch.tensor(candidates))
-    losses = []
-    for place, query in enumerate(queries):
-        may = (candidates != query) & ~(years[candidates] > years[query])
-        right = np.isin(candidates, cited[query])
-        losses.append(citation_loss(scores[place], torch.tensor(right), torch.tensor(may | right)))
-    return torch.stack(losses).mean()
+    def _candidates(self, queries: Sequence[int], rng: np.random.Generator) -> Ints:
+        nearest, schedule = [self._citations.nearest[query] for query in queries], self._schedule
+        parts = [self._citations.cited[query] for query in queries]
+        parts += [rows[: schedule.nearest] for rows in nearest]
+        parts += [rng.choice(rows, min(schedule.random, len(rows))) for rows in nearest]
+        return np.unique(np.concatenate(parts))

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,21 @@ from qbe.index.selection import Selection
 from qbe.parallel import Workers
 from qbe.search.filtering import FilterCache
 from qbe.search.filters import PaperFilter
-from qbe.train.citation.card import describe
-from qbe.train.citation.data import query_at, read_split
-from qbe.train.citation.figures import CitationFigures, RankedList, citation_figures
-from qbe.train.citation.heads import FeatureList, fit_head
-from qbe.train.citation.projection import ProjectionNetwork, fit_projection
-from qbe.train.citation.recipe import Recipe
-from qbe.train.kept import load_arrays, save_arrays
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.card import Card, table
+from qbe.train.citation.data import CitationFigures, RankedList, citation_figures, query_at, read_split
+from qbe.train.citation.projection import (
+    Citations,
+    ProjectionNetwork,
+    ProjectionSchedule,
+    ProjectionTask,
+)
+from qbe.train.heads import FeatureList, HeadSchedule, fit_head
 from qbe.train.stored_vectors import StoredVectors
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.trainer import Checkpoints, Schedule, fit
 
 log = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
-DEFAULT_RECIPE = Recipe()
 BLOCK = 64
 """Queries whose candidates are found at a time."""
 
@@ -49,6 +51,28 @@ HALF = ", half left out"
 
 SEEDS_SEED = 7
 """Of the halves of bibliographies that are seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The schedules, and how many candidates the first stage brings.
+
+    The heads learn from the last ``held_back`` years of the training queries by the features of a projection
+    that was fitted without these years: features of queries that it was fitted to would promise too much.
+    Those that know papers which the query cites learn from ``draws`` lists of each query, one with half of
+    its bibliography known and the others with a share drawn from ``shares``, at a learning rate as many times
+    smaller.
+    """
+
+    projection: ProjectionSchedule = field(default_factory=ProjectionSchedule)
+    heads: HeadSchedule = field(default_factory=HeadSchedule)
+    depth: int = 1000
+    held_back: int = 6
+    draws: int = 3
+    shares: tuple[float, float] = (0.2, 0.7)
+
+
+DEFAULT_RECIPE = Recipe()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +105,28 @@ def train_citation(
         torch.set_num_threads(run.threads)
         with Workers(run.threads) as workers:
             training = _Training(index, reader, workers, folders.work, recipe, sources)
-            model, figures, seeds = training.run(run.seeds, provenance)
-    size = 0
+            model, figures = training.run(run.seeds, provenance)
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
-        size = sum(file.stat().st_size for file in staged.iterdir())
-        (staged / "README.md").write_text(describe(model, figures, seeds, size))
+        _card(model, figures).write(staged)
     return figures
+
+
+def _card(model: CitationModel, figures: Mapping[str, CitationFigures]) -> Card:
+    projections = model.training["projections"]
+    return Card(
+        name="citation",
+        purpose="Recommends papers to cite: a projection of stored vectors, and small networks that rank "
+        "candidates by texts, years and, where known, citations and a part of the bibliography.",
+        input=f"an index with vectors of {model.encoder['name']} (weights "
+        f"{model.encoder['weights_sha256'][:12]}); `cites` in its metadata",
+        figures="Means over the queries of dev; where half of the bibliography is known (seeds) or left "
+        f"out, the other half is to be found. F1@20 of the projection alone: {projections['mean']:.4f}.",
+        table=table(["known", "F1@20", "MRR", "recall"], ([key, *each] for key, each in figures.items())),
+        data=model.training["data"],
+        command="citation --collection DIR --index DIR",
+        limits="Trained on papers of one collection; dev chose the epochs.",
+    )
 
 
 class _Training:
@@ -112,8 +151,8 @@ class _Training:
 
     def run(
         self, seeds: Sequence[int], provenance: Mapping[str, Any]
-    ) -> tuple[CitationModel, dict[str, CitationFigures], dict[str, float]]:
-        """The model, its figures on dev, and F1 on dev of each seed's projection."""
+    ) -> tuple[CitationModel, dict[str, CitationFigures]]:
+        """The model and its figures on dev."""
         nearest = self._nearest()
         early, late = self._split_by_year()
         projections, by_seed = [], {}
@@ -135,7 +174,7 @@ class _Training:
             "projections": by_seed,
             "dev": {key: each._asdict() for key, each in figures.items()},
         }
-        return CitationModel(projection, heads, dense["encoder"], training), figures, by_seed
+        return CitationModel(projection, heads, dense["encoder"], training), figures
 
     def _opened(self, projection: Projection) -> CitationScorer:
         return CitationScorer(self._reader, self._workers, projection, self._recipe.depth)
@@ -177,24 +216,16 @@ class _Training:
         self, name: str, cited: Mapping[int, Ints], nearest: Mapping[int, Ints], seed: int
     ) -> Projection:
         """A projection fitted to what queries cite, with the best epoch on dev."""
-        file = self._work / f"{name}.npz"
-        if not file.exists():
-            network = ProjectionNetwork(self._vectors)
-            schedule = self._recipe.projection
-            fitted, epoch = fit_projection(
-                network, cited, nearest, self._years, schedule, seed, self._projected_f1
-            )
-            log.info("%s: epoch %d", name, epoch)
-            save_arrays(file, fitted._asdict())
-        return Projection(**load_arrays(file, "a projection", *Projection._fields))
+        network, schedule = ProjectionNetwork(self._vectors), self._recipe.projection
+        citations = Citations(cited, nearest, self._years)
+        task = ProjectionTask(network, citations, schedule, self._projected_f1)
+        steps = Schedule(schedule.epochs, patience=schedule.patience)
+        fit(task, steps, seed, Checkpoints(self._work / f"{name}.pt"))
+        return network.projection()
 
     def _projected_f1(self, projection: Projection) -> float:
         """F1@20 on dev of the projection's scores alone, over all papers that are not younger."""
-        network = ProjectionNetwork(self._vectors)
-        with torch.no_grad():
-            network.matrices.copy_(torch.tensor(np.stack([projection.sentences, projection.whole])))
-            network.weights.copy_(torch.tensor(projection.weights))
-        ranked = self._ranked(network, sorted(self._dev))
+        ranked = self._ranked(ProjectionNetwork.of(self._vectors, projection), sorted(self._dev))
         lists = (
             RankedList(np.isin(rows[: self._recipe.depth], self._dev[query]), len(self._dev[query]))
             for query, rows in ranked
@@ -234,7 +265,10 @@ class _Training:
             if known.seeds:
                 rate = schedule.learning_rate / self._recipe.draws
                 schedule = dataclasses.replace(schedule, learning_rate=rate)
-            by_seed = [fit_head(train[known.key], schedule, seed, figure) for seed in seeds]
+            by_seed = [
+                fit_head(train[known.key], schedule, seed, figure, self._work / f"{known.key}-{seed}.pt")
+                for seed in seeds
+            ]
             heads[known.key] = mean_head(by_seed)
             figures[known.key] = measured(heads[known.key])
             if not known.seeds:

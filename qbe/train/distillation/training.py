@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
+import random
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
 
 from qbe.corpus.titles import TitleIndex
 from qbe.encode.tokenizer import PaperTokenizer
+from qbe.errors import CorpusError, UsageError
 from qbe.files import sha256
-from qbe.graded_pairs import read_graded_pairs
+from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
@@ -22,37 +25,78 @@ from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker
 from qbe.rerank.projection_model import WEIGHTS, find_model, read_model
-from qbe.train.distillation.card import describe
-from qbe.train.distillation.fit import Papers, fit
-from qbe.train.distillation.recipe import Recipe
-from qbe.train.distillation.teacher import Teacher
-from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import within
-from qbe.train.reranker.correlation import check_dev
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests, save_state
+from qbe.train.correlation import check_dev
+from qbe.train.distillation.network import Teacher, layout_of, scored
+from qbe.train.pairs import within
 from qbe.train.reranker.exported import exported_provenance, exported_weights, off_grid
-from qbe.train.reranker.fit import CandidateScorer, GradedSplits
 from qbe.train.reranker.network import Network
+from qbe.train.reranker.papers import tokenize
 from qbe.train.reranker.publishing import Data, figures_on_dev, publish
-from qbe.train.reranker.tokenized import tokenize
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, adamw
 from qbe.train.stored_vectors import StoredVectors
-from qbe.train.weights import (
-    INTERPOLATED,
-    Weights,
-    check_share,
-    copied,
-    interpolated,
-    mean,
-    save_interpolated,
-)
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.trainer import DevScore, Schedule, fit_seeds, matmul_dtype
+from qbe.train.weights import INTERPOLATED, Weights, interpolated, mean
 from qbe.types import Paper
 
 log = logging.getLogger(__name__)
-DEFAULT_RECIPE = Recipe()
 SHARE = 0.5
 """The share of the trained weights in those that are published: the middle, as Wortsman et al. advise."""
 CHECKPOINT_EVERY = 50
 """After how many steps a checkpoint is written."""
+_FEWEST = 3
+"""Papers that a step needs: one, and two candidates whose order is learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the facet rerankers are distilled; their card says which data its choices were made on.
+
+    The ``joint`` upper layers are trained; of a paper the first ``max_tokens`` are read. Each of the
+    ``steps`` has ``anchors`` papers and with each of them ``others`` papers, drawn from the ``neighbours``
+    that are most similar to it by one facet of the teacher. All papers of a step are scored for all others.
+    The layers learn at ``learning_rate`` (with ``weight_decay``), the facets' projections and token weights
+    at ``head_rate``, the weights of similarities at ``weight_rate``; for the other fields see
+    `qbe.train.trainer.Schedule`. ``relational`` is the weight of the loss of cosines (`relational`). Raises
+    UsageError where there is no step, or fewer than three papers in a step.
+
+    >>> Recipe(steps=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `steps` of at least 1, found 0
+    """
+
+    steps: int = 650
+    joint: int = 3
+    max_tokens: int = 384
+    anchors: int = 2
+    others: int = 11
+    neighbours: int = 64
+    learning_rate: float = 8e-5
+    head_rate: float = 1e-4
+    weight_rate: float = 1e-2
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    warm_up: float = 0.05
+    ema_decay: float = 0.99
+    relational: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where there is nothing to learn from."""
+        if self.steps < 1:
+            raise UsageError(f"expected `steps` of at least 1, found {self.steps}")
+        if self.anchors < 1 or self.others < 1 or self.anchors * (1 + self.others) < _FEWEST:
+            raise UsageError(
+                f"expected at least {_FEWEST} papers in a step, an anchor and others, found {self.anchors} "
+                f"anchors with {self.others} others each"
+            )
+
+    def schedule(self) -> Schedule:
+        """The trainer's part of the recipe: all steps are one epoch."""
+        return Schedule(1, self.clip, warm_up=self.warm_up, ema_decay=self.ema_decay)
+
+
+DEFAULT_RECIPE = Recipe()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +119,19 @@ class Sources:
 
 
 def distil(
-    sources: Sources,
-    folders: Folders,
-    run: RunOptions,
-    *,
-    recipe: Recipe = DEFAULT_RECIPE,
-    share: float = SHARE,
+    sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE
 ) -> FacetRerankersMetadata:
     """Train facet rerankers on the scores of a teacher, measure them on dev, and publish them.
 
     The queries of dev and papers with a title like that of one in ``leave_out`` are not learned from; of dev
     only what the index holds is measured. Finished parts are kept in the work folder, from which the same
-    call continues. Published are weights between those at the start (a ``share`` of 0) and the mean of the
-    seeds (1): what was learned of graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning
-    of zero-shot models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev that a
-    correlation can be computed with, and where it has too few papers to learn from, IndexFormatError for an
-    index without vectors, ModelError where a check fails, OutputError where nothing can be written,
-    UsageError for vectors that the projections do not read, and for another share. It runs on the CPU.
+    call continues. Published are weights between those at the start and the mean of the seeds (SHARE): what
+    was learned of graded pairs before is kept in part (Wortsman et al., *Robust fine-tuning of zero-shot
+    models*, CVPR 2022). Raises CorpusError where the index holds nothing of dev that a correlation can be
+    computed with, and where it has too few papers to learn from, IndexFormatError for an index without
+    vectors, ModelError where a check fails, OutputError where nothing can be written, UsageError for vectors
+    that the projections do not read. It runs on the CPU.
     """
-    check_share(share)
     torch.set_num_threads(run.threads)
     start = resolve_reranker(sources.start, "int8")
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
@@ -103,7 +141,6 @@ def distil(
         projections = find_model(encoder, sources.projections)
         provenance = {
             "recipe": as_record(recipe),
-            "facets": ["background", "method", "result"],
             "teacher": {
                 "encoder": encoder,
                 "projections": sha256(projections / WEIGHTS),
@@ -113,46 +150,42 @@ def distil(
             "start": exported_provenance(start),
         }
         papers = {paper.paper_id: paper for paper in reader}
-        ids = list(papers)
-        vectors = _vectors(reader, ids)
+        vectors = _vectors(reader, list(papers))
     lists = [read_graded_pairs(file) for file in sources.dev]
-    queries = {query for each in lists for query in each}
     dev = within(lists[0], papers)
     check_dev(dev, sources.dev[0])
     check_provenance(folders.work, provenance)
     tokenizer = PaperTokenizer(start.folder / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
     teacher = Teacher(vectors, read_model(projections).projections)
+    queries = {query for each in lists for query in each}
     usable = _usable(papers, queries, TitleIndex.of_corpus(sources.leave_out))
     log.info("learning from %d of %d papers", int(usable.sum()), len(papers))
     network = Network(sources.weights, recipe.joint, matmul_dtype("cpu"), separate=True)
     initial = exported_weights(start, network)
-    scorer, drawn = CandidateScorer(network, tokenized), Papers(ids, usable, teacher, recipe)
-    weights: dict[str, Weights] = {"start": initial}
-    for seed in run.seeds:
+    scorer, drawn = CandidateScorer(network, tokenized), Papers(list(papers), usable, teacher, recipe)
+
+    def task(_: int) -> DistillationTask:
         network.load_state_dict(dict(initial), strict=False)
-        torch.manual_seed(seed)
-        state = Checkpoints(folders.work / f"seed-{seed}.pt", CHECKPOINT_EVERY)
-        fit(scorer, drawn, dev, recipe, seed, state)
-        weights[f"seed {seed}"] = off_grid(copied(network))
-    weights["mean"] = mean([weights[f"seed {seed}"] for seed in run.seeds])
-    weights[INTERPOLATED] = interpolated(initial, weights["mean"], share)
-    save_interpolated(folders.work, weights[INTERPOLATED])
+        return DistillationTask(scorer, drawn, dev, recipe)
+
+    seeds = fit_seeds(task, recipe.schedule(), run.seeds, folders.work, CHECKPOINT_EVERY)
+    weights: dict[str, Weights] = {name: off_grid(trained) for name, trained in seeds.items()}
+    weights["mean"] = mean(list(weights.values()))
+    weights[INTERPOLATED] = interpolated(initial, weights["mean"], SHARE)
+    save_state(folders.work / f"{INTERPOLATED}.pt", {"best": weights[INTERPOLATED]})
     network.separate = False
-    correlations, crossed = figures_on_dev(scorer, weights, GradedSplits({}, dev))
-    network.load_state_dict(dict(weights[INTERPOLATED]), strict=False)
     training: dict[str, Any] = provenance | {
         "papers": int(usable.sum()),
         "queries": {"dev": len(dev)},
         "seeds": list(run.seeds),
         "shipped": INTERPOLATED,
-        "share": share,
-        "dev": correlations,
-        "crossed": crossed,
+        "share": SHARE,
+        "dev": figures_on_dev(scorer, {"start": initial, **weights}, dev),
     }
+    network.load_state_dict(dict(weights[INTERPOLATED]), strict=False)
     data = Data(GradedSplits({}, dev), papers, tokenized)
-    files = (start.folder / TOKENIZER, recipe.max_tokens, folders.output, run.threads)
-    return publish(network, data, training, *files, describe)
+    return publish(network, data, training, start.folder / TOKENIZER, folders.output, run.threads)
 
 
 def _vectors(reader: IndexReader, ids: list[str]) -> StoredVectors:
@@ -165,3 +198,119 @@ def _usable(papers: Mapping[str, Paper], queries: Container[str], evaluated: Tit
     return torch.tensor(
         [name not in queries and not evaluated.holds(paper.title) for name, paper in papers.items()]
     )
+
+
+class Papers:
+    """The papers to learn from: their ids by the teacher's places, and which may be drawn (`usable`)."""
+
+    def __init__(self, ids: Sequence[str], usable: Tensor, teacher: Teacher, recipe: Recipe) -> None:
+        """Find the neighbours of all papers; raises CorpusError where fewer than three may be drawn."""
+        self.ids, self.teacher, self._recipe = ids, teacher, recipe
+        self._usable = torch.nonzero(usable)[:, 0].tolist()
+        if len(self._usable) < _FEWEST:
+            raise CorpusError(
+                f"expected at least {_FEWEST} papers of the index to learn from, found {len(self._usable)}; "
+                "give an index of more papers"
+            )
+        self._neighbours = teacher.neighbours(usable, min(recipe.neighbours, len(self._usable) - 1))
+        self._kept: tuple[tuple[int, int], list[int]] | None = None
+
+    def drawn(self, step: int, seed: int) -> list[int]:
+        """The places of a step's papers: anchors, each with some of its neighbours by a facet, no paper
+        twice. All papers become anchors before one does again.
+        """
+        recipe, rng = self._recipe, random.Random(f"{seed}-{step}")
+        chosen: list[int] = []
+        for number in range(recipe.anchors * step, recipe.anchors * (step + 1)):
+            turn, place = divmod(number, len(self._usable))
+            anchor = self._order(seed, turn)[place]
+            near = self._neighbours[rng.randrange(len(self._neighbours)), anchor].tolist()
+            chosen += [anchor, *rng.sample(near, min(recipe.others, len(near)))]
+        return list(dict.fromkeys(chosen))
+
+    def _order(self, seed: int, turn: int) -> list[int]:
+        """The order in which papers become anchors for the ``turn``-th time (from 0)."""
+        if self._kept is None or self._kept[0] != (seed, turn):
+            order = random.Random(f"{seed}-{turn}").sample(self._usable, len(self._usable))
+            self._kept = (seed, turn), order
+        return self._kept[1]
+
+
+class DistillationTask:
+    """A scorer's network that is fitted to a teacher, for `qbe.train.trainer.fit`."""
+
+    def __init__(self, scorer: CandidateScorer, papers: Papers, dev: GradedLists, recipe: Recipe) -> None:
+        self.network: nn.Module = scorer.network
+        self.steps_per_epoch = recipe.steps
+        self._scorer, self._papers, self._dev, self._recipe = scorer, papers, dev, recipe
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW with a learning rate for each kind of parameters."""
+        return adamw(self.network, self._recipe)
+
+    def batches(self, seed: int) -> Iterator[list[int]]:
+        """The places of each step's papers."""
+        return (self._papers.drawn(step, seed) for step in range(self.steps_per_epoch))
+
+    def losses(self, batch: Sequence[int]) -> Iterable[Tensor]:
+        """The divergence from the teacher's scores, and that from its cosines."""
+        ids = [self._papers.ids[place] for place in batch]
+        layout = layout_of([self._scorer.papers[paper_id] for paper_id in ids])
+        with torch.no_grad():
+            teacher = self._papers.teacher.scored(batch, layout)
+        student = scored(self._scorer, ids, layout)
+        loss = soft_logistic(_of_others(student.scores), _of_others(teacher.scores))
+        yield loss + self._recipe.relational * relational(student.sentences, teacher.sentences, layout.places)
+
+    def score(self) -> DevScore:
+        """The mean correlation with the grades of dev."""
+        return self._scorer.dev_score(self._dev)
+
+
+def _of_others(scores: Tensor) -> Tensor:
+    """Of scores (3, papers, papers) those of each paper's candidates, all others: (3, papers, papers - 1)."""
+    papers = scores.shape[1]
+    return scores[:, ~torch.eye(papers, dtype=torch.bool)].view(len(scores), papers, papers - 1)
+
+
+def soft_logistic(scores: Tensor, teacher: Tensor) -> Tensor:
+    """RankNet with the teacher's probabilities as targets: the mean over all pairs of candidates.
+
+    ``scores`` and ``teacher`` (..., candidates). A candidate is better than another with the probability of
+    the sigmoid of their difference (Burges et al., 2005, eq. 3). The loss is the Kullback-Leibler divergence
+    of the student's probabilities from the teacher's: 0 where all differences are the same.
+
+    >>> soft_logistic(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 2.0]))
+    tensor(0.)
+    >>> from math import log
+    >>> apart = torch.tensor([log(3.0), 0.0])  # 3/4 log(3/2) + 1/4 log(1/2), in 2 of 4 ordered pairs
+    >>> soft_logistic(torch.zeros(2), apart)
+    tensor(0.0654)
+    """
+    differences = scores[..., :, None] - scores[..., None, :]
+    target = teacher[..., :, None] - teacher[..., None, :]
+    probabilities = torch.sigmoid(target)
+
+    def cross_entropy(logits: Tensor) -> Tensor:
+        return F.softplus(logits) - probabilities * logits
+
+    return (cross_entropy(differences) - cross_entropy(target)).mean()
+
+
+def relational(student: Sequence[Tensor], teacher: Sequence[Tensor], places: Tensor) -> Tensor:
+    """The mean squared difference of the cosines of sentences of different papers (Park et al., 2019,
+    *Relational knowledge distillation*, with cosines as the relation).
+
+    For each facet ``student`` and ``teacher`` have vectors of unit length (sentences, dimension), whose
+    dimensions may differ; ``places`` (sentences,) int64 is the paper of each sentence.
+
+    >>> axes = torch.eye(2)
+    >>> relational([axes], [axes[[0, 0]]], torch.tensor([0, 1]))  # (0 - 1) ** 2
+    tensor(1.)
+    """
+    different = places[:, None] != places[None, :]
+    errors = [
+        ((left @ left.T - right @ right.T)[different] ** 2).mean()
+        for left, right in zip(student, teacher, strict=True)
+    ]
+    return torch.stack(errors).mean()

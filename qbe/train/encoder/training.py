@@ -21,15 +21,15 @@ from qbe.models.encoder_format import COSINE, TITLE_ABSTRACT
 from qbe.models.kinds import ENCODER, TOKENIZER
 from qbe.models.registry import BASE_ENCODER
 from qbe.models.sources import find_encoder_weights, weights_file
-from qbe.train.encoder.batches import Pair, WindowTokenizer
-from qbe.train.encoder.card import describe
-from qbe.train.encoder.data import Sources, aligned_pairs, read_parts
-from qbe.train.encoder.fit import Fit
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.card import Card, table
+from qbe.train.encoder.cocitations import Cocitation
+from qbe.train.encoder.data import Pair, Sources, align, read_parts
+from qbe.train.encoder.fit import EncoderTask, Step, WindowTokenizer
 from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import OBJECTIVES, Recipe
-from qbe.train.fitting import Checkpoints, matmul_dtype
+from qbe.train.trainer import Schedule, Task, fit_seeds, matmul_dtype
 from qbe.train.weights import Weights, copied, mean, with_weights
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
@@ -50,46 +50,45 @@ def train_encoder(
     *,
     recipe: Recipe = DEFAULT_RECIPE,
     encoder: str = BASE_ENCODER,
-    aligner: str | None = None,
 ) -> TrainedEncoder:
     """Train an encoder from files, export it, and write its card.
 
     ``encoder`` is the name or folder of the BERT-family model to start from, whatever it was trained for.
-    ``aligner`` is the name or folder of the encoder that aligns sentences, where the objective needs that;
-    None uses the alignments in the files, and the default encoder where there are none. Finished parts are
-    kept in the work folder, from which the same call continues. Of the seeds and their mean (a "soup";
-    Wortsman et al., 2022) the one with the lowest loss on dev is published: weights in the format of Hugging
-    Face, ONNX models, and a README. Raises CorpusError for data that cannot be read, ModelError where a check
-    fails, OutputError where nothing can be written, UsageError for a GPU that does not exist.
+    Where the objective aligns sentences, the alignments in the files are used, and the base encoder where
+    there are none. Finished parts are kept in the work folder, from which the same call continues. Of the
+    seeds and their mean (a "soup"; Wortsman et al., 2022) the one with the lowest loss on dev is published:
+    weights in the format of Hugging Face, ONNX models, and a README. Raises CorpusError for data that cannot
+    be read, ModelError where a check fails, OutputError where nothing can be written, UsageError for a GPU
+    that does not exist.
     """
-    work = folders.work
     dtype, (name, folder) = matmul_dtype(run.device), find_start(encoder)
     objective = OBJECTIVES[recipe.objective]
-    aligning = Encoder.open(aligner or BASE_ENCODER, threads=run.threads) if objective.alignment else None
-    use_given = aligner is None
+    aligner = Encoder.open(BASE_ENCODER, threads=run.threads) if objective.alignment else None
     parts = read_parts(sources, objective)
     provenance = {
         "recipe": as_record(recipe),
         "start": {"name": name, "weights_sha256": sha256(weights_file(ENCODER, folder))},
-        "aligner": None if aligning is None else {**aligning.files.identity, "given": use_given},
+        "aligner": None if aligner is None else aligner.files.identity,
         "data": file_digests(*sources.files),
     }
-    check_provenance(work, provenance)
-    write_tokenizer(folder, work / TOKENIZER)
+    check_provenance(folders.work, provenance)
+    write_tokenizer(folder, folders.work / TOKENIZER)
     torch.set_num_threads(run.threads)
-    network = EncoderNetwork(folder, dtype, unit=recipe.settings.similarity == COSINE).to(run.device)
-    layout = TITLE_ABSTRACT if objective.sentences else recipe.layout  # single sentences have no title
-    tokenizer = WindowTokenizer(PaperTokenizer(work / TOKENIZER), network.max_tokens, layout)
-    train, dev = (
-        aligned_pairs(
-            pairs, objective.alignment, tokenizer, aligning, work / f"aligned-{part}.npy", use_given=use_given
-        )
-        for part, pairs in parts._asdict().items()
-    )
-    fit = Fit(network, tokenizer, recipe)
-    before = fit.loss(dev)
+    network = EncoderNetwork(folder, dtype, unit=recipe.similarity == COSINE).to(run.device)
+    layout = TITLE_ABSTRACT if objective.sentences else recipe.format.layout  # single sentences: no title
+    tokenizer = WindowTokenizer(PaperTokenizer(folders.work / TOKENIZER), network.max_tokens, layout)
+
+    def aligned(part: str, pairs: Sequence[Cocitation]) -> list[Pair]:
+        if aligner is None or objective.alignment is None:
+            return [Pair(*pair[:3]) for pair in pairs]
+        cache = folders.work / f"aligned-{part}.npz"
+        return align(pairs, objective.alignment, aligner, lambda p: len(tokenizer.window(p).spans), cache)
+
+    train, dev = (aligned(part, pairs) for part, pairs in parts._asdict().items())
+    task = EncoderTask(network, tokenizer, recipe, train, dev)
+    before = task.dev_loss()
     log.info("untrained: loss on dev %.4f", before)
-    losses, best = _train_seeds(fit, train, dev, work, run.seeds)
+    losses, best = _train_seeds(task, recipe, folders.work, run.seeds)
     training = provenance | {
         "pairs": {"train": len(train), "dev": len(dev)},
         "seeds": list(run.seeds),
@@ -98,30 +97,29 @@ def train_encoder(
         "dev": losses,
         "published": best,
     }
-    metadata = publish(network, work / TOKENIZER, training, recipe, folders.output)
-    return TrainedEncoder(metadata, before, min(losses[best]))
+    metadata = publish(network, folders.work / TOKENIZER, training, recipe, folders.output)
+    return TrainedEncoder(metadata, before, losses[best])
 
 
 def _train_seeds(
-    fit: Fit, train: Sequence[Pair], dev: Sequence[Pair], work: Path, seeds: Sequence[int]
-) -> tuple[dict[str, list[float]], str]:
+    task: EncoderTask, recipe: Recipe, work: Path, seeds: Sequence[int]
+) -> tuple[dict[str, float], str]:
     """Train with each seed from the same weights, and leave the best in the network, which may be their mean.
 
-    Returns the losses on dev after each epoch, and the name of the best.
+    Returns the losses on dev, and the name of the best.
     """
-    network = fit.network
-    untrained = copied(network)
-    weights: dict[str, Weights] = {}
-    losses: dict[str, list[float]] = {}
-    for seed in seeds:
+    network, untrained = task.network, copied(task.network)
+    schedule = Schedule(recipe.epochs, recipe.clip, recipe.patience, recipe.warm_up)
+
+    def make(_: int) -> Task[Step]:
         network.load_state_dict(untrained, strict=False)
-        progress = fit.run(train, dev, seed, Checkpoints(work / f"seed-{seed}.pt"))
-        weights[f"seed {seed}"] = copied(network)
-        losses[f"seed {seed}"] = [-score for score in progress.dev]
+        return task
+
+    weights: dict[str, Weights] = {**fit_seeds(make, schedule, seeds, work)}
     if len(seeds) > 1:
         weights["mean"] = mean(list(weights.values()))
-        losses["mean"] = [with_weights(network, weights["mean"], lambda: fit.loss(dev))]
-    best = min(losses, key=lambda name: min(losses[name]))
+    losses = {name: with_weights(network, each, task.dev_loss) for name, each in weights.items()}
+    best = min(losses, key=losses.__getitem__)
     network.load_state_dict(dict(weights[best]), strict=False)
     return losses, best
 
@@ -161,5 +159,26 @@ def publish(
         for file in exported.iterdir():
             file.replace(staged / file.name)
         exported.rmdir()
-        (staged / "README.md").write_text(describe(metadata, training, recipe))
+        _card(metadata, training, recipe).write(staged)
     return metadata
+
+
+def _card(metadata: EncoderMetadata, training: Mapping[str, Any], recipe: Recipe) -> Card:
+    losses = {"untrained": training["untrained"], **training["dev"]}
+    parity = ", ".join(f"{name} {row['min_cosine']:.5f}" for name, row in metadata.parity.items())
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder ({metadata.dimension} dimensions, {metadata.layers} layers), trained on "
+        f"{training['pairs']['train']:,} co-cited pairs with the objective {recipe.objective} "
+        f"({OBJECTIVES[recipe.objective].name}; Mysore et al., 2022) from {training['start']['name']} "
+        f"(weights {training['start']['weights_sha256'][:12]}).",
+        input=f"{recipe.format.layout}, {metadata.max_tokens} tokens; vectors are compared by "
+        f"{recipe.format.similarity}",
+        figures=f"Mean loss on {training['pairs']['dev']:,} pairs of dev, without "
+        f"dropout. Published: {training['published']}. Smallest cosine of a mean with PyTorch: {parity}.",
+        table=table(["weights", "loss"], losses.items(), places=4),
+        data=training["data"],
+        command=f"encoder --objective {recipe.objective} --cocitations FILE",
+        limits="Known from its training data only; not compared on other collections.",
+        licence=f"that of {training['start']['name']} and of the training data",
+    )

@@ -17,7 +17,7 @@ from qbe.graded_pairs import GradedLists, GradedPair
 from qbe.index.reader import IndexReader
 from qbe.query import Aspect
 from qbe.search.grading import GradeFeatures, GradeRequest
-from qbe.train.kept import load_arrays, save_arrays
+from qbe.train.artifacts import load_arrays, save_arrays
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
@@ -27,28 +27,17 @@ BLOCK = 10
 
 
 class GradedFeatures(NamedTuple):
-    """Candidates of several lists: their ``features`` (pairs, F), those of RERANKED, their ``grades``
-    (pairs, 3), and where each list begins, ``starts`` (lists,).
+    """Candidates of several lists: their ``features`` (pairs, F), those of RERANKED, and ``grades``
+    (pairs, 3).
     """
 
     features: NDArray[np.float64]
     grades: NDArray[np.float64]
-    starts: NDArray[np.int64]
-
-    def lists(self) -> list[GradedFeatures]:
-        """Each list by itself."""
-        ends = [*self.starts[1:].tolist(), len(self.grades)]
-        pairs = zip(self.starts.tolist(), ends, strict=True)
-        zero = np.zeros(1, np.int64)
-        return [GradedFeatures(self.features[a:b], self.grades[a:b], zero) for a, b in pairs]
 
 
 def joined(parts: Sequence[GradedFeatures]) -> GradedFeatures:
     """Several as one."""
-    before = np.cumsum([0, *(len(part.grades) for part in parts)])
-    starts = [part.starts + first for part, first in zip(parts, before[:-1].tolist(), strict=True)]
-    features, grades = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:2])
-    return GradedFeatures(features, grades, np.concatenate(starts))
+    return GradedFeatures(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def sampled(lists: GradedLists, count: int, seed: int) -> dict[str, Sequence[GradedPair]]:
@@ -61,7 +50,9 @@ def sampled(lists: GradedLists, count: int, seed: int) -> dict[str, Sequence[Gra
     return {query: lists[query] for query in order.tolist()}
 
 
-def measured(reader: IndexReader, source: GradeFeatures, lists: GradedLists, file: Path) -> GradedFeatures:
+def load_or_measure(
+    reader: IndexReader, source: GradeFeatures, lists: GradedLists, file: Path
+) -> GradedFeatures:
     """The features of lists, out of ``file`` if it is there, else computed and kept there. Papers that the
     index lacks are left out, and so are lists without a paper to compare. Raises CorpusError where all are,
     and ModelError where the file cannot be read.
@@ -101,6 +92,6 @@ def _measured(
             requests.append(GradeRequest(facets, rows))
             grades.append(np.array([known[row] for row in rows.tolist()], np.float64))
     return [
-        GradedFeatures(columns(features, RERANKED, len(of_list)), of_list, np.zeros(1, np.int64))
+        GradedFeatures(columns(features, RERANKED, len(of_list)), of_list)
         for (features, _), of_list in zip(source.batch(requests), grades, strict=True)
     ]

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
 from qbe.grade.features import NAMES, RERANKED
 from qbe.grade.head import Head, mean_head
-from qbe.grade.model import GradeModel, write_model
+from qbe.grade.model import GradeModel, on_scale, write_model
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.parallel import Workers
 from qbe.rerank.open import describe_reranker, open_reranker
 from qbe.search.grading import GradeFeatures
-from qbe.train.evaluated import without_evaluated
-from qbe.train.grades.card import describe
-from qbe.train.grades.data import GradedFeatures, joined, measured, sampled
-from qbe.train.grades.figures import GradeFigures, grade_figures
-from qbe.train.grades.fitting import fit_heads
-from qbe.train.grades.recipe import Recipe
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.card import GRADES_LIMITS, Card, facet_table
+from qbe.train.grades.data import GradedFeatures, joined, load_or_measure, sampled
+from qbe.train.heads import GradeRecipe, fit_grade_heads
+from qbe.train.pairs import without_evaluated
 from qbe.types import Facet
 
 log = logging.getLogger(__name__)
-DEFAULT_RECIPE = Recipe()
+DEFAULT_RECIPE = GradeRecipe()
 SAMPLE_SEED = 7
 
 
@@ -47,14 +46,15 @@ class Sources:
 
 
 def train_grades(
-    sources: Sources, folders: Folders, run: RunOptions, *, recipe: Recipe = DEFAULT_RECIPE
-) -> Mapping[str, GradeFigures]:
+    sources: Sources, folders: Folders, run: RunOptions, *, recipe: GradeRecipe = DEFAULT_RECIPE
+) -> Mapping[str, Sequence[float]]:
     """Train the grade model, measure it on each file of dev, and publish it with a card.
 
     Papers with a title like that of one in ``leave_out`` are not trained on. What was measured of pairs is
-    kept in the work folder, from which the same call continues. Returns the figures by the name of the file,
-    of all that is known. Raises FileFormatError for pairs that cannot be read, IndexFormatError for an
-    index without vectors, OutputError where nothing can be written.
+    kept in the work folder, from which the same call continues. Returns the root mean squared errors
+    of the grades by facet, by the name of the file, with the rerankers' scores. Raises FileFormatError for
+    pairs that cannot be read, IndexFormatError for an index without vectors, OutputError where nothing can be
+    written.
     """
     torch.set_num_threads(run.threads)
     with (
@@ -82,33 +82,56 @@ def train_grades(
             # By content: files of one name differ, and of a file to train on only a sample is measured.
             part = "dev" if count is None else "train"
             kept = folders.work / f"{part}-{file.stem}-{sha256(file)[:12]}.npz"
-            return measured(reader, features, lists, kept)
+            return load_or_measure(reader, features, lists, kept)
 
         dev = {f"{file.parent.name}/{file.name}": read(file, None) for file in sources.dev}
         train = joined([read(file, recipe.sampled) for file in sources.train])
         encoder = reader.manifest.dense["encoder"]
     log.info("fitting to %d pairs", len(train.grades))
-    heads = {known: _fitted(train, known, recipe, run) for known in NAMES}
+    heads = {known: _fitted(train, known, recipe, run.seeds, folders.work) for known in NAMES}
     training = {**provenance, "seeds": list(run.seeds), "pairs": len(train.grades)}
     model = GradeModel(heads, encoder, reranker, training)
-    by_known = {known: {name: _figures(model, each, known) for name, each in dev.items()} for known in NAMES}
+    errors = {known: {name: _errors(model, each, known) for name, each in dev.items()} for known in NAMES}
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
-        size = sum(file.stat().st_size for file in staged.iterdir())
-        (staged / "README.md").write_text(describe(model, by_known, size))
-    return by_known[RERANKED]
+        _card(model, errors).write(staged)
+    return errors[RERANKED]
 
 
-def _fitted(train: GradedFeatures, known: str, recipe: Recipe, run: RunOptions) -> dict[Facet, Head]:
+def _card(model: GradeModel, errors: Mapping[str, Mapping[str, Sequence[float]]]) -> Card:
+    return Card(
+        name="grades",
+        purpose="Says how similar a candidate is to a paper in background, method and result, from 0 "
+        f"(unrelated) to 3 (near identical); learned from {model.training['pairs']:,} graded pairs.",
+        input=f"matches of stored vectors of {model.encoder['name']} (weights "
+        f"{model.encoder['weights_sha256'][:12]}) and, if there are any, scores of the facet rerankers",
+        figures="Root mean squared errors, in grades, by stored vectors alone and with the rerankers' "
+        "scores, which promise a little too much: the rerankers learned from the same pairs.",
+        table=facet_table(
+            ["known", "pairs"],
+            ([known, name, *each] for known, by_file in errors.items() for name, each in by_file.items()),
+            places=2,
+        ),
+        data=model.training["data"],
+        command="grades --index DIR",
+        limits=GRADES_LIMITS,
+    )
+
+
+def _fitted(
+    train: GradedFeatures, known: str, recipe: GradeRecipe, seeds: Sequence[int], work: Path
+) -> dict[Facet, Head]:
     """The mean of the seeds' heads, by facet."""
-    width = len(NAMES[known])
-    by_seed = [fit_heads(train.features[:, :width], train.grades, recipe, seed) for seed in run.seeds]
+    features = train.features[:, : len(NAMES[known])]
+    by_seed = [
+        fit_grade_heads(features, train.grades, recipe, seed, work / f"{known}-{seed}.pt") for seed in seeds
+    ]
     return {facet: mean_head([heads[facet] for heads in by_seed]) for facet in Facet}
 
 
-def _figures(model: GradeModel, pairs: GradedFeatures, known: str) -> GradeFigures:
-    lists = []
-    for features, grades, _ in pairs.lists():
-        named = dict(zip(NAMES[RERANKED], features.T, strict=True))
-        lists.append((model.grades(named, known, len(grades)), grades))
-    return grade_figures(lists)
+def _errors(model: GradeModel, pairs: GradedFeatures, known: str) -> list[float]:
+    """Root mean squared errors of the grades of the pairs, by facet."""
+    named = dict(zip(NAMES[RERANKED], pairs.features.T, strict=True))
+    predicted = on_scale(model.grades(named, known, len(pairs.grades)))
+    errors: list[float] = np.sqrt(((predicted - pairs.grades) ** 2).mean(axis=0)).tolist()
+    return errors

@@ -1,19 +1,33 @@
-"""The facet projections in PyTorch: the terms of `qbe.rerank.projections`, of lists of candidates."""
+"""The facet projections in PyTorch: the terms of `qbe.rerank.projections`, of lists of stored vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
+from qbe.graded_pairs import GradedLists, GradedPair
+from qbe.index.dense.scoring import kept_or_all
+from qbe.index.reader import IndexReader
+from qbe.index.segments.views import rows_of
 from qbe.rerank.projections import TERMS, FacetProjection
+from qbe.train.correlation import mean_correlation, spearman
+from qbe.train.pairs import papers_of, within
+from qbe.train.reranker.task import logistic
 from qbe.train.stored_vectors import StoredVectors, best_within
+from qbe.train.trainer import DevScore, Schedule
+from qbe.train.weights import Weights
 from qbe.types import Facet
 
 FACETS = tuple(Facet)
+
+Correlations = Mapping[Facet, float]
+"""Means over queries of Spearman's correlation with the grades, by facet."""
 
 
 class GradedList(NamedTuple):
@@ -26,20 +40,50 @@ class GradedList(NamedTuple):
     grades: Tensor
 
 
+class StoredLists(NamedTuple):
+    """The vectors of all papers of some lists, their sentences of each facet ``marked`` (3, sentences), and
+    each set of lists by the papers' places.
+    """
+
+    vectors: StoredVectors
+    marked: Tensor
+    sets: Sequence[Sequence[GradedList]]
+
+
+def read_lists(reader: IndexReader, sets: Sequence[GradedLists]) -> StoredLists:
+    """Sets of lists with the vectors that an index has of their papers.
+
+    Candidates that the index lacks are left out, and lists whose query it lacks; raises CorpusError where
+    nothing is left of a set.
+    """
+    ids = sorted(paper_id for paper_id in papers_of(*sets) if reader.papers.find(paper_id) is not None)
+    place = {paper_id: number for number, paper_id in enumerate(ids)}
+    rows = rows_of(reader.papers, ids)
+    block = reader.vector_store.gather(rows)
+    marked = np.stack([kept_or_all(reader.facet_mask(facet)[block.rows], block.starts) for facet in FACETS])
+    vectors = StoredVectors.of_block(block, reader.vector_store.whole(rows))
+    by_place = [[_by_place(*each, place) for each in within(lists, place).items()] for lists in sets]
+    return StoredLists(vectors, torch.tensor(marked), by_place)
+
+
+def _by_place(query: str, pairs: Sequence[GradedPair], place: Mapping[str, int]) -> GradedList:
+    candidates = torch.tensor([place[pair.paper_id] for pair in pairs])
+    grades = torch.tensor([pair.grades for pair in pairs], dtype=torch.float32)
+    return GradedList(torch.tensor(place[query]), candidates, grades)
+
+
 class ProjectionNetwork(nn.Module):
     """A matrix for each facet, (3, dimension, dimension), which begins as the identity, and weights (3, 4)
-    of the terms.
-
-    ``marked`` (3, sentences) bool marks the sentences of each facet, all those of a paper that has none.
+    of the terms. A paper that has no sentence of a facet is read by all of its sentences.
     """
 
     marked: Tensor
 
-    def __init__(self, vectors: StoredVectors, marked: Tensor, start_weight: float) -> None:
+    def __init__(self, lists: StoredLists, start_weight: float) -> None:
         super().__init__()
-        self.vectors = vectors
-        self.register_buffer("marked", marked, persistent=False)
-        self.matrices = nn.Parameter(torch.eye(vectors.whole.shape[1]).repeat(len(FACETS), 1, 1))
+        self.vectors = lists.vectors
+        self.register_buffer("marked", lists.marked, persistent=False)
+        self.matrices = nn.Parameter(torch.eye(self.vectors.whole.shape[1]).repeat(len(FACETS), 1, 1))
         self.weights = nn.Parameter(torch.full((len(FACETS), len(TERMS)), start_weight))
 
     def forward(self, graded: GradedList) -> Tensor:
@@ -67,10 +111,84 @@ class ProjectionNetwork(nn.Module):
             columns.append(torch.stack(terms, 1) @ self.weights[facet])
         return torch.stack(columns, 1)
 
-    def projections(self) -> Mapping[Facet, FacetProjection]:
-        """What was fitted, for search."""
-        matrices, weights = self.matrices.detach().double().numpy(), self.weights.detach().double().numpy()
-        return {
-            facet: FacetProjection(matrices[place].copy(), weights[place].copy())
-            for place, facet in enumerate(FACETS)
-        }
+    @torch.no_grad()
+    def correlations(self, lists: Sequence[GradedList]) -> Correlations:
+        """Spearman's correlations with grades; lists whose grades in a facet are all alike are left out."""
+        values: dict[Facet, list[float]] = {facet: [] for facet in FACETS}
+        for graded in lists:
+            scores = self(graded).numpy()
+            for place, facet in enumerate(FACETS):
+                correlation = spearman(scores[:, place].tolist(), graded.grades[:, place].tolist())
+                if correlation is not None:
+                    values[facet].append(correlation)
+        return {facet: mean_correlation(each) for facet, each in values.items()}
+
+
+def projections_of(weights: Weights) -> dict[Facet, FacetProjection]:
+    """Weights of the network as search reads them."""
+    matrices, of_terms = (weights[name].double().numpy() for name in ("matrices", "weights"))
+    return {facet: FacetProjection(matrices[place], of_terms[place]) for place, facet in enumerate(FACETS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How the projections are fitted.
+
+    ``queries`` lists a step; the matrices begin as the identity and are held near it, by the squared
+    differences of their numbers times ``anchor``; all learning rates rise over the first tenth of the steps
+    and fall to 0 in the end. A running mean of the weights (``ema_decay``) is measured after each epoch.
+    """
+
+    epochs: int = 2
+    queries: int = 4
+    learning_rate: float = 3e-4
+    weight_rate: float = 2e-2
+    anchor: float = 1e-3
+    ema_decay: float = 0.98
+    clip: float = 1.0
+    start_weight: float = 4.0
+
+    def schedule(self) -> Schedule:
+        """The trainer's part of the recipe."""
+        return Schedule(self.epochs, self.clip, warm_up=0.1, ema_decay=self.ema_decay, ema_ramp=False)
+
+
+class ProjectionTask:
+    """Projections that are fitted to the first set of lists, and measured on the second, for the trainer."""
+
+    def __init__(self, lists: StoredLists, recipe: Recipe) -> None:
+        self.network: ProjectionNetwork = ProjectionNetwork(lists, recipe.start_weight)
+        self._train, self._dev, self._recipe = *lists.sets[:2], recipe
+        self.steps_per_epoch = -(-len(self._train) // recipe.queries)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW without decay, with a learning rate for the matrices and one for the weights."""
+        groups = [
+            {"params": [self.network.matrices], "lr": self._recipe.learning_rate},
+            {"params": [self.network.weights], "lr": self._recipe.weight_rate},
+        ]
+        return torch.optim.AdamW(groups, weight_decay=0.0)
+
+    def batches(self, seed: int) -> Iterator[list[GradedList]]:
+        """The lists of each step."""
+        rng = np.random.default_rng(seed)
+        for _ in range(self._recipe.epochs):
+            order = rng.permutation(len(self._train))
+            for first in range(0, len(order), self._recipe.queries):
+                yield [self._train[place] for place in order[first : first + self._recipe.queries]]
+
+    def losses(self, batch: Sequence[GradedList]) -> Iterable[Tensor]:
+        """The mean loss of the lists and facets, and the distance of the matrices from the identity."""
+        identity = torch.eye(self.network.matrices.shape[1])
+        loss = torch.stack([self._loss(graded) for graded in batch]).mean()
+        yield loss + self._recipe.anchor * ((self.network.matrices - identity) ** 2).sum()
+
+    def _loss(self, graded: GradedList) -> Tensor:
+        scores = self.network(graded)
+        columns = range(len(FACETS))
+        return torch.stack([logistic(scores[:, facet], graded.grades[:, facet]) for facet in columns]).mean()
+
+    def score(self) -> DevScore:
+        """The mean correlation with the grades of dev."""
+        value = float(np.mean([*self.network.correlations(self._dev).values()]))
+        return DevScore(value, f"dev Spearman {value:.4f}")

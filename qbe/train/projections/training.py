@@ -7,24 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from qbe.export.staging import staged_folder
-from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
+from qbe.graded_pairs import read_graded_pairs
 from qbe.index.opening import open_index
 from qbe.rerank.projection_model import ProjectionModel, write_model
-from qbe.rerank.projections import FacetProjection
-from qbe.train.evaluated import without_evaluated
-from qbe.train.graded_pairs import papers_of, without
-from qbe.train.kept import checked, load_arrays, save_arrays
-from qbe.train.projections.card import describe
-from qbe.train.projections.data import read_lists
-from qbe.train.projections.fit import Correlations, correlations, fit, mean_projections, network_of
-from qbe.train.projections.recipe import Recipe
-from qbe.train.reranker.correlation import check_grades
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance, file_digests
-from qbe.types import Facet
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests
+from qbe.train.card import GRADES_LIMITS, Card, facet_table
+from qbe.train.correlation import check_grades
+from qbe.train.pairs import joined_lists, papers_of, without, without_evaluated
+from qbe.train.projections.network import (
+    Correlations,
+    ProjectionNetwork,
+    ProjectionTask,
+    Recipe,
+    StoredLists,
+    projections_of,
+    read_lists,
+)
+from qbe.train.trainer import fit_seeds
+from qbe.train.weights import Weights, mean
 
 log = logging.getLogger(__name__)
 DEFAULT_RECIPE = Recipe()
@@ -55,7 +58,7 @@ def train_projections(
     the work folder that is damaged, OutputError where nothing can be written.
     """
     torch.set_num_threads(run.threads)
-    train, dev = _joined(sources.train), [read_graded_pairs(file) for file in sources.dev]
+    train, dev = joined_lists(sources.train), [read_graded_pairs(file) for file in sources.dev]
     train = without(train, frozenset(query for lists in dev for query in lists))
     with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
         reader.require_vectors()
@@ -72,30 +75,24 @@ def train_projections(
     for file, some in zip(sources.dev, lists.sets[1:], strict=True):
         check_grades((graded.grades.tolist() for graded in some), file)
     log.info("fitting to %d lists, %d papers", len(lists.sets[0]), len(papers_of(train)))
-    fitted: dict[str, Mapping[Facet, FacetProjection]] = {}
-    for seed in run.seeds:
-        kept = folders.work / f"seed-{seed}.npz"
-        if not kept.exists():
-            _save(kept, fit(lists, recipe, seed))
-        fitted[f"seed {seed}"] = _load(kept)
-    fitted["mean"] = mean_projections(list(fitted.values()))
-    measured = {
-        "untrained": network_of(lists, fitted["mean"], recipe),
-        **{name: network_of(lists, each, recipe) for name, each in fitted.items()},
+    fitted = fit_seeds(lambda _: ProjectionTask(lists, recipe), recipe.schedule(), run.seeds, folders.work)
+    double = [{name: part.double() for name, part in each.items()} for each in fitted.values()]
+    fitted["mean"] = mean(double)
+    untrained = {**fitted["mean"], "matrices": torch.eye(lists.vectors.whole.shape[1]).repeat(3, 1, 1)}
+    networks = {
+        name: _network_of(lists, each, recipe) for name, each in {"untrained": untrained, **fitted}.items()
     }
-    with torch.no_grad():
-        measured["untrained"].matrices[:] = torch.eye(lists.vectors.whole.shape[1])
     names = [f"{file.parent.name}/{file.name}" for file in sources.dev]
     figures = {
-        weights: {name: correlations(network, some) for name, some in zip(names, lists.sets[1:], strict=True)}
-        for weights, network in measured.items()
+        weights: {name: network.correlations(some) for name, some in zip(names, lists.sets[1:], strict=True)}
+        for weights, network in networks.items()
     }
     training = {
         **provenance,
         "seeds": list(run.seeds),
         "pairs": sum(len(each.candidates) for each in lists.sets[0]),
     }
-    model = ProjectionModel(fitted["mean"], encoder, training)
+    model = ProjectionModel(projections_of(fitted["mean"]), encoder, training)
     with staged_folder(folders.output) as staged:
         write_model(staged, model)
         size = sum(file.stat().st_size for file in staged.iterdir())
@@ -103,22 +100,30 @@ def train_projections(
     return figures
 
 
-def _save(file: Path, projections: Mapping[Facet, FacetProjection]) -> None:
-    parts = zip(*(projections[facet] for facet in Facet), strict=True)
-    save_arrays(file, dict(zip(FacetProjection._fields, map(np.stack, parts), strict=True)))
+def _network_of(lists: StoredLists, weights: Weights, recipe: Recipe) -> ProjectionNetwork:
+    network = ProjectionNetwork(lists, recipe.start_weight)
+    network.load_state_dict(dict(weights))
+    return network
 
 
-def _load(file: Path) -> dict[Facet, FacetProjection]:
-    stored = load_arrays(file, "the projections", *FacetProjection._fields)
-    with checked(file, "the projections of this training"):
-        rows = zip(*(stored[name] for name in FacetProjection._fields), strict=True)
-        return {facet: FacetProjection(*row) for facet, row in zip(Facet, rows, strict=True)}
-
-
-def _joined(files: tuple[Path, ...]) -> GradedLists:
-    """The lists of several files; those of one query are joined, of a pair the last file's grades count."""
-    pairs: dict[str, dict[str, GradedPair]] = {}
-    for file in files:
-        for query, some in read_graded_pairs(file).items():
-            pairs.setdefault(query, {}).update({pair.paper_id: pair for pair in some})
-    return {query: list(some.values()) for query, some in pairs.items()}
+def describe(model: ProjectionModel, figures: Mapping[str, Mapping[str, Correlations]], size: int) -> str:
+    """The card's text; ``figures`` by weights and file of pairs, ``size`` the bytes of the model."""
+    rows: list[list[str | float]] = sorted(
+        [name, weights, *each.values()]
+        for weights, by_file in figures.items()
+        for name, each in by_file.items()
+    )
+    return Card(
+        name="facet-projections" + model.encoder["name"].removeprefix("facet-encoder"),
+        purpose=f"Reranks candidates by stored vectors of {model.encoder['name']} alone: a linear projection "
+        f"for each facet and late interaction of the projected vectors, learned from "
+        f"{model.training['pairs']:,} graded pairs.",
+        input=f"the vectors that an index stores of {model.encoder['name']} "
+        f"(weights {model.encoder['weights_sha256'][:12]})",
+        figures="Spearman's correlation with the grades, mean over queries. Untrained: the published weights "
+        "of the terms, but the vectors as they are. The mean is published.",
+        table=facet_table(["pairs", "weights"], rows),
+        data=model.training["data"],
+        command="facet-projections --index DIR",
+        limits=GRADES_LIMITS,
+    ).markdown(size)

@@ -93,16 +93,16 @@ def is_exported(start: str | Path) -> bool:
 
 
 def exported_provenance(files: RerankerFiles) -> dict[str, Any]:
-    """What facet rerankers in int8 were made from, as `qbe.train.work_folder.read_provenance` gives it, and
+    """What facet rerankers in int8 were made from, as `qbe.train.artifacts.read_provenance` gives it, and
     the SHA-256 of their ``weights``.
 
     >>> from qbe.models.reranker_files import resolve_reranker
     >>> sorted(exported_provenance(resolve_reranker("facet-rerankers", "int8")))
-    ['data', 'facets', 'recipe', 'start', 'teacher', 'weights']
+    ['data', 'recipe', 'start', 'teacher', 'weights']
     """
     metadata = _metadata(files)
     training = metadata.training
-    keys = ("recipe", "facets", "data", "leave_out", "encoder", "tagger", "teacher", "start")
+    keys = ("recipe", "data", "leave_out", "encoder", "tagger", "teacher", "start")
     return {key: training[key] for key in keys if key in training} | {"weights": metadata.files[TRUNK]}
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from qbe.rerank.late_interaction import FEATURES
 from qbe.train.reranker.base import Shape, position_bias, read_base
-from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.reranker.papers import TokenizedPaper
 from qbe.types import Facet
 
 FACETS = tuple(Facet)

@@ -1,4 +1,4 @@
-"""The papers of graded pairs: read from a corpus, with predicted facets that are cached for the next call."""
+"""The papers of graded pairs: read from a corpus, with predicted facets, and tokenized."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from qbe.corpus import read_jsonl
 from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
+from qbe.encode.tokenizer import PaperTokenizer
 from qbe.errors import CorpusError
 from qbe.tag.tagger import Tagger, labelled
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
-from qbe.train.kept import checked, load_arrays, save_arrays
-from qbe.types import FacetProbabilities, Paper, Sentence
+from qbe.train.artifacts import checked, load_arrays, save_arrays
+from qbe.types import Facet, FacetProbabilities, Paper, Sentence
 
 log = logging.getLogger(__name__)
 _WHAT = "the predicted facets"
@@ -55,25 +59,25 @@ def predict_facets(
     Predictions in the file ``cache`` are reused, and new ones are added to it. Raises ModelError where it
     cannot be read.
     """
-    known = _load(cache) if cache is not None and cache.exists() else {}
+    cached = _load(cache) if cache is not None and cache.exists() else {}
     new = [
-        paper for paper_id, paper in papers.items() if len(known.get(paper_id, ())) != len(paper.sentences)
+        paper for paper_id, paper in papers.items() if len(cached.get(paper_id, ())) != len(paper.sentences)
     ]
-    log.info("predicting facets of %d papers; those of %d are known", len(new), len(papers) - len(new))
+    log.info("predicting facets of %d papers; those of %d are cached", len(new), len(papers) - len(new))
     for paper, _ in TaggingEncoder(encoder, tagger, "predicted").encode(new):
-        known[paper.paper_id] = np.array([s.probabilities for s in paper.sentences], np.float32)
+        cached[paper.paper_id] = np.array([s.probabilities for s in paper.sentences], np.float32)
     if cache is not None and new:
-        _save(cache, known)
+        _save(cache, cached)
     return {
-        paper_id: labelled(paper, [FacetProbabilities(*row) for row in known[paper_id].tolist()])
+        paper_id: labelled(paper, [FacetProbabilities(*row) for row in cached[paper_id].tolist()])
         for paper_id, paper in papers.items()
     }
 
 
-def _save(path: Path, known: Mapping[str, Floats]) -> None:
-    lengths = [len(rows) for rows in known.values()]
-    probabilities = np.concatenate(list(known.values()))
-    save_arrays(path, {"ids": list(known), "lengths": lengths, "probabilities": probabilities})
+def _save(path: Path, predicted: Mapping[str, Floats]) -> None:
+    lengths = [len(rows) for rows in predicted.values()]
+    probabilities = np.concatenate(list(predicted.values()))
+    save_arrays(path, {"ids": list(predicted), "lengths": lengths, "probabilities": probabilities})
 
 
 def _load(path: Path) -> dict[str, Floats]:
@@ -81,3 +85,50 @@ def _load(path: Path) -> dict[str, Floats]:
     with checked(path, f"{_WHAT} of this training"):
         rows = np.split(arrays["probabilities"], np.cumsum(arrays["lengths"])[:-1])
         return dict(zip(arrays["ids"].tolist(), rows, strict=True))
+
+
+class TokenizedPaper(NamedTuple):
+    """A paper's first window.
+
+    ``ids`` (tokens,) int64. ``pooling`` (sentences + facets + 1, tokens) float32 averages token states: over
+    each sentence, over each facet's sentences together, over all tokens. ``facets`` holds, for each facet,
+    the positions (int64) of its sentences in the window; of all sentences where it has none.
+
+    >>> pooling = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    >>> positions = (torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
+    >>> paper = TokenizedPaper(torch.tensor([11, 12]), pooling, positions)
+    >>> paper.sentences, paper.facet_tokens(2)
+    (2, tensor([False,  True]))
+    """
+
+    ids: Tensor
+    pooling: Tensor
+    facets: tuple[Tensor, ...]
+
+    @property
+    def sentences(self) -> int:
+        """The number of sentences in the window."""
+        return len(self.pooling) - len(self.facets) - 1
+
+    def facet_tokens(self, facet: int) -> Tensor:
+        """A mask (tokens,) bool of the sentences of a facet, given by its place in `Facet`."""
+        return self.pooling[self.sentences + facet] > 0
+
+
+def tokenize(paper: Paper, tokenizer: PaperTokenizer, max_tokens: int) -> TokenizedPaper:
+    """The first window of a labelled paper, of at most ``max_tokens``."""
+    window = tokenizer.first_window(paper, max_tokens)
+    count, length = len(window.spans), len(window.ids)
+    positions = [
+        [position for position in paper.facet_positions(facet)[0] if position < count] or range(count)
+        for facet in Facet
+    ]
+    pooling = torch.zeros(count + len(positions) + 1, length)
+    for row, (begin, end) in enumerate(window.spans):
+        pooling[row, begin:end] = 1
+    for number, rows in enumerate(positions):
+        pooling[count + number] = pooling[list(rows)].sum(0)
+    pooling[-1] = 1
+    pooling /= pooling.sum(1, keepdim=True)
+    ids = torch.tensor(window.ids)
+    return TokenizedPaper(ids, pooling, tuple(torch.tensor(list(rows)) for rows in positions))

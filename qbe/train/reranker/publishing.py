@@ -5,25 +5,26 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from qbe.evaluate.crossed import CrossedAccuracy
 from qbe.export.facet_rerankers import example_inputs, export_facets
 from qbe.export.staging import staged_folder
 from qbe.files import sha256
+from qbe.graded_pairs import GradedLists
 from qbe.models.kinds import TOKENIZER
-from qbe.models.registry import DEFAULT_RERANKER
+from qbe.models.registry import BASE_ENCODER, DEFAULT_RERANKER
 from qbe.models.reranker_files import TRUNK, FacetRerankersMetadata, RerankerFiles, write_reranker_card
 from qbe.parallel import Workers
 from qbe.rerank.facet_cross_encoder import FacetCrossEncoder
-from qbe.train.reranker.correlation import mean_correlation, rank_correlations
-from qbe.train.reranker.fit import CandidateScorer, GradedSplits, crossed_shares, mean_spearman, score_lists
+from qbe.train.card import APACHE, GRADES_LIMITS, Card, all_data, facet_table
+from qbe.train.correlation import mean_correlation, rank_correlations
 from qbe.train.reranker.network import FACETS, Network
-from qbe.train.reranker.tokenized import TokenizedPaper
+from qbe.train.reranker.papers import TokenizedPaper
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, mean_spearman
 from qbe.train.weights import Weights, with_weights
 from qbe.types import Paper
 
@@ -40,18 +41,14 @@ class Data:
 
 
 def figures_on_dev(
-    scorer: CandidateScorer, weights: Mapping[str, Weights], splits: GradedSplits
-) -> tuple[dict[str, tuple[float, ...]], dict[str, dict[str, CrossedAccuracy]]]:
-    """Of the network with each of the weights, by name: correlations on dev by facet, and shares of crossed
-    pairs by pair of facets.
-    """
-    correlations, crossed = {}, {}
+    scorer: CandidateScorer, weights: Mapping[str, Weights], dev: GradedLists
+) -> dict[str, tuple[float, ...]]:
+    """Correlations on dev by facet, of the network with each of the weights, by name."""
+    figures = {}
     for name, each in weights.items():
-        scores = with_weights(scorer.network, each, lambda: score_lists(scorer, splits.dev))
-        correlations[name] = mean_spearman(scores, splits.dev)
-        crossed[name] = crossed_shares(scores, splits.dev)
-        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in correlations[name]))
-    return correlations, crossed
+        figures[name] = with_weights(scorer.network, each, lambda: mean_spearman(scorer, dev))
+        log.info("%s: dev Spearman %s", name, " / ".join(f"{value:.4f}" for value in figures[name]))
+    return figures
 
 
 def publish(
@@ -59,17 +56,14 @@ def publish(
     data: Data,
     training: Mapping[str, Any],
     tokenizer: Path,
-    max_tokens: int,
     output: Path,
     threads: int,
-    describe: Callable[[FacetRerankersMetadata, int], str],
 ) -> FacetRerankersMetadata:
     """Export in int8 and in fp32 (into ``fp32`` inside the output), measure both on dev, write the card.
 
-    ``describe`` gives the card's text of the metadata and the bytes of all files.
-
     The folder appears complete or not at all.
     """
+    max_tokens = training["recipe"]["max_tokens"]
     network = network.to("cpu")
     network.dtype = torch.float32
     first, shape = data.tokenized[min(data.tokenized)], network.shape
@@ -108,3 +102,35 @@ def _measure(files: RerankerFiles, data: Data, threads: int) -> list[float]:
         reranker = FacetCrossEncoder(files, workers)
         correlations = rank_correlations(reranker, data.papers, data.splits.dev)
     return [mean_correlation(values.values()) for values in correlations]
+
+
+def describe(metadata: FacetRerankersMetadata, size: int) -> str:
+    """The card's text; ``size`` is the bytes of all files together.
+
+    It says how the weights were learned: from graded pairs, or from the scores of a teacher.
+    """
+    training = metadata.training
+    teacher = training.get("teacher")
+    learned = "from graded pairs"
+    if teacher:
+        learned = (
+            f"from the scores of {teacher['encoder']['name']} (weights "
+            f"{teacher['encoder']['weights_sha256'][:12]}, projections {teacher['projections'][:12]})"
+        )
+    share = f", {training['share']:g} of the trained weights and the start's" if "share" in training else ""
+    figures = {**training["dev"], **training["exported"]}
+    return Card(
+        name=metadata.name,
+        purpose="A cross-encoder for each facet (background, method, result) over weights that they share, "
+        f"in {metadata.precision}, learned {learned}. Candidates are scored by late interaction of "
+        "sentences, tokens and whole papers.",
+        input=f"title and abstract with labelled sentences, {metadata.max_tokens} tokens each",
+        figures="Spearman's correlation with the grades of dev, mean over "
+        f"{training['queries']['dev']:,} queries. Published: {training['shipped']}{share}; fp32 and int8 are "
+        "its exported models.",
+        table=facet_table(["weights"], ([name, *row] for name, row in figures.items())),
+        data=all_data(training),
+        command="distillation --index DIR" if teacher else "reranker",
+        limits=GRADES_LIMITS,
+        licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
+    ).markdown(size)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qbe.train.fitting import ScheduledOptimizer
-from qbe.train.tagger.network import LABEL_COUNT, Head
-from qbe.train.tagger.states import Tokens
-from qbe.train.tagger.teacher import Teacher
+from qbe.train import trainer
+from qbe.train.tagger.data import Tokens
+from qbe.train.tagger.network import LABEL_COUNT, Head, Teacher
 
 Floats = NDArray[np.float32]
+WARM_UP = 0.1
 
 
 class Example(NamedTuple):
@@ -85,44 +86,47 @@ def loss(model: Head | Teacher, scores: Tensor, present: Tensor, examples: Seque
     return -((marginals * targets).sum(-1) * weights).sum() / weights.sum()
 
 
-def fit(
-    model: Head | Teacher,
-    examples: Sequence[Example],
-    schedule: Schedule,
-    seed: int,
-    after_epoch: Callable[[int, float], Any],
-) -> None:
-    """Fit a model; ``after_epoch`` is called with the number of each epoch (from 1) and its mean loss.
+class TaggerTask:
+    """A head or a teacher that learns from examples; its last epoch is kept.
 
     Matrix products run in bfloat16, which halves the time where the processor supports it.
     """
-    rng = random.Random(seed)
-    torch.manual_seed(seed)
-    groups = model.parameter_groups(schedule.learning_rate)
-    steps = schedule.epochs * -(-len(examples) // schedule.papers)
-    optimizer = ScheduledOptimizer(
-        torch.optim.AdamW(groups, weight_decay=schedule.weight_decay),
-        model.parameters(),
-        steps,
-        clip=schedule.clip,
-    )
-    lengths = [len(example.paper.ids) for example in examples]
-    step = 0
-    model.train()
-    for epoch in range(1, schedule.epochs + 1):
-        losses = []
-        for group in batches(lengths, schedule.papers, rng):
-            chosen = [examples[i] for i in group]
-            batch = model.collate([example.paper for example in chosen])
-            with torch.autocast("cpu", torch.bfloat16):
-                scores = model(*batch)
-            value = loss(model, scores.float(), batch.present, chosen)
-            value.backward()  # type: ignore[no-untyped-call]
-            optimizer.step(step)
-            step += 1
-            losses.append(value.item())
-        after_epoch(epoch, sum(losses) / len(losses))
-    model.eval()
+
+    def __init__(self, network: Head | Teacher, examples: Sequence[Example], schedule: Schedule) -> None:
+        self.network = network
+        self._examples, self._schedule = examples, schedule
+        self.steps_per_epoch = -(-len(examples) // schedule.papers)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW; a teacher's encoder learns more slowly than its head."""
+        groups = self.network.parameter_groups(self._schedule.learning_rate)
+        return torch.optim.AdamW(groups, weight_decay=self._schedule.weight_decay)
+
+    def batches(self, seed: int) -> Iterator[list[Example]]:
+        """The examples of each step, of similar length."""
+        rng = random.Random(seed)
+        lengths = [len(example.paper.ids) for example in self._examples]
+        for _ in range(self._schedule.epochs):
+            for group in batches(lengths, self._schedule.papers, rng):
+                yield [self._examples[i] for i in group]
+
+    def losses(self, batch: list[Example]) -> Iterator[Tensor]:
+        """The loss of a step."""
+        papers = self.network.collate([example.paper for example in batch])
+        with torch.autocast("cpu", torch.bfloat16):
+            scores = self.network(*papers)
+        yield loss(self.network, scores.float(), papers.present, batch)
+
+    def score(self) -> None:
+        """None: the schedule says when to stop."""
+
+
+def fit(
+    network: Head | Teacher, examples: Sequence[Example], schedule: Schedule, seed: int, path: Path
+) -> None:
+    """Fit a network, with its checkpoints in the file ``path``; errors are those of the trainer."""
+    steps = trainer.Schedule(schedule.epochs, schedule.clip, warm_up=WARM_UP)
+    trainer.fit(TaggerTask(network, examples, schedule), steps, seed, trainer.Checkpoints(path))
 
 
 def predict(model: Head | Teacher, papers: Sequence[Tokens]) -> Iterator[Floats]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from itertools import combinations
+from collections.abc import Container, Iterable
 from pathlib import Path
 
-import numpy as np
-
+from qbe.corpus.titles import TitleIndex
 from qbe.errors import CorpusError, UsageError
-from qbe.evaluate.crossed import GAP
-from qbe.graded_pairs import GradedLists, GradedPair
+from qbe.graded_pairs import GradedLists, GradedPair, read_graded_pairs
+from qbe.index.reader import IndexReader
 
 PAIRS_FOLDER = Path(__file__).parents[2] / "data" / "graded-pairs"
 """In a checkout of the repository, pairs that extend ``facet-judgments``; the README there describes them."""
@@ -43,6 +41,18 @@ def pair_files(paths: Iterable[Path]) -> tuple[Path, ...]:
         if not inside:
             raise UsageError(f"{path}: expected train*.tsv in the folder, found none; check `pairs`")
     return tuple(files)
+
+
+def joined_lists(files: Iterable[Path]) -> dict[str, list[GradedPair]]:
+    """The lists of several files; those of one query are joined, of a pair the last file's grades count.
+
+    Raises FileFormatError for a file that cannot be read.
+    """
+    pairs: dict[str, dict[str, GradedPair]] = {}
+    for file in files:
+        for query, some in read_graded_pairs(file).items():
+            pairs.setdefault(query, {}).update({pair.paper_id: pair for pair in some})
+    return {query: list(some.values()) for query, some in pairs.items()}
 
 
 def without(lists: GradedLists, excluded: frozenset[str]) -> dict[str, list[GradedPair]]:
@@ -82,31 +92,6 @@ def within(lists: GradedLists, held: Container[str]) -> dict[str, list[GradedPai
     return kept
 
 
-def count_crossed(pairs: Sequence[GradedPair]) -> int:
-    """How many pairs of a list's candidates are crossed, over all pairs of facets: for one facet the first
-    is better by GAP grades (`qbe.evaluate.crossed`) or more, for the other the second.
-
-    >>> count_crossed([GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0)), GradedPair("c", (3, 2, 0))])
-    1
-    """
-    grades = np.array([pair.grades for pair in pairs])
-    differences = grades[:, None, :] - grades[None, :, :]  # (candidates, candidates, facets)
-    better = (differences >= GAP).astype(np.int64)
-    opposed = np.einsum("ijf,jig->ijfg", better, better)
-    return int(sum(opposed[:, :, i, j].sum() for i, j in combinations(range(grades.shape[1]), 2)))
-
-
-def most_crossed(lists: GradedLists, count: int) -> dict[str, Sequence[GradedPair]]:
-    """The ``count`` lists with the most crossed pairs (`count_crossed`), of equals the first by id.
-
-    >>> crossed = [GradedPair("a", (3, 1, 0)), GradedPair("b", (1, 2, 0))]
-    >>> list(most_crossed({"q": crossed[:1], "r": crossed}, 1))
-    ['r']
-    """
-    order = sorted(lists, key=lambda query: (-count_crossed(lists[query]), query))
-    return {query: lists[query] for query in order[:count]}
-
-
 def papers_of(*sets: GradedLists) -> set[str]:
     """The ids of all queries and candidates.
 
@@ -119,3 +104,15 @@ def papers_of(*sets: GradedLists) -> set[str]:
         for query, pairs in lists.items()
         for paper_id in (query, *(pair.paper_id for pair in pairs))
     }
+
+
+def without_evaluated(
+    lists: GradedLists, reader: IndexReader, evaluated: Path
+) -> dict[str, list[GradedPair]]:
+    """The pairs whose papers have no title like that of a paper in ``evaluated``, papers as JSON lines.
+
+    Papers that the index lacks stay. Raises CorpusError where ``evaluated`` cannot be read.
+    """
+    titles = TitleIndex.of_corpus(evaluated)
+    held = (paper_id for paper_id in papers_of(lists) if reader.papers.find(paper_id) is not None)
+    return without(lists, frozenset(name for name in held if titles.holds(reader.paper(name).title)))

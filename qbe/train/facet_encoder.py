@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 
@@ -27,18 +27,16 @@ from qbe.models.exports import model_file
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import BASE_ENCODER, DEFAULT_ENCODER
 from qbe.tag.tagger import Tagger
-from qbe.train.facet_encoder.card import describe
-from qbe.train.facet_encoder.interpolation import interpolated_encoder
-from qbe.train.facet_encoder.matching_figures import FIRST_STAGE, encode_sentences, measure, significance
-from qbe.train.graded_pairs import papers_of
-from qbe.train.reranker.correlation import check_dev
+from qbe.train.artifacts import Folders, RunOptions, file_digests, read_provenance
+from qbe.train.card import APACHE, Card, all_data, facet_table
+from qbe.train.correlation import FIRST_STAGE, check_dev, encode_sentences, measure, significance
+from qbe.train.pairs import papers_of
+from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.reranker.papers import collect_papers
-from qbe.train.weights import INTERPOLATED, Weights, best_weights, check_share, mean
-from qbe.train.work_folder import Folders, RunOptions, file_digests, read_provenance
+from qbe.train.weights import INTERPOLATED, Weights, best_weights, mean
 
-SHARE = 0.5
-"""The share of the rerankers' weights: what Wortsman et al. advise where there is no data to choose it on, as
-here, where the encoder is meant for another collection."""
+SHARE = 0.8
+"""The share of the rerankers' weights: with more, the tagger reads the encoder worse (`qbe train admit`)."""
 
 PRECISION = "int8"
 """The precision that ships."""
@@ -62,21 +60,17 @@ class Sources:
     corpus: Path
 
 
-def make_facet_encoder(
-    sources: Sources, weights: Path, folders: Folders, run: RunOptions, *, share: float = SHARE
-) -> FacetEncoder:
+def make_facet_encoder(sources: Sources, weights: Path, folders: Folders, run: RunOptions) -> FacetEncoder:
     """Make the encoder out of trained rerankers, measure it and write its folder.
 
     ``weights`` is the folder of the BERT encoder that the rerankers started from; ``folders.work`` is the
     work folder of their training, which is only read. The output has an int8 ONNX model, the tokenizer and
     the cards; it appears complete or not at all. Nothing is selected: what the rerankers' training published
-    is (the mean of the seeds, or weights between it and those at the start), and each seed is measured beside
-    it. ``share`` is that of the rerankers' weights, above 0 and up to 1. Raises FileFormatError for pairs and
-    CorpusError for papers that cannot be read, and for pairs that no correlation can be computed with,
-    ModelError where there are no such rerankers or a check fails, OutputError where nothing can be written,
-    UsageError for another share.
+    is (the mean of the seeds, or weights between it and those at the start), and each seed is measured too.
+    Raises FileFormatError for pairs and CorpusError for papers that cannot be read, and for pairs that no
+    correlation can be computed with, ModelError where there are no such rerankers or a check fails,
+    OutputError where nothing can be written.
     """
-    check_share(share)
     base = load_file(weights / "model.safetensors")
     rerankers: dict[str, Weights] = {
         f"seed {seed}": best_weights(folders.work / f"seed-{seed}.pt") for seed in run.seeds
@@ -93,12 +87,12 @@ def make_facet_encoder(
     figures = {BASE_ENCODER: measure(encode_sentences(base_encoder, papers), papers, lists)}
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(folders.output) as staged:
         for name, trained in rerankers.items():
-            _export(weights, interpolated_encoder(base, trained, share), Path(temporary, name))
+            _export(weights, interpolated_encoder(base, trained, SHARE), Path(temporary, name))
             encoder = Encoder.open(str(Path(temporary, name)), PRECISION, run.threads)
             figures[name] = measure(encode_sentences(encoder, papers), papers, lists)
         metadata = _ship(Path(temporary, shipped), staged)
         training = {
-            "share": share,
+            "share": SHARE,
             "shipped": shipped,
             "seeds": list(run.seeds),
             "made_from": read_provenance(folders.work),
@@ -135,3 +129,42 @@ def _ship(exported: Path, staged: Path) -> EncoderMetadata:
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.name != CARD)
+
+
+def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
+    """The card's text.
+
+    ``training`` is collected by `make_facet_encoder`, ``size`` the bytes of
+    the files.
+    """
+    share, shipped = training["share"], training["shipped"]
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers, "
+        f"int8): {share:g} of the weights of the trained facet rerankers and {1 - share:g} of those of "
+        f"{BASE_ENCODER}.",
+        input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
+        figures=f"Spearman's correlation with the grades of dev, mean over {training['queries']} queries, by "
+        f"matching of sentences; int8. Published: {shipped}. Difference to {BASE_ENCODER} by mean-max, "
+        f"two-sided p of the paired randomization test: {training['p'][shipped]:.2g}. Smallest cosine with "
+        f"PyTorch {metadata.parity['int8']['min_cosine']:.3f}.",
+        table=matching_table(training["dev"], (BASE_ENCODER, shipped)),
+        data={**training["data"], **all_data(training["made_from"])},
+        command="facet-encoder --rerankers DIR",
+        options="--output DIR",
+        licence=f"{APACHE}; derived from {BASE_ENCODER} (same licence)",
+    ).markdown(size)
+
+
+def matching_table(dev: Mapping[str, Mapping[str, Any]], compared: Collection[str]) -> str:
+    """A table of correlations by matching, weights and facet.
+
+    It has the ``compared`` weights by each matching, and the others by that of the dense first stage.
+    """
+    rows = (
+        [matching, name, *figures]
+        for name, by_matching in dev.items()
+        for matching, figures in by_matching.items()
+        if name in compared or matching == FIRST_STAGE
+    )
+    return facet_table(["matching", "weights"], sorted(rows, key=lambda row: row[0]))

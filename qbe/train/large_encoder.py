@@ -26,28 +26,28 @@ from qbe.files import sha256
 from qbe.graded_pairs import read_graded_pairs
 from qbe.models.difference import quantized, write_weights
 from qbe.models.encoder_files import EncoderMetadata, read_card
-from qbe.models.kinds import DIFFERENCE
+from qbe.models.kinds import DIFFERENCE, TOKENIZER
 from qbe.models.large import MPNET, make_weights
-from qbe.models.registry import BASE_ENCODER, LARGE_ENCODER
+from qbe.models.registry import LARGE_ENCODER
 from qbe.models.wheels import model_folder
-from qbe.tag.tagger import Tagger
-from qbe.train.facet_encoder.interpolation import interpolated_encoder
-from qbe.train.facet_encoder.matching_figures import encode_sentences, measure, significance
-from qbe.train.facet_encoder.training import SHARE
-from qbe.train.fitting import Checkpoints, matmul_dtype
-from qbe.train.graded_pairs import papers_of
-from qbe.train.large_encoder.card import describe
-from qbe.train.reranker.fit import CandidateScorer, fit
+from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance
+from qbe.train.card import APACHE, GRADES_LIMITS, Card
+from qbe.train.correlation import encode_sentences, measure, significance
+from qbe.train.facet_encoder import matching_table
+from qbe.train.pairs import papers_of
+from qbe.train.reranker.base import interpolated_encoder
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import collect_papers
-from qbe.train.reranker.recipe import Recipe, Schedule
-from qbe.train.reranker.training import Sources, read_data, read_from
+from qbe.train.reranker.task import CandidateScorer, GradedTask, Recipe
+from qbe.train.reranker.training import Readers, Sources, read_data
+from qbe.train.trainer import fit_seeds, matmul_dtype
 from qbe.train.weights import copied, mean
-from qbe.train.work_folder import Folders, RunOptions, as_record, check_provenance
 
 log = logging.getLogger(__name__)
 
-RECIPE = Recipe(joint=4, sampled=450, separate=True, schedule=Schedule(learning_rate=3e-5, head_rate=1e-4))
+RECIPE = Recipe(joint=4, sampled=450, separate=True, learning_rate=3e-5, head_rate=1e-4)
+SHARE = 0.5
+"""The share of the trained weights: what Wortsman et al. advise where there is no data to choose it on."""
 CHECKPOINT_EVERY = 25
 WEIGHTS = "model.safetensors"
 
@@ -64,25 +64,24 @@ def train_large_encoder(
     """
     base = model_folder(MPNET)
     torch.set_num_threads(run.threads)
-    reader, tagger = Encoder.open(BASE_ENCODER, threads=run.threads), Tagger.open()
+    readers = Readers.open(run.threads)
     provenance = {
         "recipe": as_record(recipe),
         "base": sha256(base / WEIGHTS),
-        **read_from(sources, reader, tagger),
+        **readers.provenance(sources),
     }
     check_provenance(folders.work, provenance)
-    tokenizer = PaperTokenizer(base / "tokenizer.json")
-    data = read_data(sources, reader, tagger, tokenizer, recipe, folders.work)
+    data = read_data(sources, readers, PaperTokenizer(base / TOKENIZER), recipe, folders.work)
     network = Network(base, recipe.joint, matmul_dtype(run.device), separate=recipe.separate).to(run.device)
-    scorer, untrained, seeds = CandidateScorer(network, data.tokenized), copied(network), []
-    for seed in run.seeds:
-        network.load_state_dict(dict(untrained), strict=False)
-        torch.manual_seed(seed)
-        state = Checkpoints(folders.work / f"seed-{seed}.pt", CHECKPOINT_EVERY)
-        fit(scorer, data.splits, recipe.schedule, seed, state)
-        seeds.append(copied(network))
+    scorer, untrained = CandidateScorer(network, data.tokenized), copied(network)
+
+    def task(_: int) -> GradedTask:
+        network.load_state_dict(untrained, strict=False)
+        return GradedTask(scorer, data.splits, recipe)
+
+    seeds = fit_seeds(task, recipe.schedule(), run.seeds, folders.work, CHECKPOINT_EVERY)
     original = load_file(base / WEIGHTS)
-    changed = interpolated_encoder(original, mean(seeds), SHARE, "mpnet")
+    changed = interpolated_encoder(original, mean(list(seeds.values())), SHARE, "mpnet")
     difference = quantized(
         {name: part.numpy() for name, part in original.items()},
         {name: part.numpy() for name, part in changed.items() if not torch.equal(part, original[name])},
@@ -93,7 +92,7 @@ def train_large_encoder(
         "pairs": sum(map(len, data.splits.train.values())),
         "lists": len(data.splits.train),
     }
-    return _publish(sources, base, difference, training, folders.output, run.threads)
+    return _publish(sources, base, difference, training, folders.output, readers)
 
 
 def _publish(
@@ -102,12 +101,11 @@ def _publish(
     difference: Mapping[str, NDArray[Any]],
     training: Mapping[str, Any],
     output: Path,
-    threads: int,
+    readers: Readers,
 ) -> EncoderMetadata:
     """Write the difference and the card; the encoder that it makes is exported and measured for that."""
     lists = read_graded_pairs(sources.dev)
-    reader = Encoder.open(BASE_ENCODER, threads=threads)
-    papers = collect_papers(sources.corpus, papers_of(lists), reader, Tagger.open())
+    papers = collect_papers(sources.corpus, papers_of(lists), readers.encoder, readers.tagger)
     with tempfile.TemporaryDirectory(prefix="qbe-") as temporary, staged_folder(output) as staged:
         write_weights(staged / DIFFERENCE, difference)
         trained = Path(temporary, "trained")
@@ -116,7 +114,7 @@ def _publish(
         for name, model in ((MPNET.name, base), (LARGE_ENCODER, trained)):
             exported = Path(temporary, f"{name}-onnx")
             export_encoder(model, name, MPNET.source, exported)
-            encoder = Encoder.open(str(exported), "int8", threads)
+            encoder = Encoder.open(str(exported), "int8", readers.threads)
             figures[name] = measure(encode_sentences(encoder, papers), papers, lists)
             if name == MPNET.name:
                 shutil.rmtree(exported)
@@ -130,3 +128,29 @@ def _publish(
         size = (staged / DIFFERENCE).stat().st_size
         (staged / "README.md").write_text(describe(metadata, {**training, **measured}, size))
     return metadata
+
+
+def describe(metadata: EncoderMetadata, training: Mapping[str, Any], size: int) -> str:
+    """The card's text.
+
+    ``training`` is collected by `train_large_encoder`, ``size`` the bytes of
+    the difference.
+    """
+    return Card(
+        name=metadata.name,
+        purpose=f"A sentence encoder for papers ({metadata.dimension} dimensions, {metadata.layers} layers): "
+        f"{MPNET.name} with its last {training['recipe']['joint']} layers trained on {training['lists']:,} "
+        f"graded lists and averaged with the original weights, share {training['share']:g}. The folder holds "
+        f"the difference from the base (weights {training['base'][:12]}), which is downloaded and verified; "
+        f"the weights that come out are {training['weights_sha256'][:12]}.",
+        input="title and abstract in one pass; a vector is the mean of its sentence's tokens",
+        figures=f"Spearman's correlation with the grades of dev, mean over {training['queries']} queries, by "
+        f"matching of sentences; int8 (smallest cosine with PyTorch "
+        f"{metadata.parity['int8']['min_cosine']:.3f}). Difference to {MPNET.name} by mean-max: two-sided p "
+        f"of the paired randomization test {training['p']:.2g}.",
+        table=matching_table(training["dev"], training["dev"]),
+        data=training["data"],
+        command="large-encoder",
+        limits=GRADES_LIMITS,
+        licence=f"{APACHE}; derived from {MPNET.source} (same licence)",
+    ).markdown(size)

@@ -1,21 +1,31 @@
-"""Rank correlation of a reranker's scores with the grades of graded lists."""
+"""Rank correlation of scores with the grades of graded lists: of rerankers, and of matchings of vectors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import permutation_test, spearmanr
 
 from qbe.encode.aspect import EncodedAspect
+from qbe.encode.encoder import Encoder
 from qbe.encode.hooks import Floats
 from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
+from qbe.models.encoder_format import COSINE
 from qbe.query import Aspect
 from qbe.rerank.reranker import Reranker, RerankRequest
+from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.types import Facet, Paper
+
+FIRST_STAGE = "mean-max"
+"""The matching of the dense first stage."""
+
+SAMPLES = 100_000
+"""Random permutations of the significance test."""
 
 
 def spearman(scores: Sequence[float], grades: Sequence[float]) -> float | None:
@@ -97,3 +107,60 @@ def rank_correlations(
                 correlations[query] = correlation
         facets.append(correlations)
     return facets
+
+
+class Figures(NamedTuple):
+    """Spearman's correlations with the grades of dev.
+
+    ``means`` has the mean over queries by matching and facet; ``queries`` the mean over facets by query,
+    for the matching of the dense first stage.
+    """
+
+    means: Mapping[str, Sequence[float]]
+    queries: Sequence[float]
+
+
+def encode_sentences(encoder: Encoder, papers: Mapping[str, Paper]) -> dict[str, Floats]:
+    """Vectors (sentences, dimension) float32 of papers by id."""
+    encoded = zip(papers, encoder.encode(papers.values()), strict=True)
+    return {paper_id: vectors.sentences for paper_id, vectors in encoded}
+
+
+def measure(
+    vectors: Mapping[str, Floats], papers: Mapping[str, Paper], lists: GradedLists, similarity: str = COSINE
+) -> Figures:
+    """Correlations of each matching of sentence vectors, compared by ``similarity``.
+
+    Queries whose grades for a facet are all equal are left out there.
+    """
+    correlations = {
+        name: rank_correlations(
+            VectorMatching(name, lambda paper: vectors[paper.paper_id], similarity=similarity),
+            papers,
+            lists,
+            vectors,
+        )
+        for name in MATCHINGS
+    }
+    means = {
+        name: [mean_correlation(by_query.values()) for by_query in facets]
+        for name, facets in correlations.items()
+    }
+    first_stage = correlations[FIRST_STAGE]
+    rows = [[by_query[query] for by_query in first_stage if query in by_query] for query in lists]
+    return Figures(means, [float(np.mean(row)) if row else 0.0 for row in rows])
+
+
+def significance(figures: Figures, other: Figures) -> float:
+    """Two-sided p of the paired randomization test over queries, on the mean of `Figures.queries`.
+
+    All patterns of signs are counted where there are at most SAMPLES, else so many at random.
+
+    >>> significance(Figures({}, [0.5, 0.25, 0.5]), Figures({}, [0.0, 0.0, 0.0]))  # 2 of 8 patterns of signs
+    0.25
+    """
+    differences = np.array(figures.queries) - np.array(other.queries)
+    result = permutation_test(
+        (differences,), np.mean, permutation_type="samples", n_resamples=SAMPLES, rng=np.random.default_rng(0)
+    )
+    return float(result.pvalue)

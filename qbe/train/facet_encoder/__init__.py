@@ -1,1 +1,0 @@
-"""The facet encoder: a sentence encoder out of the weights of trained facet rerankers."""

@@ -1,0 +1,240 @@
+"""Fitting the small networks of `qbe.grade.head`, by the order of candidates or by their grades."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from qbe.grade.head import Head
+from qbe.train.trainer import Checkpoints, DevScore, Schedule, fit
+from qbe.types import Facet
+
+Doubles = NDArray[np.float64]
+
+SMALLEST_SCALE = 1e-6
+"""The scale of a feature that hardly varies."""
+
+
+class Standardization(NamedTuple):
+    """The ``mean`` (F,) and the ``scale`` (F,), a standard deviation, of each of F features.
+
+    >>> standard = Standardization.of(np.array([[1.0, 5.0], [3.0, 5.0], [np.nan, 5.0]]))
+    >>> standard.mean.tolist(), standard.scale.tolist()
+    ([2.0, 5.0], [1.0, 1e-06])
+    >>> standard.inputs(np.array([[3.0, np.nan]]))
+    tensor([[1., 0.]])
+    """
+
+    mean: Doubles
+    scale: Doubles
+
+    @classmethod
+    def of(cls, features: Doubles) -> Standardization:
+        """That of features (candidates, F), over those that are known (not NaN)."""
+        scale = np.maximum(np.nanstd(features, axis=0), SMALLEST_SCALE)
+        return cls(np.nanmean(features, axis=0), scale)
+
+    def inputs(self, features: Doubles) -> Tensor:
+        """Features (candidates, F) brought to mean 0 and deviation 1, float32; one that is NaN becomes 0."""
+        return torch.tensor(np.nan_to_num((features - self.mean) / self.scale), dtype=torch.float32)
+
+
+def _array(parameter: Tensor) -> Doubles:
+    return parameter.detach().double().numpy().copy()
+
+
+# Heads that rank what a paper cites above its other candidates.
+
+
+class FeatureList(NamedTuple):
+    """The candidates of one query: ``features`` (candidates, F), and which of them are ``cited``
+    (candidates,) bool; how many papers it cites in ``total``, found or not.
+    """
+
+    features: Doubles
+    cited: NDArray[np.bool_]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSchedule:
+    """How a ranking head is fitted: ``epochs`` at most over the lists, one a step."""
+
+    epochs: int = 12
+    patience: int = 3
+    hidden: int = 16
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-2
+
+
+class _RankingHead(nn.Module):
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = nn.Parameter(torch.randn(width, hidden) / width**0.5)
+        self.bias, self.direct = nn.Parameter(torch.zeros(hidden)), nn.Parameter(torch.zeros(width))
+        self.out = nn.Parameter(torch.zeros(hidden))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = inputs @ self.direct + torch.tanh(inputs @ self.hidden + self.bias) @ self.out
+        return scores
+
+    def head(self, standard: Standardization) -> Head:
+        return Head(*standard, *map(_array, (self.hidden, self.bias, self.direct, self.out)))
+
+
+class _RankingTask:
+    """The cross-entropy of the softmax of scores against equal shares for what is cited."""
+
+    def __init__(
+        self, lists: Sequence[FeatureList], schedule: HeadSchedule, figure: Callable[[Head], float]
+    ) -> None:
+        together = np.concatenate([each.features for each in lists])
+        self.standard, self._schedule, self._figure = Standardization.of(together), schedule, figure
+        self.network = _RankingHead(together.shape[1], schedule.hidden)
+        self._inputs = [self.standard.inputs(each.features) for each in lists]
+        self._cited = [torch.tensor(each.cited) for each in lists]
+        self._usable = [place for place, each in enumerate(lists) if each.cited.any()]
+        self.steps_per_epoch = len(self._usable)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        schedule = self._schedule
+        parameters = self.network.parameters()
+        return torch.optim.AdamW(parameters, lr=schedule.learning_rate, weight_decay=schedule.weight_decay)
+
+    def batches(self, seed: int) -> Iterator[int]:
+        rng = np.random.default_rng(seed)
+        for _ in range(self._schedule.epochs):
+            yield from rng.permutation(self._usable).tolist()
+
+    def losses(self, batch: int) -> Iterator[Tensor]:
+        yield -torch.log_softmax(self.network(self._inputs[batch]), 0)[self._cited[batch]].mean()
+
+    def score(self) -> DevScore:
+        figure = self._figure(self.network.head(self.standard))
+        return DevScore(figure, f"dev {figure:.4f}")
+
+
+def fit_head(
+    lists: Sequence[FeatureList],
+    schedule: HeadSchedule,
+    seed: int,
+    figure: Callable[[Head], float],
+    path: Path,
+) -> Head:
+    """Fit a head that ranks, by ListNet (Cao et al., 2007, section 4.1), with its checkpoints in ``path``.
+
+    The best epoch by ``figure``, which measures a head on dev, is returned.
+    """
+    torch.manual_seed(seed)  # for the weights at the start
+    task = _RankingTask(lists, schedule, figure)
+    fit(task, Schedule(schedule.epochs, patience=schedule.patience), seed, Checkpoints(path))
+    return task.network.head(task.standard)
+
+
+# Heads whose scores are grades.
+
+
+@dataclass(frozen=True, slots=True)
+class GradeRecipe:
+    """How the heads of the grade model are fitted.
+
+    ``sampled`` lists of each file of pairs, drawn at random, are used. Grades are fitted by squared error,
+    and with the weight ``differences`` those of two facets of a candidate, which rank it where one facet is
+    liked and the other disliked.
+    """
+
+    sampled: int = 350
+    epochs: int = 30
+    batch: int = 256
+    hidden: int = 16
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-2
+    differences: float = 3.0
+
+
+_PAIRS = tuple(combinations(range(len(Facet)), 2))
+
+
+def grade_loss(predicted: Tensor, grades: Tensor, differences: float) -> Tensor:
+    """The mean squared error of grades (pairs, 3), and with the weight ``differences`` that of the
+    differences of two facets' grades.
+
+    >>> float(grade_loss(torch.tensor([[1.0, 0.0, 0.0]]), torch.zeros(1, 3), 0.5))  # 1/3 + 0.5 * 2/3
+    0.666...
+    """
+    error = predicted - grades
+    between = torch.stack([error[:, first] - error[:, second] for first, second in _PAIRS], dim=1)
+    return (error**2).mean() + differences * (between**2).mean()
+
+
+class _GradeHeads(nn.Module):
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.direct, self.hidden = nn.Linear(width, len(Facet)), nn.Linear(width, hidden)
+        self.out = nn.Linear(hidden, len(Facet), bias=False)
+        nn.init.zeros_(self.out.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        grades: Tensor = self.direct(inputs) + self.out(torch.tanh(self.hidden(inputs)))
+        return grades
+
+    def head(self, standard: Standardization, place: int) -> Head:
+        """One facet's head. A head has no constant: a hidden unit without inputs stands for it."""
+        width = self.hidden.in_features
+        constant = float(self.direct.bias.detach()[place]) / np.tanh(1.0)
+        return Head(
+            *standard,
+            np.concatenate([_array(self.hidden.weight).T, np.zeros((width, 1))], axis=1),
+            np.append(_array(self.hidden.bias), 1.0),
+            _array(self.direct.weight)[place],
+            np.append(_array(self.out.weight)[place], constant),
+        )
+
+
+class _GradeTask:
+    """Grades of pairs; the last epoch is kept."""
+
+    def __init__(self, features: Doubles, grades: Doubles, recipe: GradeRecipe) -> None:
+        self.standard, self._recipe = Standardization.of(features), recipe
+        self.network = _GradeHeads(features.shape[1], recipe.hidden)
+        self._inputs = self.standard.inputs(features)
+        self._grades = torch.tensor(grades, dtype=torch.float32)
+        self.steps_per_epoch = -(-len(grades) // recipe.batch)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        recipe = self._recipe
+        parameters = self.network.parameters()
+        return torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+
+    def batches(self, seed: int) -> Iterator[Tensor]:
+        rng, size = np.random.default_rng(seed), self._recipe.batch
+        for _ in range(self._recipe.epochs):
+            order = torch.tensor(rng.permutation(len(self._inputs)))
+            for first in range(0, len(order), size):
+                yield order[first : first + size]
+
+    def losses(self, batch: Tensor) -> Iterator[Tensor]:
+        yield grade_loss(self.network(self._inputs[batch]), self._grades[batch], self._recipe.differences)
+
+    def score(self) -> None:
+        """None: all epochs are done."""
+
+
+def fit_grade_heads(
+    features: Doubles, grades: Doubles, recipe: GradeRecipe, seed: int, path: Path
+) -> Mapping[Facet, Head]:
+    """Heads by facet, fitted to features (pairs, F), NaN where one is missing, and grades (pairs, 3), with
+    checkpoints in the file ``path``.
+    """
+    torch.manual_seed(seed)  # for the weights at the start
+    task = _GradeTask(features, grades, recipe)
+    fit(task, Schedule(recipe.epochs), seed, Checkpoints(path))
+    return {facet: task.network.head(task.standard, place) for place, facet in enumerate(Facet)}

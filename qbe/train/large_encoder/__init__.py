@@ -1,1 +1,0 @@
-"""Training of the large facet encoder: the upper layers of MPNet, published as their difference."""

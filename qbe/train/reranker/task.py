@@ -1,0 +1,239 @@
+"""The facet rerankers as a task of the trainer: scores of graded candidates, their loss, figures on dev."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
+from torch import Tensor, nn
+
+from qbe.errors import CorpusError, UsageError
+from qbe.graded_pairs import GradedLists, GradedPair
+from qbe.rerank.late_interaction import Floats
+from qbe.train.correlation import mean_correlation, spearman
+from qbe.train.reranker.network import FACETS, Network
+from qbe.train.reranker.papers import TokenizedPaper
+from qbe.train.trainer import DevScore, Schedule
+from qbe.train.weights import trainable
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How facet cross-encoders are trained; the models' cards say which data its choices were made on.
+
+    The ``joint`` upper layers are trained, and there candidates attend to the query, unless ``separate``; a
+    paper's first ``max_tokens`` are read. Of the lists ``sampled`` are drawn at random; None: all. A step has
+    ``queries`` lists; of a list's candidates without a grade of 1 or more, at most ``unrelated`` are used,
+    others in each epoch. AdamW: the layers learn at ``learning_rate`` with ``weight_decay``, the facets'
+    projections and token weights at ``head_rate``, the weights of similarities and the gates, which are few,
+    at ``weight_rate``. For the other fields see `qbe.train.trainer.Schedule`. Raises UsageError where there
+    is no list or no epoch.
+
+    >>> Recipe(epochs=0)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `epochs` of at least 1, found 0
+    """
+
+    joint: int = 3
+    max_tokens: int = 384
+    sampled: int | None = None
+    separate: bool = False
+    epochs: int = 1
+    learning_rate: float = 6e-5
+    head_rate: float = 2e-4
+    weight_rate: float = 2e-2
+    queries: int = 2
+    unrelated: int = 4
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    warm_up: float = 0.1
+    ema_decay: float = 0.98
+    patience: int = 2
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where there is no list or no epoch."""
+        for name, count in (("epochs", self.epochs), ("sampled", self.sampled)):
+            if count is not None and count < 1:
+                raise UsageError(f"expected `{name}` of at least 1, found {count}")
+
+    def schedule(self) -> Schedule:
+        """The trainer's part of the recipe."""
+        return Schedule(self.epochs, self.clip, self.patience, self.warm_up, self.ema_decay)
+
+
+class GradedSplits(NamedTuple):
+    """Graded lists to train on, and those of dev."""
+
+    train: GradedLists
+    dev: GradedLists
+
+
+class CandidateScorer:
+    """A network and tokenized papers: scores of a query's candidates.
+
+    The hidden states below the trainable layers are computed once a paper, when they are first needed.
+    """
+
+    def __init__(self, network: Network, papers: Mapping[str, TokenizedPaper]) -> None:
+        self.network, self.papers = network, papers
+        self._frozen_states: dict[str, Tensor] = {}
+
+    def frozen_states(self, paper_id: str) -> Tensor:
+        """States (tokens, dimension) bfloat16 of a paper, which are the input of the trainable layers.
+
+        Each paper is encoded separately, so that its states do not depend on the order of calls.
+        """
+        if paper_id not in self._frozen_states:
+            (self._frozen_states[paper_id],) = self.network.encode_lower([self.papers[paper_id]])
+        return self._frozen_states[paper_id]
+
+    def scores(self, query: str, pairs: Sequence[GradedPair]) -> Tensor:
+        """Scores (candidates, facets) of a query's candidates."""
+        ids = [query, *(pair.paper_id for pair in pairs)]
+        scores: Tensor = self.network(
+            [self.papers[paper_id] for paper_id in ids], [self.frozen_states(paper_id) for paper_id in ids]
+        )
+        return scores
+
+    def dev_score(self, lists: GradedLists) -> DevScore:
+        """The mean over the facets of the correlation with the grades of some lists (`mean_spearman`)."""
+        correlations = mean_spearman(self, lists)
+        text = " / ".join(f"{value:.4f}" for value in correlations)
+        return DevScore(float(np.mean(correlations)), f"dev Spearman {text}")
+
+
+class GradedTask:
+    """A scorer's network that is fitted to the grades of lists, for `qbe.train.trainer.fit`.
+
+    The order of the lists and which of their unrelated candidates are used follow from the seed and the
+    number of the epoch.
+    """
+
+    def __init__(self, scorer: CandidateScorer, splits: GradedSplits, recipe: Recipe) -> None:
+        """Raise CorpusError where there are fewer lists of two or more candidates than a step has."""
+        self.network: nn.Module = scorer.network
+        self._scorer, self._splits, self._recipe = scorer, splits, recipe
+        self._queries = sorted(query for query, pairs in splits.train.items() if len(pairs) > 1)
+        if len(self._queries) < recipe.queries:
+            raise CorpusError(
+                f"expected at least {recipe.queries} lists of two or more candidates to train on, found "
+                f"{len(self._queries)}; give more pairs"
+            )
+        self.steps_per_epoch = len(self._queries) // recipe.queries
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW with a learning rate for each kind of parameters."""
+        return adamw(self.network, self._recipe)
+
+    def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
+        """The lists of each step: pairs by query."""
+        for epoch in range(self._recipe.epochs):
+            order = random.Random(f"{seed}-{epoch}").sample(self._queries, len(self._queries))
+            for step in range(self.steps_per_epoch):
+                queries = order[step * self._recipe.queries : (step + 1) * self._recipe.queries]
+                yield {query: self._sampled(query, f"{seed}-{epoch}-{query}") for query in queries}
+
+    def _sampled(self, query: str, seed: str) -> list[GradedPair]:
+        return sample_unrelated(self._splits.train[query], self._recipe.unrelated, random.Random(seed))
+
+    def losses(self, batch: Mapping[str, Sequence[GradedPair]]) -> Iterable[Tensor]:
+        """The mean over the facets of the loss of each list, divided by the number of lists."""
+        for query, pairs in batch.items():
+            scores = self._scorer.scores(query, pairs)
+            grades = torch.tensor([pair.grades for pair in pairs], device=scores.device)
+            yield torch.stack(
+                [logistic(scores[:, i], grades[:, i]) for i in range(len(FACETS))]
+            ).mean() / len(batch)
+
+    def score(self) -> DevScore:
+        """The mean correlation with the grades of dev."""
+        return self._scorer.dev_score(self._splits.dev)
+
+
+def logistic(scores: Tensor, grades: Tensor) -> Tensor:
+    """RankNet (Burges et al., 2005, eq. 3) over pairs of different grades, weighted by the difference.
+
+    ``scores`` and ``grades`` (candidates,) float32; the loss is a scalar.
+
+    >>> logistic(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 1.0]))  # log(1 + exp(0)), weight 2, over 2
+    tensor(0.6931)
+    """
+    better = (grades[:, None] - grades[None, :]).clamp(min=0)
+    losses = better * F.softplus(-(scores[:, None] - scores[None, :]))
+    return losses.sum() / better.sum().clamp(min=1e-9)
+
+
+class Rates(Protocol):
+    """The learning rates of the layers, of the facets' projections and token weights, and of the weights of
+    similarities and the gates; and the weight decay of the layers.
+    """
+
+    @property
+    def learning_rate(self) -> float: ...  # noqa: D102 (described above)
+
+    @property
+    def head_rate(self) -> float: ...  # noqa: D102
+
+    @property
+    def weight_rate(self) -> float: ...  # noqa: D102
+
+    @property
+    def weight_decay(self) -> float: ...  # noqa: D102
+
+
+def adamw(network: nn.Module, rates: Rates) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
+    by_rate: dict[float, list[nn.Parameter]] = {}
+    for name, part in trainable(network).items():
+        few = name == "weights" or name.endswith("gate")
+        head = name in ("projections", "token_weights")
+        rate = rates.weight_rate if few else rates.head_rate if head else rates.learning_rate
+        by_rate.setdefault(rate, []).append(part)
+    groups = [
+        {
+            "params": parts,
+            "lr": rate,
+            "weight_decay": rates.weight_decay if rate == rates.learning_rate else 0.0,
+        }
+        for rate, parts in by_rate.items()
+    ]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.98))
+
+
+def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
+    """The pairs with a grade of 1 or more, and at most ``count`` of the others, at random; in their order.
+
+    >>> pairs = [GradedPair("a", (3, 0, 0)), GradedPair("b", (0, 0, 0)), GradedPair("c", (0, 0.5, 0))]
+    >>> [pair.paper_id for pair in sample_unrelated(pairs, 0, random.Random(0))]
+    ['a']
+    >>> len(sample_unrelated(pairs, 1, random.Random(0)))
+    2
+    """
+    unrelated = [place for place, pair in enumerate(pairs) if max(pair.grades) < 1]
+    dropped = set(rng.sample(unrelated, max(0, len(unrelated) - count)))
+    return [pair for place, pair in enumerate(pairs) if place not in dropped]
+
+
+@torch.no_grad()
+def mean_spearman(scorer: CandidateScorer, lists: GradedLists) -> tuple[float, ...]:
+    """For each facet the mean over queries of the correlation of scores and grades.
+
+    See `qbe.train.correlation`; queries whose grades are all equal are left out.
+    """
+    scores: dict[str, Floats] = {
+        query: scorer.scores(query, pairs).float().cpu().numpy() for query, pairs in lists.items()
+    }
+    facets = []
+    for number in range(len(FACETS)):
+        correlations = (
+            spearman(scores[query][:, number].tolist(), [pair.grades[number] for pair in pairs])
+            for query, pairs in lists.items()
+        )
+        facets.append(mean_correlation([value for value in correlations if value is not None]))
+    return tuple(facets)

@@ -1,0 +1,264 @@
+"""Tiny trainings of the models, each with its data, for the tests of one and for those of all."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbe.corpus import write_jsonl
+from qbe.train.artifacts import Folders, RunOptions
+from qbe.types import Paper, Sentence
+
+
+@dataclass
+class Training:
+    """A tiny training: how it is done, what of its recipe can be changed, and the files that hold weights.
+
+    ``train`` takes folders, a run, and changes of the recipe. ``sources`` are its data.
+    """
+
+    train: Callable[..., Any]
+    other: dict[str, Any]
+    weights: tuple[str, ...]
+    sources: Any = None
+    parts: tuple[str, ...] = field(default=("seed-0.pt",))
+    """Files of the work folder whose damage is noticed."""
+
+
+def write(path: Path, *records: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+# The facet tagger.
+
+WORDS = {
+    "background": "people often need help with many old problems",
+    "objective": "we aim to study and find questions",
+    "method": "using a method of layers trained on data",
+    "result": "results show gains by 5 % over them",
+    "other": "code: https://x.y/z",
+}
+"""What sentences of each label are made of, so that a tiny encoder can tell them apart."""
+
+
+def labelled_abstract(chance: random.Random) -> dict:
+    labels = [label for label in WORDS if chance.random() < 0.8] or ["method"]
+    sentences = []
+    for label in labels:
+        words = WORDS[label].split()
+        chance.shuffle(words)
+        sentences.append(" ".join(words).capitalize() + ".")
+    confidences = [chance.choice([0.5, 0.75, 1.0]) for _ in labels]
+    return {"sentences": sentences, "labels": labels, "confs": confidences}
+
+
+def unlabelled_papers(folder: Path) -> Path:
+    """40 papers to learn from; 10 others are evaluated on, too short or too long."""
+    good = [
+        {"paper_id": f"p{i}", "title": f"Paper {i}", "abstract": f"We read {i}. It ends. So did we. Twice."}
+        for i in range(40)
+    ]
+    bad = [
+        {"paper_id": "e1", "title": "EVALUATED, title of words", "abstract": good[0]["abstract"]},
+        {"paper_id": "e2", "title": "The evaluated title of words", "abstract": good[0]["abstract"]},
+        *({"paper_id": f"s{i}", "title": "Short", "abstract": "One. And two."} for i in range(4)),
+        *({"paper_id": f"l{i}", "title": "Long", "abstract": "We go on. " * 21} for i in range(4)),
+    ]
+    return write(folder / "papers.jsonl", *bad, *good)
+
+
+def tagger(request: pytest.FixtureRequest) -> Training:
+    from qbe.train.tagger.fit import Schedule
+    from qbe.train.tagger.training import Recipe, Sources, train_tagger
+
+    encoder, model = (request.getfixturevalue(name) for name in ("tiny_encoder", "tiny_model"))
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("tagger")
+    chance = random.Random(0)
+    for split, count in (("train", 60), ("dev", 25), ("test", 20)):
+        abstracts = (labelled_abstract(chance) for _ in range(count))
+        write(folder / "csabstruct" / f"{split}.jsonl", *abstracts)
+    evaluated = {"paper_id": "x", "title": "Paper 3", "abstract": ["One."], "pred_labels": ["method_label"]}
+    sources = Sources(
+        folder / "csabstruct", unlabelled_papers(folder), write(folder / "evaluated.jsonl", evaluated)
+    )
+    recipe = Recipe(
+        layers=(0, 2),
+        teacher=Schedule(epochs=2, papers=8),
+        unlabelled=20,
+        soft=Schedule(epochs=4),
+        gold=Schedule(epochs=6),
+    )
+
+    def train(folders: Folders, run: RunOptions, **changes: Any) -> Any:
+        options = {"recipe": replace(recipe, **changes), "encoder": str(encoder), "weights": model}
+        return train_tagger(sources, folders, run, **options)
+
+    parts = ("student-0.pt", "student-0-soft.pt", "soft-20.npz")
+    return Training(train, {"untitled": 0.25}, ("head.int8.onnx", "tagger.json"), sources, parts)
+
+
+# The citation model.
+
+
+def write_qrels(path: Path, papers: list[Paper], places: Any) -> Path:
+    """Who cites whom, of the papers at some places."""
+    from support.citing import cited_by
+
+    names = [paper.paper_id for paper in papers]
+    lines = [f"{names[place]} 0 {names[cited]} 1\n" for place in places for cited in cited_by(place)]
+    path.write_text("".join(lines))
+    return path
+
+
+def citation(request: pytest.FixtureRequest) -> Training:
+    """Papers of 2002 to 2009 to train on, and those of 2010 and 2011 as dev."""
+    from qbe.train.citation.projection import ProjectionSchedule
+    from qbe.train.citation.training import Recipe, Sources, train_citation
+    from qbe.train.heads import HeadSchedule
+    from support.citing import CITING, COUNT, NO_YEAR, index_of, papers_that_cite, shared
+
+    factory, encoder = (request.getfixturevalue(name) for name in ("tmp_path_factory", "tiny_encoder"))
+    citing = papers_that_cite(request.getfixturevalue("papers"))
+    index = shared(factory.getbasetemp(), lambda path: index_of(path, citing, encoder), "index")
+    folder = factory.mktemp("collection")
+    train_places = [n for n in range(8, CITING) if n != NO_YEAR]
+    sources = Sources(
+        index,
+        write_qrels(folder / "train.qrels", citing, train_places),
+        write_qrels(folder / "dev.qrels", citing, range(CITING, COUNT)),
+    )
+    recipe = Recipe(
+        projection=ProjectionSchedule(epochs=2, queries=8, nearest=5, random=2, learning_rate=1e-2),
+        heads=HeadSchedule(epochs=2, hidden=3),
+        depth=12,
+    )
+
+    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+        return train_citation(sources, folders, run, recipe=replace(recipe, **changes))
+
+    parts = ("seed-0.pt", "held-back.pt", "links+seeds-1.pt")
+    return Training(train, {"depth": 11}, ("citation.npz", "citation.json"), sources, parts)
+
+
+# The grade model.
+
+GRADED = {
+    "s036": ("s051 0 3 1", "s059 3 0 1", "s031 2.5 1 0"),
+    "s118": ("s012 1 2 0.5", "s001 0 0 0", "s002 1 1 1"),
+    "s024": ("s003 2 0 0", "s004 0 2 3"),
+}
+"""Candidates with their grades by background, method and result."""
+
+
+def grades(request: pytest.FixtureRequest) -> Training:
+    from qbe.files import sha256
+    from qbe.train.grades.training import Sources, train_grades
+    from qbe.train.heads import GradeRecipe
+
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
+    header = "query_id paper_id background method result"
+    rows = [f"{query} {row}" for query, of_query in GRADED.items() for row in of_query]
+    for name, chosen in (("train.tsv", rows), ("dev.tsv", rows[:3])):
+        (folder / name).write_text("".join("\t".join(row.split()) + "\n" for row in (header, *chosen)))
+    evaluated = {"paper_id": "e", "title": "Beside the sample", "abstract": ["No paper of it."]}
+    left_out = write(folder / "evaluated.jsonl", evaluated)
+    index = request.getfixturevalue("graded_index")
+    sources = Sources(index, (folder / "train.tsv",), (folder / "dev.tsv",), left_out)
+    recipe = GradeRecipe(sampled=3, epochs=3, batch=4, hidden=2)
+
+    def train(folders: Folders, run: RunOptions, sources: Sources = sources, **changes: Any) -> Any:
+        return train_grades(sources, folders, run, recipe=replace(recipe, **changes))
+
+    parts = ("vectors-0.pt", f"train-train-{sha256(folder / 'train.tsv')[:12]}.npz")
+    return Training(train, {"sampled": 2}, ("grades.npz", "grades.json"), sources, parts)
+
+
+# Sentence encoders.
+
+
+def encoder(request: pytest.FixtureRequest) -> Training:
+    """Most lines have their alignments; four pairs have a paper with the evaluated one's title."""
+    from qbe.train.encoder.data import Sources
+    from qbe.train.encoder.recipe import Recipe
+    from qbe.train.encoder.training import train_encoder
+    from support.cocitations import planted, write_bert
+
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("cocitations")
+    write_bert(folder / "bert")
+    for name, count, seed in (("train", 60, 1), ("dev", 20, 2)):
+        lines = [
+            line | {"pos_context": line["pos_context"] | {"cc_align": alignment}}
+            for line, alignment in planted(count, seed)
+        ]
+        del lines[0]["pos_context"]["cc_align"]
+        for number, line in enumerate(lines[:4]):
+            line[("query", "pos_context")[number % 2]]["TITLE"] = "What is evaluated on"
+        write(folder / f"{name}.jsonl", *lines)
+    with (folder / "evaluated.jsonl").open("wb") as stream:
+        write_jsonl([Paper("1", "What IS evaluated on?", (Sentence("x"),))], stream)
+    sources = Sources((folder / "train.jsonl",), folder / "dev.jsonl", folder / "evaluated.jsonl")
+    recipe = Recipe("ts+ot", batch=8, accumulate=2, learning_rate=0.01)
+
+    def train(folders: Folders, run: RunOptions, **changes: Any) -> Any:
+        options = {"recipe": replace(recipe, **changes), "encoder": str(folder / "bert")}
+        return train_encoder(sources, folders, run, **options)
+
+    weights = ("model.safetensors", "model.int8.onnx", "encoder.json")
+    return Training(train, {"similarity": "cosine"}, weights, sources, ("seed-0.pt", "aligned-dev.npz"))
+
+
+# The facet rerankers.
+
+
+def reranker(request: pytest.FixtureRequest) -> Training:
+    """Lists to learn from in two files, others to choose on, and a candidate that is evaluated on."""
+    from qbe.train.reranker.task import Recipe
+    from qbe.train.reranker.training import Sources, train_rerankers
+    from support.tiny_reranker import graded_lists, write_lists
+
+    weights, papers = (request.getfixturevalue(name) for name in ("tiny_reranker_weights", "papers"))
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("pairs")
+    lists = graded_lists(8)
+    queries = sorted(lists)
+    parts = {"first": queries[:2], "second": queries[2:4], "dev": queries[4:6]}
+    paths = {
+        name: write_lists(folder / f"{name}.tsv", {query: lists[query] for query in chosen})
+        for name, chosen in parts.items()
+    }
+    with paths["second"].open("a") as stream:
+        stream.write(f"{queries[2]}\t{queries[4]}\t1\t2\t3\n")  # a query of dev
+    candidate = lists[queries[0]][3].paper_id
+    (evaluated,) = (paper for paper in papers if paper.paper_id == candidate)
+    with (folder / "evaluated.jsonl").open("wb") as stream:
+        write_jsonl([replace(evaluated, paper_id="other", title=evaluated.title.upper())], stream)
+    corpus = request.getfixturevalue("sample") / "corpus.jsonl"
+    train_files = (paths["first"], paths["second"])
+    sources = Sources(train_files, paths["dev"], corpus, folder / "evaluated.jsonl")
+    recipe = Recipe(
+        joint=2,
+        max_tokens=128,
+        epochs=2,
+        learning_rate=3e-3,
+        head_rate=1e-2,
+        queries=1,
+        ema_decay=0.5,
+        patience=6,
+    )
+
+    def train(
+        folders: Folders, run: RunOptions, sources: Sources = sources, start: Any = None, **changes: Any
+    ) -> Any:
+        options = {"recipe": replace(recipe, **changes), "start": start}
+        return train_rerankers(sources, weights, folders, run, **options)
+
+    files = ("trunk.bin", "method.onnx", "reranker.json")
+    return Training(train, {"learning_rate": 1e-3}, files, sources, ("seed-0.pt", "facets.npz"))
+
+
+TRAININGS = {each.__name__: each for each in (tagger, citation, grades, encoder, reranker)}

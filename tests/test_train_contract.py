@@ -1,0 +1,122 @@
+"""What every training promises: it resumes to the same model, and notices what does not fit."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.trainings import TRAININGS, Training
+
+from qbe.errors import ModelError, OutputError
+from qbe.train import artifacts
+from qbe.train.artifacts import Folders, RunOptions
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+RUN = RunOptions(seeds=(0, 1))
+
+
+@pytest.fixture(scope="module", params=TRAININGS)
+def training(request) -> Training:
+    return TRAININGS[request.param](request)
+
+
+@pytest.fixture(scope="module")
+def trained(training, tmp_path_factory) -> Folders:
+    """The folders of a training by two seeds."""
+    folder = tmp_path_factory.mktemp("trained")
+    folders = Folders(folder / "model", folder / "work")
+    training.train(folders, RUN)
+    return folders
+
+
+def published(training: Training, folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in training.weights}
+
+
+def copied(trained: Folders, folder: Path) -> Folders:
+    shutil.copytree(trained.work, folder / "work")
+    return Folders(folder / trained.output.name, folder / "work")
+
+
+def test_an_interrupted_training_ends_in_the_same_model(training, trained, tmp_path, monkeypatch):
+    """It is interrupted at each of the first files that it would keep, and then goes on."""
+    folders = Folders(tmp_path / trained.output.name, tmp_path / "work")
+    replacing = artifacts._replacing
+    for kept in range(1, 4):
+        calls = iter(range(kept))
+
+        def interrupted(path: Path, calls=calls, kept=kept):
+            if next(calls) == kept - 1:
+                raise KeyboardInterrupt
+            return replacing(path)
+
+        monkeypatch.setattr(artifacts, "_replacing", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            training.train(folders, RUN)
+        assert not folders.output.exists()
+    monkeypatch.undo()
+    training.train(folders, RUN)
+    assert published(training, folders.output) == published(training, trained.output)
+
+
+def test_a_finished_training_is_not_done_again(training, trained, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
+    folders = copied(trained, tmp_path)
+    training.train(folders, RUN)
+    assert published(training, folders.output) == published(training, trained.output)
+
+
+def test_damaged_parts_are_noticed(training, trained, tmp_path):
+    for number, part in enumerate(training.parts):
+        folders = copied(trained, tmp_path / str(number))
+        path = folders.work / part
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(ModelError) as raised:
+            training.train(folders, RUN)
+        assert re.match(rf"{re.escape(str(path))}: expected .+, found: .+; delete it", str(raised.value))
+        assert "\n" not in str(raised.value)
+        assert not folders.output.exists()
+
+
+def test_a_work_folder_serves_one_recipe(training, trained, tmp_path):
+    with pytest.raises(ModelError, match="expected parts of the same recipe and data, found those of others"):
+        training.train(Folders(tmp_path / "model", trained.work), RUN, **training.other)
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_is_not_a_model_is_not_replaced(training, trained, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"a model to replace, found notes\.txt in it"):
+        training.train(Folders(tmp_path, trained.work), RUN)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_card_follows_the_template(trained):
+    text = (trained.output / "README.md").read_text()
+    headings = re.findall(r"^#+ .*|^- [^:]+:", text, re.MULTILINE)
+    assert headings[1:] == [
+        *("- Input:", "- Size:", "- Command:", "- Data (SHA-256):", "- Limits:", "- Licence:"),
+        "## Figures",
+    ]
+    note = artifacts.read_provenance(trained.work)
+    for name, digest in note["data"].items():
+        assert f"{name} ({digest[:12]})" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_training_without_torch_names_the_packages():
+    program = "import sys; sys.modules['torch'] = None; from qbe import _cli; "
+    program += "from qbe.train.__main__ import OPTIONS, main; _cli.run('qbe train', main, OPTIONS)"
+    line = [sys.executable, "-c", program, "tagger", "--output", "out", "--work", "work"]
+    line += ["--csabstruct", "x", "--unlabelled", "y", "--leave-out", "z"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "qbe train: training needs torch and transformers, found no torch; run: pip install 'qbe[train]'\n"
+    )
