@@ -140,7 +140,7 @@ def write_synthetic(
     from qbe.index.dense.stored import vector_file
     from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
     from qbe.index.manifest import FORMAT_VERSION, describe_files, digest, write_manifest
-    from qbe.index.papers import RECORDS, PaperStore, write_papers
+    from qbe.index.papers import RECORDS, SegmentPapers, write_papers
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -163,7 +163,7 @@ def write_synthetic(
                     add_sentences(moved(real[drawn.sentences[first : first + BLOCK]], noise, random))
         del real, whole
     with timings.stage("faiss"):
-        vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
+        vectors, layout = read_vectors(folder, stored)[0], SegmentPapers(folder).layout()
         parameters = write_faiss_index(folder, vectors, layout, source.similarity, ann, threads)
     with timings.stage("files"):
         files = describe_files(folder)

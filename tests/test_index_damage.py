@@ -20,7 +20,7 @@ from qbe.index.building.settings import BuildSettings
 from qbe.index.building.shard_sources import IndexShards
 from qbe.index.building.sharding import build_shards
 from qbe.index.index import Index
-from qbe.index.metadata import read_metadata
+from qbe.index.papers import read_metadata
 from qbe.models.encoder_files import CARD
 from qbe.query import Query
 from qbe.types import Paper, Sentence

@@ -19,7 +19,7 @@ from qbe.index import __main__ as command
 from qbe.index import options
 from qbe.index.index import Index
 from qbe.index.labels import describe_predictions, facet_mask, without_labels
-from qbe.index.papers import FACET_CODES, PaperLayout, PaperStore
+from qbe.index.papers import FACET_CODES, PaperLayout, SegmentPapers
 from qbe.models.tagger_files import HEAD
 from qbe.tag.tagger import Tagger
 from qbe.tag.tagging import LABEL_SOURCES, TaggingEncoder
@@ -76,9 +76,9 @@ def test_papers_come_back_as_the_tagger_labels_them(folders, mixed, tiny_encoder
 
 
 def test_the_store_of_records_holds_what_the_corpus_brought(folders, mixed):
-    assert list(PaperStore(folders["given"], predictions=False).read_from(0)) == mixed
+    assert list(SegmentPapers(folders["given"], predictions=False).read_from(0)) == mixed
     unlabelled = [without_labels(paper) for paper in mixed]
-    assert list(PaperStore(folders["predicted"], predictions=False).read_from(0)) == unlabelled
+    assert list(SegmentPapers(folders["predicted"], predictions=False).read_from(0)) == unlabelled
 
 
 def test_the_manifest_tells_what_was_predicted(folders, mixed, tiny_tagger):

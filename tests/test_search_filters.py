@@ -27,8 +27,7 @@ from qbe.index.dense.faiss_build import write_faiss_segment
 from qbe.index.dense.faiss_candidates import FaissCandidates
 from qbe.index.dense.faiss_segment import FaissSegment
 from qbe.index.index import Index
-from qbe.index.metadata import read_metadata
-from qbe.index.papers import PaperStore
+from qbe.index.papers import SegmentPapers, read_metadata
 from qbe.index.segments.faiss import FaissSegments
 from qbe.index.selection import Selection
 from qbe.parallel import Workers
@@ -409,8 +408,8 @@ def _dated(papers: list[Paper]) -> set[str]:
 
 def test_metadata_is_read_once_for_all_years_and_once_a_filter(plain, monkeypatch):
     reads = []
-    read = PaperStore.read_metadata
-    monkeypatch.setattr(PaperStore, "read_metadata", lambda store: reads.append(store) or read(store))
+    read = SegmentPapers.read_metadata
+    monkeypatch.setattr(SegmentPapers, "read_metadata", lambda store: reads.append(store) or read(store))
     with Index(plain) as opened, opened.reading() as reader:
         papers = PassingPapers(reader)
         for year in (2003, 2004, 2003, 2005):

@@ -31,7 +31,7 @@ from qbe.index.manifest import read_manifest
 from qbe.index.segments.commit import read_commit
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import open_snapshot
-from qbe.index.segments.views import PaperStores
+from qbe.index.segments.views import PaperStore
 from qbe.query import Query
 from qbe.search.filters import PaperFilter
 from qbe.search.lucene import BUILDER_LOCK, LuceneSearch
@@ -124,7 +124,7 @@ def test_both_ways_make_the_same_vectors_lists_and_papers(whole, split, joined):
         assert sorted(several.papers.ids) == sorted(one.papers.ids)
         assert several.manifest.lucene["documents"] == one.manifest.lucene["documents"]
         for number in range(SHARDS):
-            ids = several.papers.stores[number].ids
+            ids = several.papers.segments[number].ids
             rows = np.array([one.papers.row(paper_id) for paper_id in ids])
             assert set(rows // SHARD_PAPERS % SHARDS) == {number}
 
@@ -273,7 +273,7 @@ def test_vectors_of_parts_are_those_of_the_index(whole, parts):
 def test_bm25_of_shards_is_that_of_one_index_to_the_last_bit(whole, split, papers):
     """Each shard is searched alone, with nothing of the others but three numbers and its terms' counts."""
     snapshot = open_snapshot(split)
-    stores = [PaperStores([segment]) for segment in snapshot.segments]
+    stores = [PaperStore([segment]) for segment in snapshot.segments]
     postings = [
         open_postings([segment], store, segment.manifest.lucene)
         for segment, store in zip(snapshot.segments, stores, strict=True)

@@ -27,7 +27,7 @@ from qbe.index.rows import Rows, starts_of
 from qbe.index.segments.faiss import FaissSegments, Nearest, open_segments
 from qbe.index.segments.lucene import open_postings
 from qbe.index.segments.snapshot import Snapshot, open_snapshot
-from qbe.index.segments.views import PaperStores, open_vectors
+from qbe.index.segments.views import PaperStore, open_vectors
 from qbe.parallel import Workers
 from qbe.rerank.reranker import Reranker, RerankRequest, RerankScore
 from qbe.search.contracts import Ranked
@@ -110,15 +110,15 @@ class _Commit:
     def vectors(self) -> MappedVectors:
         def make() -> MappedVectors:
             sentences, whole = open_vectors(self.segments)
-            counts = [np.diff(store.layout().starts) for store in self.papers.stores]
+            counts = [np.diff(store.layout().starts) for store in self.papers.segments]
             starts = starts_of(np.concatenate(counts).tolist())
             return MappedVectors(sentences, whole, starts, similarity_of(self.segments[0].manifest))
 
         return self.once("vectors", make)
 
     @property
-    def papers(self) -> PaperStores:
-        return self.once("papers", lambda: PaperStores(self.segments))
+    def papers(self) -> PaperStore:
+        return self.once("papers", lambda: PaperStore(self.segments))
 
     def postings(self) -> Any:
         lucene = self.segments[0].manifest.lucene or {}

@@ -13,7 +13,7 @@ from qbe.errors import UsageError
 from qbe.index.building.source import Source
 from qbe.index.labels import without_labels
 from qbe.index.papers import encode_paper
-from qbe.index.segments.views import PaperStores
+from qbe.index.segments.views import PaperStore
 from qbe.types import Paper
 
 APPEND, UPDATE, SYNC = "append", "update", "sync"
@@ -38,7 +38,7 @@ class Additions:
     """
 
     def __init__(
-        self, source: Source, papers: PaperStores, how: str, confirm: Confirm, drops_labels: bool
+        self, source: Source, papers: PaperStore, how: str, confirm: Confirm, drops_labels: bool
     ) -> None:
         """``papers`` are the index's without predictions, ``drops_labels`` says that all its facets are
         predicted, and ``confirm`` is called before many papers are deleted.

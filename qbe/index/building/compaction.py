@@ -19,7 +19,7 @@ from qbe.index.dense.ann import INT8, AnnSettings, Learned, checked_or_flat, res
 from qbe.index.dense.stored import npy_header, vector_file
 from qbe.index.dense.vectors import SENTENCES, WHOLE, read_vectors
 from qbe.index.manifest import Manifest, similarity_of, stored_as
-from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, PaperStore
+from qbe.index.papers import FACETS_FILE, PROBABILITIES_FILE, STARTS_FILE, SegmentPapers
 from qbe.index.rows import Rows, live_rows, sentence_rows
 from qbe.index.segments.combined import combined_manifest, tagger_identity
 from qbe.index.segments.commit import Segment, segment_name
@@ -131,7 +131,7 @@ def _papers(segments: Sequence[OpenSegment], papers: Sequence[Rows]) -> Iterator
         chosen = np.zeros(segment.papers, np.bool_)
         chosen[rows] = True
         for paper, is_chosen in zip(
-            PaperStore(segment.files, predictions=False).read_from(0), chosen.tolist(), strict=True
+            SegmentPapers(segment.files, predictions=False).read_from(0), chosen.tolist(), strict=True
         ):
             if is_chosen:
                 yield paper

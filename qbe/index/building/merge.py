@@ -20,7 +20,7 @@ from qbe.index.building.part import BuildShard, PartMetadata, read_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.manifest import PART, Manifest
 from qbe.index.openfiles import OpenFiles
-from qbe.index.papers import RECORDS, PaperStore
+from qbe.index.papers import RECORDS, SegmentPapers
 from qbe.models.encoder_files import resolve_encoder
 from qbe.types import Paper
 
@@ -78,7 +78,7 @@ class PartsSource:
 
     def papers(self, split: Splitter, left_out: LeftOut) -> Iterator[Paper]:  # noqa: ARG002  (read before)
         """The papers of all parts, shard by shard."""
-        streams = [PaperStore(folder, predictions=False).read_from(0) for folder, _ in self._parts]
+        streams = [SegmentPapers(folder, predictions=False).read_from(0) for folder, _ in self._parts]
         longest = max(metadata.counts["papers"] for _, metadata in self._parts)
         for _ in range(0, longest, shards.SHARD_PAPERS):
             for stream in streams:

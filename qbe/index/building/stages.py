@@ -22,7 +22,7 @@ from qbe.index.dense.vectors import read_vectors
 from qbe.index.labels import describe_predictions
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
 from qbe.index.manifest import FORMAT_VERSION, MANIFEST, Manifest, describe_files, digest, write_manifest
-from qbe.index.papers import RECORDS, PaperCounts, PaperStore, write_papers
+from qbe.index.papers import RECORDS, PaperCounts, SegmentPapers, write_papers
 from qbe.tag.tagging import TaggingEncoder
 from qbe.text.split import split_sentences
 from qbe.types import Paper
@@ -106,7 +106,7 @@ def encode(
     `qbe.index.building.shards.join_shards` does, otherwise they stay; ``place`` is that of
     `qbe.index.building.shards.write_shards`.
     """
-    store = PaperStore(folder, predictions=False)
+    store = SegmentPapers(folder, predictions=False)
     bar = execution.progress.steps("encoding", "papers", len(store))
     with bar as advance, execution.timings.stage("vectors"):
         shards.write_shards(folder, store, tagging, advance, place)
@@ -133,7 +133,7 @@ def build_faiss(
     folder: Path, ann: AnnSettings | Learned, stored: str, similarity: str, execution: Execution
 ) -> dict[str, Any]:
     """The stage of FAISS, over vectors that are there: its parameters, as a manifest holds them."""
-    vectors, layout = read_vectors(folder, stored)[0], PaperStore(folder).layout()
+    vectors, layout = read_vectors(folder, stored)[0], SegmentPapers(folder).layout()
     bar = execution.progress.steps("indexing with FAISS", "vectors", len(vectors))
     with bar as advance, execution.timings.stage("faiss"):
         if isinstance(ann, Learned):
@@ -148,7 +148,7 @@ def publish(staging: Path, output: Path, state: State) -> Manifest:
     files = describe_files(staging, leave_out=(STATE, MANIFEST))
     tagger = state["tagger"]
     if tagger is not None:
-        tagger = {**tagger, **describe_predictions(PaperStore(staging).layout())}
+        tagger = {**tagger, **describe_predictions(SegmentPapers(staging).layout())}
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         qbe_version=version("qbe"),
