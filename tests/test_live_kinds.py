@@ -13,7 +13,7 @@ from support.searching import first_stage
 from qbe.index.building import shards
 from qbe.index.building.changes import append_papers, delete_papers
 from qbe.index.building.compaction import compact
-from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard
 from qbe.index.dense import ann
 from qbe.index.dense.ann import IN_LISTS, KINDS, AnnSettings, resolve
@@ -220,6 +220,6 @@ def test_merged_parts_are_the_whole_in_bytes_and_lists(whole, settings, tmp_path
     folders = [tmp_path / "part1", tmp_path / "part2"]
     for number, folder in enumerate(folders, start=1):
         build_part_job(folder, settings, BuildShard(number, 2))
-    manifest = merge_parts(tmp_path / "index", PartsSource(folders[::-1]), settings.settings)
+    manifest = merge_parts(tmp_path / "index", Parts(folders[::-1]), settings.settings)
     assert kinds(tmp_path / "index") == [LARGE]
     assert comparable(manifest) == comparable(read_manifest(whole))

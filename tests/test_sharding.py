@@ -20,7 +20,7 @@ from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards
 from qbe.index.building.changes import delete_papers
-from qbe.index.building.merge import PartsSource
+from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
 from qbe.index.building.shard_sources import IndexShards, PartShards, ShardVectors
 from qbe.index.building.sharding import LEARNED, build_shards
@@ -260,7 +260,7 @@ def test_an_updated_index_is_not_split(tmp_path, whole):
 
 
 def test_vectors_of_parts_are_those_of_the_index(whole, parts):
-    files = PartsSource(parts).shards()
+    files = Parts(parts).shards()
     with Index(whole) as index:
         stored = index.sentence_vectors
         vectors = ShardVectors(files, "int8", index.similarity)

@@ -14,7 +14,7 @@ from qbe.cluster.storage import Storage
 from qbe.corpus.reading import Reading
 from qbe.errors import IndexBuildError, UsageError
 from qbe.files import lock
-from qbe.index.building.merge import PartsSource, merge_parts
+from qbe.index.building.merge import Parts, merge_parts
 from qbe.index.building.part import BuildShard, build_part, read_part
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.shard_sources import PartShards
@@ -239,7 +239,7 @@ def _joined(
     if spread.shards is None:
         return merge_parts(
             output,
-            PartsSource(folders),
+            Parts(folders),
             settings,
             overwrite=overwrite,
             resume=resume,

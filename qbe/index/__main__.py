@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from qbe.index.building.merge import PartsSource
+    from qbe.index.building.merge import Parts
     from qbe.index.building.part import PartMetadata
     from qbe.index.building.settings import BuildSettings, Execution
     from qbe.index.building.sharding import ShardSource
@@ -164,9 +164,9 @@ def _build(output: Path, options: argparse.Namespace, execution: Execution) -> B
     if options.merge:
         from pathlib import Path
 
-        from qbe.index.building.merge import PartsSource, merge_parts
+        from qbe.index.building.merge import Parts, merge_parts
 
-        parts = PartsSource([Path(folder) for folder in options.merge])
+        parts = Parts([Path(folder) for folder in options.merge])
         settings = _merged_settings(options, parts)
         if options.shards:
             from qbe.index.building.shard_sources import PartShards
@@ -231,7 +231,7 @@ def _build_shards(
     return manifest.corpus, manifest
 
 
-def _merged_settings(options: argparse.Namespace, parts: PartsSource) -> BuildSettings:
+def _merged_settings(options: argparse.Namespace, parts: Parts) -> BuildSettings:
     """Those of the parts, except for what is done when they are merged."""
     import dataclasses
 

@@ -57,7 +57,7 @@ def build(
     >>> build(Path("indexes/two"), papers, BuildSettings(dense=False)).corpus["papers"]
     2
     """
-    source = _open_source(corpus, reading)
+    source = corpus if isinstance(corpus, Source) else open_corpus(corpus, reading)
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
@@ -100,25 +100,13 @@ def build_segment(
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _open_source(corpus: Any, reading: Reading) -> Source:
-    if hasattr(corpus, "add_finished_shards"):
-        source: Source = corpus
-        return source
-    return open_corpus(corpus, reading)
-
-
 def _is_built(existing: Commit | Manifest, output: Path, settings: BuildSettings, source: Source) -> bool:
     """Whether what is there is what this build makes, and was never updated."""
     return (
         isinstance(existing, Manifest)
-        and stages.is_same(existing.settings, existing.corpus, settings, source)
-        and _is_newer(output, source)
+        and stages.is_same(existing.settings, existing.corpus, settings, source.origin)
+        and source.origin.changed <= (output / MANIFEST).stat().st_mtime_ns
     )
-
-
-def _is_newer(output: Path, source: Source) -> bool:
-    """Whether an index is younger than all files of its source."""
-    return source.newest() <= (output / MANIFEST).stat().st_mtime_ns
 
 
 def _run(
@@ -133,7 +121,7 @@ def _run(
     """All stages that an unfinished build has not finished, in order; None where the source has no paper."""
     staging = place.staging
     models = BuildModels(settings, execution.threads, expected_tagger)
-    inputs = stages.inputs(source, settings, models)
+    inputs = stages.inputs(source.origin, settings, models)
     state = read_state(staging, inputs)
     if state is None:
         if settings.dense:
@@ -190,7 +178,8 @@ def _write_papers(
         if models.encoder is not None:  # settings that do not fit are refused before the long work
             adjust(settings.ann, counts.sentences, models.encoder.dimension)
         state = stages.begin_state(inputs, counts, models, left_out)
-        source.add_finished_shards(staging, state["tagger"])
+        if source.add_shards is not None:
+            source.add_shards(staging, state["tagger"])
         save_state(staging, state)
     return state
 

@@ -181,8 +181,8 @@ def build_part(
             read_part,
             lambda existing: (
                 existing.part == part
-                and stages.is_same(existing.settings, existing.counts, settings, source)
-                and source.newest() <= (place.output / PART).stat().st_mtime_ns
+                and stages.is_same(existing.settings, existing.counts, settings, source.origin)
+                and source.origin.changed <= (place.output / PART).stat().st_mtime_ns
             ),
             overwrite=overwrite,
             resume=resume,
@@ -198,7 +198,7 @@ def _run(
     """All stages that an unfinished build has not finished, in order."""
     staging = place.staging
     models = BuildModels(settings, execution.threads)
-    inputs = stages.inputs(source, settings, models) | {"part": str(part)}
+    inputs = stages.inputs(source.origin, settings, models) | {"part": str(part)}
     state = read_state(staging, inputs)
     if state is None:
         stages.clear(staging)

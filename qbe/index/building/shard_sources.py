@@ -16,7 +16,7 @@ from qbe.errors import UsageError
 from qbe.index.building import shards, stages
 from qbe.index.building.build import build_segment
 from qbe.index.building.compaction import CopiedDense, copy_papers
-from qbe.index.building.merge import PartsSource
+from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.sharding import WholeDense
@@ -119,33 +119,31 @@ class PartShards:
 
     def describe(self) -> dict[str, Any]:
         """The digests of the parts, and the settings."""
-        return {"parts": PartsSource(self.folders).describe(), "settings": self.settings.record([])}
+        return {"parts": Parts(self.folders).origin.facts, "settings": self.settings.record([])}
 
     def is_of(self, manifests: Sequence[Manifest]) -> bool:
         """By the settings, how the corpus was read, and the number of sentences of each shard's parts."""
-        sources = [
-            PartsSource(self.folders, BuildShard(n + 1, len(manifests))) for n in range(len(manifests))
-        ]
+        each = [Parts(self.folders, BuildShard(n + 1, len(manifests))) for n in range(len(manifests))]
         return all(
-            stages.is_same(manifest.settings, manifest.corpus, self.settings, source)
-            and manifest.corpus["sentences"] == source.sentences
-            for manifest, source in zip(manifests, sources, strict=True)
+            stages.is_same(manifest.settings, manifest.corpus, self.settings, parts.origin)
+            and manifest.corpus["sentences"] == parts.sentences
+            for manifest, parts in zip(manifests, each, strict=True)
         )
 
     def newest(self) -> int:
         """When the last part was finished."""
-        return PartsSource(self.folders).newest()
+        return Parts(self.folders).origin.changed
 
     def dense(self) -> WholeDense:
         """The vectors of the parts' shards, stored and found as one index of them would be."""
         if self.settings.ann.tune_recall is not None:
             raise UsageError("`tune_recall` measures one index of all papers; drop it, or `shards`")
-        source = PartsSource(self.folders)
-        source.verify()
+        parts = Parts(self.folders)
+        parts.verify()
         files = resolve_encoder(self.settings.encoder, self.settings.precision)
         similarity = files.metadata.encoder_format.similarity
-        stored = resolve_stored(self.settings.stored, source.sentences)
-        vectors: Any = ShardVectors(source.shards(), stored, similarity)
+        stored = resolve_stored(self.settings.stored, parts.sentences)
+        vectors: Any = ShardVectors(parts.shards(), stored, similarity)
         ann = checked(self.settings.ann, *vectors.shape)
         return WholeDense(vectors, stored, similarity, resolve(ann, *vectors.shape))
 
@@ -153,13 +151,13 @@ class PartShards:
         self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
     ) -> Manifest:
         """Join the shard's parts."""
-        source = PartsSource(self.folders, shard)
-        if not source.sentences:
+        parts = Parts(self.folders, shard)
+        if not parts.sentences:
             raise UsageError(
                 f"expected papers for each of {shard.count} `shards`, found none for number {shard.number}: "
                 f"each gets every n-th {shards.SHARD_PAPERS} papers; choose fewer"
             )
-        manifest = build_segment(source, folder, self.settings, execution, index=whole, shared=shared)
+        manifest = build_segment(parts.source, folder, self.settings, execution, index=whole, shared=shared)
         assert manifest is not None  # a shard without a paper is refused
         return manifest
 

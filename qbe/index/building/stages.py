@@ -13,7 +13,7 @@ from qbe.files import publish_directory
 from qbe.index.building import shards
 from qbe.index.building.models import BuildModels
 from qbe.index.building.settings import BuildSettings, Execution
-from qbe.index.building.source import Source
+from qbe.index.building.source import Origin, Source
 from qbe.index.building.staging import STATE, State
 from qbe.index.dense.ann import AnnSettings, Learned
 from qbe.index.dense.faiss_build import write_faiss_segment
@@ -60,24 +60,23 @@ def write_corpus(folder: Path, papers: Iterable[Paper], *, lucene: bool) -> Pape
     return write_papers(folder, write_input(folder, papers) if lucene else papers)
 
 
-def inputs(source: Source, settings: BuildSettings, models: BuildModels) -> dict[str, Any]:
+def inputs(origin: Origin, settings: BuildSettings, models: BuildModels) -> dict[str, Any]:
     """What determines a build, which a call that resumes it must give again."""
-    how_read = source.how_read()
     return {
-        "settings": settings.record(source.names),
-        "sources": source.describe(),
+        "settings": settings.record(origin.names),
+        "sources": origin.facts,
         "encoder": models.encoder_identity,
-        **({"reading": how_read} if how_read else {}),
+        **({"reading": origin.reading} if origin.reading else {}),
     }
 
 
 def is_same(
-    recorded: Mapping[str, Any], counts: Mapping[str, Any], settings: BuildSettings, source: Source
+    recorded: Mapping[str, Any], counts: Mapping[str, Any], settings: BuildSettings, origin: Origin
 ) -> bool:
     """Whether something finished, of which ``recorded`` are the settings and ``counts`` the papers' counts,
-    was made with these settings and by reading the source in this way.
+    was made with these settings, of sources of these names, read in this way.
     """
-    return recorded == settings.record(source.names) and counts.get("reading", {}) == source.how_read()
+    return recorded == settings.record(origin.names) and counts.get("reading", {}) == origin.reading
 
 
 def begin_state(inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: LeftOut) -> State:
