@@ -23,7 +23,7 @@ from qbe.errors import (
 )
 from qbe.files import sha256
 from qbe.index.__main__ import main
-from qbe.index.dense.ann import AnnParams
+from qbe.index.dense.ann import FaissParams
 from qbe.index.index import Index
 from qbe.index.manifest import FORMAT_VERSION
 from qbe.index.papers import FACET_CODES
@@ -73,7 +73,7 @@ def test_manifest_states_corpus_settings_and_files(tiny_index, settings, tiny_en
         "dimension": 16,
         "similarity": "inner product",
         "stored": "float16",
-        "ann": AnnParams().record(),
+        "ann": FaissParams().record(),
     }
     files = [path for path in tiny_index.rglob("*") if path.is_file() and path.name != "manifest.json"]
     assert record["files"].keys() == {path.relative_to(tiny_index).as_posix() for path in files}
@@ -235,7 +235,7 @@ def test_a_full_disk_is_told_and_resumed(tmp_path, settings, tiny_index, kilobyt
     """A limit on the size of files stands in for a full disk."""
     output = tmp_path / "index"
     command = [sys.executable, "-m", "qbe.index", "--corpus", *settings.corpus, "--output", output]
-    command += ["--encoder", settings.encoder, "--dense-only"]
+    command += ["--encoder", settings.encoder, "--only=dense"]
     limited = ["bash", "-c", f'ulimit -f {kilobytes}; exec "$@"', "bash", *command]
     done = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -270,7 +270,7 @@ def test_ids_of_all_kinds_are_found(tmp_path, small):
 
 
 def test_command_line_sums_up(tmp_path, small, capsys):
-    arguments = ["--corpus", *small.corpus, "--output", str(tmp_path / "index"), "--dense-only"]
+    arguments = ["--corpus", *small.corpus, "--output", str(tmp_path / "index"), "--only=dense"]
     main([*arguments, "--encoder", small.encoder])
     manifest = Index(tmp_path / "index").manifest
     line = capsys.readouterr().out
@@ -278,7 +278,7 @@ def test_command_line_sums_up(tmp_path, small, capsys):
     assert line.endswith(f"digest {manifest.digest[:12]}\n")
 
 
-@pytest.mark.parametrize("wrong", [["--threads", "0"], ["--bm25-only", "--encoder", "x"]])
+@pytest.mark.parametrize("wrong", [["--threads", "0"], ["--only=bm25", "--encoder", "x"]])
 def test_command_line_refuses(tmp_path, wrong):
     with pytest.raises(UsageError):
         main(["--corpus", "absent.jsonl", "--output", str(tmp_path / "index"), *wrong])

@@ -109,7 +109,7 @@ def test_postings_are_built_when_parts_are_merged(tmp_path, settings, halves, ca
     settings = replace(settings, bm25=True, positions=True)
     digest = build_job(tmp_path / "whole", settings).digest
     monkeypatch.setattr(Encoder, "encode_paper", None)  # nothing is encoded any more
-    main(["--merge", *map(str, halves), "--output", str(tmp_path / "index"), "--store-positions"])
+    main(["--merge", *map(str, halves), "--output", str(tmp_path / "index"), "--store=positions"])
     assert "128 papers (72 with facet labels, 56 predicted), 594 sentences" in capsys.readouterr().out
     monkeypatch.undo()
     with Index(tmp_path / "index") as index:
@@ -156,7 +156,7 @@ def test_an_interrupted_part_goes_on(tmp_path, settings, halves, monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "stage"),
-    [(shards, "join_shards"), (stages, "write_faiss_index"), (stages, "describe_files")],
+    [(shards, "join_shards"), (stages, "write_faiss_segment"), (stages, "describe_files")],
     ids=["vectors", "FAISS", "files"],
 )
 def test_an_interrupted_merge_goes_on(tmp_path, settings, whole, halves, monkeypatch, where, stage):
@@ -253,13 +253,13 @@ def test_a_part_is_no_index(halves):
         (["--corpus", "x", "--part", "0/2"], "expected a part such as 2/8, .* found '0/2'"),
         (["--corpus", "x", "--part", "3/2"], "found '3/2'"),
         (["--corpus", "x", "--part", "2"], "found '2'"),
-        (["--corpus", "x", "--part", "1/2", "--bm25-only"], "--part is of no use with --bm25-only"),
+        (["--corpus", "x", "--part", "1/2", "--only=bm25"], "--part is of no use with --only bm25"),
         (
-            ["--corpus", "x", "--part", "1/2", "--store-positions"],
-            "--store-positions is of no use with --part",
+            ["--corpus", "x", "--part", "1/2", "--store=positions"],
+            "--store is of no use with --part",
         ),
         (["--merge", "x", "--facets", "given"], "--facets is of no use with --merge"),
-        (["--merge", "x", "--bm25-only"], "--bm25-only is of no use with --merge"),
+        (["--merge", "x", "--only=bm25"], "--only bm25 is of no use with --merge"),
         (["--corpus", "x", "--device", "cuda", "--precision", "int8"], "--device cuda encodes in fp32"),
     ],
 )

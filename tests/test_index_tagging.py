@@ -203,7 +203,7 @@ def test_a_tagger_exchanged_since_the_build_began_is_refused(tmp_path, settings,
 
 def test_command_line_predicts_and_tells_its_timings(tmp_path, settings, capsys):
     output, timings = tmp_path / "index", tmp_path / "timings.json"
-    arguments = ["--corpus", *settings.corpus, "--output", str(output), "--dense-only", "--threads", "1"]
+    arguments = ["--corpus", *settings.corpus, "--output", str(output), "--only=dense", "--threads", "1"]
     arguments += ["--encoder", settings.encoder, "--facets", "predicted", "--tagger", settings.tagger]
     command.main([*arguments, "--timings", str(timings)])
     assert ": 40 papers (0 with facet labels, 40 predicted), " in capsys.readouterr().out
@@ -223,7 +223,7 @@ def test_splitting_is_timed_apart(tmp_path, settings):
     corpus.write_text(
         json.dumps({"paper_id": "1", "title": "T", "abstract": "One sentence. And two."}) + "\n"
     )
-    arguments = ["--corpus", str(corpus), "--output", str(tmp_path / "index"), "--dense-only"]
+    arguments = ["--corpus", str(corpus), "--output", str(tmp_path / "index"), "--only=dense"]
     arguments += ["--encoder", settings.encoder, "--tagger", settings.tagger, "--timings", str(timings)]
     command.main(arguments)
     seconds = json.loads(timings.read_text())["seconds"]
@@ -233,8 +233,8 @@ def test_splitting_is_timed_apart(tmp_path, settings):
 
 @pytest.mark.parametrize("wrong", [["--facets", "given"], ["--tagger", "x"]])
 def test_command_line_refuses_what_postings_alone_do_not_need(tmp_path, wrong):
-    with pytest.raises(UsageError, match=f"{wrong[0]} is of no use with --bm25-only"):
-        command.main(["--corpus", "absent", "--output", str(tmp_path / "index"), "--bm25-only", *wrong])
+    with pytest.raises(UsageError, match=f"{wrong[0]} is of no use with --only bm25"):
+        command.main(["--corpus", "absent", "--output", str(tmp_path / "index"), "--only=bm25", *wrong])
     assert not any(tmp_path.iterdir())
 
 

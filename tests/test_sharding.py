@@ -25,7 +25,6 @@ from qbe.index.building.part import BuildShard
 from qbe.index.building.shard_sources import IndexShards, PartShards, ShardVectors
 from qbe.index.building.sharding import LEARNED, build_shards
 from qbe.index.building.staging import STATE
-from qbe.index.dense.ann import AnnSettings
 from qbe.index.index import Index
 from qbe.index.manifest import read_manifest
 from qbe.index.segments.commit import read_commit
@@ -48,7 +47,7 @@ from qbe.types import Facet
 
 SHARD_PAPERS = 8
 SHARDS = 4
-LISTS = AnnSettings("ivf-pq", nlist=8, nprobe=4, pq=2)
+LISTS = "IVF8,PQ4x4fs"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,7 +61,7 @@ def small_shards():
 def job(tmp_path_factory, papers, tiny_encoder) -> Job:
     """The sample, with years of publication."""
     folder = tmp_path_factory.mktemp("corpus")
-    return dated_job(folder, papers, tiny_encoder, ann=LISTS, stored="int8")
+    return dated_job(folder, papers, tiny_encoder, faiss=LISTS, stored="int8")
 
 
 @pytest.fixture(scope="module")
@@ -178,16 +177,14 @@ def test_an_index_of_shards_is_updated_like_any_other(tmp_path, split, papers):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--split", "{whole}"], "expected --shards with the number of shards, found none; add it"),
-        (["--split", "{whole}", "--shards", "1"], "expected --shards of at least 2, found 1"),
+        (["--merge", "{whole}", "--shards", "1"], "expected --shards of at least 2, found 1"),
         (
-            ["--split", "{whole}", "--shards", "129"],
+            ["--merge", "{whole}", "--shards", "129"],
             "expected --shards of at most 128, the papers, found 129",
         ),
-        (["--split", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
+        (["--merge", "{split}", "--shards", "2"], "expected an index as it was built in {split}, found one"),
         (["--merge", "{parts}", "--shards", "3"], "expected --shards that divides the 8 parts, found 3"),
-        (["--merge", "{parts}", "--shards", "2", "--tune-recall", "0.9"], "measures one index of all papers"),
-        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge, --split or --cluster"),
+        (["--corpus", "x.jsonl", "--shards", "2"], "--shards goes with --merge or --cluster"),
         (["--corpus", "x.jsonl", "--parts", "2"], "--parts goes with --cluster; add it, or drop --parts"),
     ],
 )

@@ -176,11 +176,11 @@ class Shard(Closing):
         """See `qbe.index.segments.faiss.FaissSegments.search`; ``among`` are sentences."""
         with self._at(generation) as commit:
             faiss = commit.faiss(nprobe)
-            findable = None
+            selection = None
             if among is not None:
                 bits = _unpacked(among, len(commit.sentences))
-                findable = commit.selections.get_or_make(("faiss", among.key), lambda: faiss.findable(bits))
-            return faiss.search(queries, count, findable, breadth)
+                selection = commit.selections.get_or_make(("faiss", among.key), lambda: faiss.select(bits))
+            return faiss.search(queries, count, selection, breadth)
 
     def gather(self, generation: int, rows: Rows) -> tuple[Gathered, Gathered]:
         """The vectors of the sentences of papers (n,), paper after paper, and of the whole papers (n,)."""

@@ -29,8 +29,6 @@ PROGRAM = "qbe index"
 OPTIONS = {
     "folder": "--output",
     "folders": "--merge",
-    "kind": "--ann",
-    "on_disk": "--ann-on-disk",
     "categories": "--category",
 }
 
@@ -162,28 +160,7 @@ def _build(output: Path, options: argparse.Namespace, execution: Execution) -> B
     """Build an index or a part, or merge parts; returns its counts and its description."""
     overwrite, resume = options.overwrite, options.resume
     if options.merge:
-        from pathlib import Path
-
-        from qbe.index.building.merge import Parts, merge_parts
-
-        parts = Parts([Path(folder) for folder in options.merge])
-        settings = _merged_settings(options, parts)
-        if options.shards:
-            from qbe.index.building.shard_sources import PartShards
-
-            return _build_shards(
-                output, PartShards(tuple(map(Path, options.merge)), settings), options, execution
-            )
-        manifest = merge_parts(
-            output, parts, settings, overwrite=overwrite, resume=resume, execution=execution
-        )
-        return manifest.corpus, manifest
-    if options.split:
-        from pathlib import Path
-
-        from qbe.index.building.shard_sources import IndexShards
-
-        return _build_shards(output, IndexShards(Path(options.split)), options, execution)
+        return _merge(output, options, execution)
     settings, reading = index_options.build_settings(options), index_options.reading(options)
     if options.part:
         from qbe.index.building.part import BuildShard, build_part
@@ -211,6 +188,29 @@ def _build(output: Path, options: argparse.Namespace, execution: Execution) -> B
         resume=resume,
         execution=execution,
     )
+    return manifest.corpus, manifest
+
+
+def _merge(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
+    """Join parts into an index, or into one of shards, as the papers of one index are."""
+    from pathlib import Path
+
+    from qbe.index.building.merge import Parts, merge_parts
+    from qbe.index.manifest import PART
+
+    folders = tuple(map(Path, options.merge))
+    if options.shards and len(folders) == 1 and not (folders[0] / PART).is_file():
+        from qbe.index.building.shard_sources import IndexShards
+
+        return _build_shards(output, IndexShards(folders[0]), options, execution)
+    parts = Parts(folders)
+    settings = _merged_settings(options, parts)
+    if options.shards:
+        from qbe.index.building.shard_sources import PartShards
+
+        return _build_shards(output, PartShards(folders, settings), options, execution)
+    overwrite, resume = options.overwrite, options.resume
+    manifest = merge_parts(output, parts, settings, overwrite=overwrite, resume=resume, execution=execution)
     return manifest.corpus, manifest
 
 

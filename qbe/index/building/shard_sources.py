@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from qbe.errors import UsageError
 from qbe.index.building import shards, stages
 from qbe.index.building.build import build_segment
-from qbe.index.building.compaction import CopiedDense, copy_papers
+from qbe.index.building.compaction import copy_papers
 from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.sharding import WholeDense
 from qbe.index.building.staging import Place
-from qbe.index.dense.ann import INT8, AnnParams, SharedDense, checked, resolve, resolve_stored
+from qbe.index.dense.ann import INT8, FaissParams, SharedDense, resolve, resolve_stored
+from qbe.index.dense.faiss_build import check_factory
 from qbe.index.dense.stored import quantized
 from qbe.index.dense.vectors import read_vectors
 from qbe.index.manifest import MANIFEST, Manifest, similarity_of, stored_as
@@ -69,14 +70,14 @@ class IndexShards:
             files.verify(defer=False)
             stored = stored_as(manifest)
             vectors = read_vectors(files, stored)[0]
-        return WholeDense(vectors, stored, similarity_of(manifest), AnnParams.read(manifest.dense))
+        return WholeDense(vectors, stored, similarity_of(manifest), FaissParams.read(manifest.dense))
 
     def build(
         self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution
     ) -> Manifest:
         """Copy every n-th 512 papers, or fewer where the index is small."""
         staging = folder.parent / f".{folder.name}.building"
-        dense = None if shared is None else CopiedDense(*shared)
+        dense = shared
         try:
             with contextlib.closing(self._snapshot()) as snapshot:
                 papers = snapshot.segments[0].papers
@@ -136,16 +137,14 @@ class PartShards:
 
     def dense(self) -> WholeDense:
         """The vectors of the parts' shards, stored and found as one index of them would be."""
-        if self.settings.ann.tune_recall is not None:
-            raise UsageError("`tune_recall` measures one index of all papers; drop it, or `shards`")
         parts = Parts(self.folders)
         parts.verify()
         files = resolve_encoder(self.settings.encoder, self.settings.precision)
         similarity = files.metadata.encoder_format.similarity
         stored = resolve_stored(self.settings.stored, parts.sentences)
         vectors: Any = ShardVectors(parts.shards(), stored, similarity)
-        ann = checked(self.settings.ann, *vectors.shape)
-        return WholeDense(vectors, stored, similarity, resolve(ann, *vectors.shape))
+        check_factory(self.settings.faiss, vectors.shape[1], similarity)
+        return WholeDense(vectors, stored, similarity, resolve(self.settings.faiss, *vectors.shape))
 
     def build(
         self, shard: BuildShard, folder: Path, whole: Path, shared: SharedDense | None, execution: Execution

@@ -14,9 +14,8 @@ from qbe.index.building.part import BuildShard
 from qbe.index.building.rejected import check_replaceable, rejected_file
 from qbe.index.building.settings import Execution
 from qbe.index.building.staging import STATE, build_place, check_index_target, read_state, save_state
-from qbe.index.dense.ann import IN_LISTS, AnnParams, Learned, SharedDense
-from qbe.index.dense.faiss_build import metric_of, writing
-from qbe.index.dense.lists import save_learned, train_lists
+from qbe.index.dense.ann import FaissParams, Learned, SharedDense
+from qbe.index.dense.faiss_build import train, writing
 from qbe.index.dense.stored import Vectors
 from qbe.index.manifest import MANIFEST, Manifest, read_manifest
 from qbe.index.segments.combined import combined_manifest
@@ -33,7 +32,7 @@ class WholeDense(NamedTuple):
     vectors: Vectors
     stored: str
     similarity: str
-    params: AnnParams
+    params: FaissParams
 
 
 class ShardSource(Protocol):
@@ -177,15 +176,17 @@ def _shared(staging: Path, source: ShardSource, execution: Execution) -> SharedD
     dense = source.dense()
     if dense is None:
         return None
-    if dense.params.kind not in IN_LISTS:
+    if dense.params.is_exact:
         return SharedDense(dense.stored, Learned(dense.params))
     file = staging / LEARNED
     if not file.exists():
+        import faiss
+
         execution.progress.stage("learning centroids")
         partial_file = staging / f".{LEARNED}.partial"
         with writing(staging, execution.threads):
-            learned = train_lists(dense.vectors, metric_of(dense.similarity), dense.params)
-            save_learned(partial_file, learned)
+            learned = train(dense.vectors, dense.similarity, dense.params)
+            faiss.write_index(learned, str(partial_file))
         partial_file.replace(file)
     return SharedDense(dense.stored, Learned(dense.params, file))
 

@@ -15,9 +15,8 @@ from qbe.index.building.models import BuildModels
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Origin, Source
 from qbe.index.building.staging import STATE, State
-from qbe.index.dense.ann import AnnSettings, Learned
+from qbe.index.dense.ann import Learned
 from qbe.index.dense.faiss_build import write_faiss_segment
-from qbe.index.dense.faiss_index import write_faiss_index
 from qbe.index.dense.vectors import read_vectors
 from qbe.index.labels import describe_predictions
 from qbe.index.lucene import INPUT, write_input, write_lucene_index
@@ -129,17 +128,15 @@ def drop_lucene_input(folder: Path) -> None:
 
 
 def build_faiss(
-    folder: Path, ann: AnnSettings | Learned, stored: str, similarity: str, execution: Execution
+    folder: Path, learned: Learned, stored: str, similarity: str, execution: Execution
 ) -> dict[str, Any]:
     """The stage of FAISS, over vectors that are there: its parameters, as a manifest holds them."""
-    vectors, layout = read_vectors(folder, stored)[0], SegmentPapers(folder).layout()
+    vectors = read_vectors(folder, stored)[0]
     bar = execution.progress.steps("indexing with FAISS", "vectors", len(vectors))
     with bar as advance, execution.timings.stage("faiss"):
-        if isinstance(ann, Learned):
-            params, threads = ann.params, execution.threads
-            write_faiss_segment(folder, vectors, similarity, params, threads, advance, ann.file)
-            return params.record()
-        return write_faiss_index(folder, vectors, layout, similarity, ann, execution.threads, advance)
+        params, threads = learned.params, execution.threads
+        write_faiss_segment(folder, vectors, similarity, params, threads, advance, learned.file)
+        return params.record()
 
 
 def publish(staging: Path, output: Path, state: State) -> Manifest:
