@@ -158,76 +158,46 @@ def _confirm(question: str) -> bool:
 
 def _build(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
     """Build an index or a part, or merge parts; returns its counts and its description."""
-    overwrite, resume = options.overwrite, options.resume
+    how: dict[str, Any] = {
+        "overwrite": options.overwrite,
+        "resume": options.resume,
+        "execution": execution,
+    }
     if options.merge:
-        return _merge(output, options, execution)
-    settings, reading = index_options.build_settings(options), index_options.reading(options)
+        return _merge(output, options, how)
+    settings, how["reading"] = index_options.build_settings(options), index_options.reading(options)
     if options.part:
         from qbe.index.building.part import BuildShard, build_part
 
         part = BuildShard(*index_options.part_numbers(options.part))
-        metadata = build_part(
-            output,
-            options.corpus,
-            settings,
-            part,
-            reading=reading,
-            overwrite=overwrite,
-            resume=resume,
-            execution=execution,
-        )
+        metadata = build_part(output, options.corpus, settings, part, **how)
         return metadata.counts, metadata
     from qbe.index.building.build import build
 
-    manifest = build(
-        output,
-        options.corpus,
-        settings,
-        reading=reading,
-        overwrite=overwrite,
-        resume=resume,
-        execution=execution,
-    )
+    manifest = build(output, options.corpus, settings, **how)
     return manifest.corpus, manifest
 
 
-def _merge(output: Path, options: argparse.Namespace, execution: Execution) -> Built:
+def _merge(output: Path, options: argparse.Namespace, how: Mapping[str, Any]) -> Built:
     """Join parts into an index, or into one of shards, as the papers of one index are."""
     from pathlib import Path
 
     from qbe.index.building.merge import Parts, merge_parts
+    from qbe.index.building.shard_sources import IndexShards, PartShards
+    from qbe.index.building.sharding import build_shards
     from qbe.index.manifest import PART
 
     folders = tuple(map(Path, options.merge))
     if options.shards and len(folders) == 1 and not (folders[0] / PART).is_file():
-        from qbe.index.building.shard_sources import IndexShards
-
-        return _build_shards(output, IndexShards(folders[0]), options, execution)
-    parts = Parts(folders)
-    settings = _merged_settings(options, parts)
-    if options.shards:
-        from qbe.index.building.shard_sources import PartShards
-
-        return _build_shards(output, PartShards(folders, settings), options, execution)
-    overwrite, resume = options.overwrite, options.resume
-    manifest = merge_parts(output, parts, settings, overwrite=overwrite, resume=resume, execution=execution)
-    return manifest.corpus, manifest
-
-
-def _build_shards(
-    output: Path, source: ShardSource, options: argparse.Namespace, execution: Execution
-) -> Built:
-    """Build an index of shards; returns its counts and its description."""
-    from qbe.index.building.sharding import build_shards
-
-    manifest = build_shards(
-        output,
-        source,
-        options.shards,
-        overwrite=options.overwrite,
-        resume=options.resume,
-        execution=execution,
-    )
+        source: ShardSource = IndexShards(folders[0])
+    else:
+        parts = Parts(folders)
+        settings = _merged_settings(options, parts)
+        if not options.shards:
+            manifest = merge_parts(output, parts, settings, **how)
+            return manifest.corpus, manifest
+        source = PartShards(folders, settings)
+    manifest = build_shards(output, source, options.shards, **how)
     return manifest.corpus, manifest
 
 

@@ -17,7 +17,7 @@ from qbe.index.building.rejected import check_replaceable, publish_rejected, rec
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.source import Corpus, Source, open_corpus
 from qbe.index.building.stages import publish
-from qbe.index.building.staging import Place, State, build_place, check_index_target, read_state, save_state
+from qbe.index.building.staging import Place, State, build_place, check_target, read_state, save_state
 from qbe.index.dense.ann import FaissParams, Learned, SharedDense, resolve, resolve_or_exact, resolve_stored
 from qbe.index.dense.faiss_build import check_factory
 from qbe.index.dense.vectors import WHOLE
@@ -62,7 +62,7 @@ def build(
     settings, execution = settings or BuildSettings(), execution or Execution()
     check_replaceable(output)
     with build_place(output) as place:
-        finished = check_index_target(
+        finished = check_target(
             place,
             lambda existing: _is_built(existing, place.output, settings, source),
             overwrite=overwrite,

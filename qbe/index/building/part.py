@@ -175,10 +175,8 @@ def build_part(
     check_replaceable(output)
     source, execution = open_corpus(corpus, reading), execution or Execution()
     with build_place(output) as place:
-        finished = check_target(
+        finished: PartMetadata | None = check_target(
             place,
-            "a part",
-            read_part,
             lambda existing: (
                 existing.part == part
                 and stages.is_same(existing.settings, existing.counts, settings, source.origin)
@@ -186,6 +184,8 @@ def build_part(
             ),
             overwrite=overwrite,
             resume=resume,
+            kind="a part",
+            read=read_part,
         )
         if finished is not None:
             return finished

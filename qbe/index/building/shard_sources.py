@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from qbe.index.building.merge import Parts
 from qbe.index.building.part import BuildShard
 from qbe.index.building.settings import BuildSettings, Execution
 from qbe.index.building.sharding import WholeDense
+from qbe.index.building.source import Origin
 from qbe.index.building.staging import Place
 from qbe.index.dense.ann import INT8, FaissParams, SharedDense, resolve, resolve_stored
 from qbe.index.dense.faiss_build import check_factory
@@ -38,16 +40,19 @@ class IndexShards:
     """The papers of the index in ``folder``, which has one segment and no deleted papers (a
     `qbe.index.building.sharding.ShardSource`).
 
-    >>> IndexShards(index.folder).dense().params.kind
-    'flat'
+    >>> IndexShards(index.folder).dense().params.factory
+    'SQfp16'
     """
 
     folder: Path
 
-    def describe(self) -> dict[str, Any]:
-        """The digest of the index."""
+    @property
+    def origin(self) -> Origin:
+        """The digest of the index, and when it was built."""
         with contextlib.closing(self._snapshot()) as snapshot:
-            return {"index": combined_manifest(snapshot).digest}
+            manifest = combined_manifest(snapshot)
+        changed = (self.folder / MANIFEST).stat().st_mtime_ns
+        return Origin(tuple(manifest.settings["corpus"]), [[manifest.digest]], changed)
 
     def is_of(self, manifests: Sequence[Manifest]) -> bool:
         """By the settings, and the numbers of papers, of sentences, and of bytes of the papers."""
@@ -56,10 +61,6 @@ class IndexShards:
         return all(each.settings == manifest.settings for each in manifests) and _sizes(manifest) == tuple(
             map(sum, zip(*map(_sizes, manifests), strict=True))
         )
-
-    def newest(self) -> int:
-        """When the index was built."""
-        return (self.folder / MANIFEST).stat().st_mtime_ns
 
     def dense(self) -> WholeDense | None:
         """The vectors of the index, stored and found as they are there."""
@@ -118,9 +119,11 @@ class PartShards:
     folders: tuple[Path, ...]
     settings: BuildSettings
 
-    def describe(self) -> dict[str, Any]:
-        """The digests of the parts, and the settings."""
-        return {"parts": Parts(self.folders).origin.facts, "settings": self.settings.record([])}
+    @property
+    def origin(self) -> Origin:
+        """The origin of the parts; their digests, and the settings."""
+        origin = Parts(self.folders).origin
+        return dataclasses.replace(origin, facts=[*origin.facts, [self.settings.record([])]])
 
     def is_of(self, manifests: Sequence[Manifest]) -> bool:
         """By the settings, how the corpus was read, and the number of sentences of each shard's parts."""
@@ -130,10 +133,6 @@ class PartShards:
             and manifest.corpus["sentences"] == parts.sentences
             for manifest, parts in zip(manifests, each, strict=True)
         )
-
-    def newest(self) -> int:
-        """When the last part was finished."""
-        return Parts(self.folders).origin.changed
 
     def dense(self) -> WholeDense:
         """The vectors of the parts' shards, stored and found as one index of them would be."""
