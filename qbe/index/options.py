@@ -50,6 +50,25 @@ OF_VECTORS = ("encoder", "facets", "tagger", "precision", "device", "part", *_DE
 """Options that apply to vectors only."""
 
 
+COMMON = (
+    *("--corpus", "--output", "--format", "--on-error", "--dedupe", "--only", "--encoder", "--threads"),
+    *("--append", "--update", "--sync", "--delete", "--compact", "--overwrite", "--resume"),
+)
+"""The options that ``--help`` shows."""
+
+ALIASES = {
+    "--bm25-only": "--only bm25",
+    "--dense-only": "--only dense",
+    "--ann": "--faiss",
+    "--columns": "--format table:FIELD=COLUMN,...",
+    "--max-rejected": "--on-error skip:SHARE",
+    "--split": "--merge DIR --shards N",
+    "--store-positions": "--store positions",
+    "--store-docvectors": "--store docvectors",
+}
+"""Former names of options."""
+
+
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     parser = _cli.parser(
@@ -59,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
         "With --part build only a part of it, and with --merge join parts. With --append, --update, --sync, "
         "--delete or --compact update the index at --output in one step: open readers keep their snapshot, a "
         "second writer is refused, and when anything fails the index is unchanged.",
+        ALIASES,
+        COMMON,
     )
     parser.add_argument(
         "--corpus",
