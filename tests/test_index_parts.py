@@ -260,7 +260,7 @@ def test_a_part_is_no_index(halves):
         ),
         (["--merge", "x", "--facets", "given"], "--facets is of no use with --merge"),
         (["--merge", "x", "--only=bm25"], "--only bm25 is of no use with --merge"),
-        (["--corpus", "x", "--device", "cuda", "--precision", "int8"], "--device cuda encodes in fp32"),
+        (["--corpus", "x", "--device", "cuda", "--encoder", "x:int8"], "--device cuda encodes in fp32"),
     ],
 )
 def test_options_that_do_not_go_together(tmp_path, monkeypatch, arguments, message):

@@ -335,7 +335,10 @@ def test_command_line(dense, papers, tmp_path, capsys):
         (["--append"], "expected --corpus with the papers to append, found none; add it"),
         ([], "expected --corpus with the papers to index, found none"),
         (["--append", "--corpus", "x", "--overwrite"], "--overwrite is of no use with --append; drop one"),
-        (["--update", "--corpus", "x", "--precision", "fp32"], "--precision is of no use with --update"),
+        (
+            ["--update", "--corpus", "x", "--encoder", "y:fp32"],
+            "precision of --encoder is of no use with --update",
+        ),
         (["--delete", "x", "--corpus", "y"], "--corpus is of no use with --delete"),
         (["--compact", "--encoder", "y"], "--encoder is of no use with --compact"),
     ],

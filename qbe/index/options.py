@@ -26,7 +26,7 @@ _READING = (
 _CHANGE = (*_READING, "encoder", "tagger", "device", "threads")
 
 GOES_WITH = {
-    "part": (*_READING, "encoder", "precision", "device", "facets", "tagger", *_EXECUTION),
+    "part": (*_READING, "encoder", "device", "facets", "tagger", *_EXECUTION),
     "merge": (
         "encoder",
         "tagger",
@@ -46,7 +46,7 @@ GOES_WITH = {
 
 REMEDIES = {"part": "give it with --merge, where it counts", "merge": "drop it: nothing is encoded"}
 
-OF_VECTORS = ("encoder", "facets", "tagger", "precision", "device", "part", *_DENSE)
+OF_VECTORS = ("encoder", "facets", "tagger", "device", "part", *_DENSE)
 """Options that apply to vectors only."""
 
 
@@ -99,12 +99,10 @@ def parser() -> argparse.ArgumentParser:
         help="bm25: no vectors; dense: no Lucene postings (needs no Java) (default: both)",
     )
     parser.add_argument(
-        "--encoder", help="name in the registry, a folder, or a hub name (default: facet-encoder)"
-    )
-    parser.add_argument(
-        "--precision",
-        choices=("int8", "fp32"),
-        help="of the encoder, for papers and later for queries (default: int8; fp32 on a GPU)",
+        "--encoder",
+        metavar="NAME[:int8|:fp32]",
+        help="name in the registry, a folder, or a hub name, and its precision, for papers and later for "
+        "queries (default: facet-encoder; int8, on a GPU fp32)",
     )
     parser.add_argument(
         "--device",
@@ -285,8 +283,11 @@ def action(options: argparse.Namespace) -> str | None:
     if chosen is None and options.shards is not None and options.cluster is None:
         raise UsageError("--shards goes with --merge or --cluster; add one of them, or drop it")
     reading(options)
-    if options.device == "cuda" and options.precision == "int8":
-        raise UsageError("--device cuda encodes in fp32, found --precision int8; drop one of them")
+    encoder_name, precision = encoder(options)
+    if chosen is not None and chosen != "part" and encoder_name != options.encoder:
+        raise UsageError(f"the precision of --encoder is of no use with --{chosen}; drop it")
+    if options.device == "cuda" and precision == "int8":
+        raise UsageError("--device cuda encodes in fp32, found --encoder in int8; drop one of them")
     return chosen
 
 
@@ -304,9 +305,11 @@ def part_numbers(text: str) -> tuple[int, int]:
     raise UsageError(f"expected a part such as 2/8, from 1/8 to 8/8, found {text!r}; check --part")
 
 
-def precision(options: argparse.Namespace) -> str:
-    """The precision given, or that of the device."""
-    return str(options.precision or ("int8" if options.device in (None, "cpu") else "fp32"))
+def encoder(options: argparse.Namespace) -> tuple[str | None, str]:
+    """The encoder's name, None for the default, and its precision, by default the device's."""
+    usual = "int8" if options.device in (None, "cpu") else "fp32"
+    name, _, precision = (options.encoder or "").rpartition(":")
+    return (name or None, precision) if precision in ("int8", "fp32") else (options.encoder, usual)
 
 
 def reading(options: argparse.Namespace) -> Reading:
@@ -345,11 +348,12 @@ def build_settings(options: argparse.Namespace) -> BuildSettings:
     from qbe.index.building.settings import BuildSettings
     from qbe.models.registry import DEFAULT_ENCODER, DEFAULT_TAGGER
 
+    name, precision = encoder(options)
     return BuildSettings(
         bm25=options.only != "dense",
         dense=options.only != "bm25",
-        encoder=options.encoder or DEFAULT_ENCODER,
-        precision=precision(options),
+        encoder=name or DEFAULT_ENCODER,
+        precision=precision,
         facets=options.facets or "given",
         tagger=options.tagger or DEFAULT_TAGGER,
         positions="positions" in (options.store or ()),
