@@ -13,7 +13,7 @@ from qbe.corpus.jsonl import dump_record
 from qbe.corpus.leftout import LeftOut
 from qbe.corpus.record import paper_to_record
 from qbe.encode.encoder import Encoder
-from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError, UsageError
+from qbe.errors import EncoderMismatchError, IndexBuildError, IndexFormatError
 from qbe.files import sha256
 from qbe.index.__main__ import main
 from qbe.index.building import shards, stages
@@ -245,26 +245,3 @@ def test_damaged_parts_are_refused(halves, tmp_path, settings):
 def test_a_part_is_no_index(halves):
     with pytest.raises(IndexFormatError, match=r"found a part of one; join all parts with: .* --merge"):
         Index(halves[0])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--corpus", "x", "--part", "0/2"], "expected a part such as 2/8, .* found '0/2'"),
-        (["--corpus", "x", "--part", "3/2"], "found '3/2'"),
-        (["--corpus", "x", "--part", "2"], "found '2'"),
-        (["--corpus", "x", "--part", "1/2", "--only=bm25"], "--part is of no use with --only bm25"),
-        (
-            ["--corpus", "x", "--part", "1/2", "--store=positions"],
-            "--store is of no use with --part",
-        ),
-        (["--merge", "x", "--facets", "given"], "--facets is of no use with --merge"),
-        (["--merge", "x", "--only=bm25"], "--only bm25 is of no use with --merge"),
-        (["--corpus", "x", "--device", "cuda", "--encoder", "x:int8"], "--device cuda encodes in fp32"),
-    ],
-)
-def test_options_that_do_not_go_together(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=message):
-        main([*arguments, "--output", "index"])
-    assert not any(tmp_path.iterdir())

@@ -16,7 +16,6 @@ from qbe.corpus import paper_to_record
 from qbe.encode.encoder import Encoder
 from qbe.errors import IndexBuildError, ModelError, UsageError
 from qbe.index import __main__ as command
-from qbe.index import options
 from qbe.index.index import Index
 from qbe.index.labels import describe_predictions, facet_mask, without_labels
 from qbe.index.papers import FACET_CODES, PaperLayout, SegmentPapers
@@ -229,15 +228,3 @@ def test_splitting_is_timed_apart(tmp_path, settings):
     seconds = json.loads(timings.read_text())["seconds"]
     assert 0 <= seconds["splitting"] < seconds["papers"]
     assert len(Index(tmp_path / "index").paper("1").sentences) == 2
-
-
-@pytest.mark.parametrize("wrong", [["--facets", "given"], ["--tagger", "x"]])
-def test_command_line_refuses_what_postings_alone_do_not_need(tmp_path, wrong):
-    with pytest.raises(UsageError, match=f"{wrong[0]} is of no use with --only bm25"):
-        command.main(["--corpus", "absent", "--output", str(tmp_path / "index"), "--only=bm25", *wrong])
-    assert not any(tmp_path.iterdir())
-
-
-def test_choices_of_the_command_line_are_those_of_the_library():
-    actions = {action.dest: action for action in options.parser()._actions}
-    assert actions["facets"].choices == LABEL_SOURCES
