@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qbe.index.manifest import Manifest
 from qbe.index.papers import PaperLayout
 from qbe.index.reader import IndexReader
-from qbe.index.segments.views import Papers
+from qbe.index.segments.views import PaperStore
 from qbe.types import Facet, Paper
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class CurrentReader(ABC):
             return reader.manifest
 
     @property
-    def papers(self) -> Papers:
+    def papers(self) -> PaperStore:
         """The papers by row."""
         with self.reading() as reader:
             return reader.papers
