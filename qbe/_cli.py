@@ -200,9 +200,10 @@ def add_rerank(parser: argparse.ArgumentParser) -> None:
     """Add what a service reranks by: ``--rerank``."""
     parser.add_argument(
         "--rerank",
-        metavar="STAGE",
-        help="what reranks hits, as in qbe search: projections (milliseconds) or cross-encoder (seconds) "
-        "(default: projections where there are some for the index's encoder, else cross-encoder)",
+        metavar="NAME[:PARAMETER=VALUE,...]",
+        help="how hits are reranked, as of qbe search: none, projections (milliseconds), cross-encoder "
+        "(seconds), matching, or the folder of a model (default: projections where the index's encoder has "
+        "some, else cross-encoder)",
     )
 
 

@@ -33,7 +33,7 @@ from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
 from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching, Stages
-from qbe.service.requests import SearchRequest
+from qbe.service.requests import SearchBody
 from qbe.service.service import SearchService
 from qbe.types import Facet
 
@@ -175,7 +175,7 @@ def test_a_partial_answer_says_what_is_missing(several, whole, nodes, caplog):
         assert index.notes == (said,)
         assert said in caplog.text
         with SearchService(index) as service:
-            answer = service.search(SearchRequest(paper_ids=["s036"], rerank=False, first_stage="bm25"))
+            answer = service.search(SearchBody(paper_ids=["s036"], rerank=False, first_stage="bm25"))
         assert answer["notes"] == [said]
         gone = set(_ids(index, 1))
         assert {hit.paper_id for hit in hits} == {hit.paper_id for hit in everything} - gone

@@ -15,7 +15,6 @@ import re
 import socket
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.serving import serving
 
 from qbe.network import server
 
@@ -75,33 +75,11 @@ MESSAGE = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params
 def started(index: Path, name: str, log: Path) -> Iterator[Target]:
     kind = {"serve": [], "mcp": ["--transport", "http"]}[name]
     path, body = {"serve": ("/api/search", SEARCH), "mcp": ("/mcp", MESSAGE)}[name]
-    command = [
-        sys.executable,
-        "-m",
-        "qbe",
-        name,
-        "--index",
-        str(index),
-        "--port",
-        "0",
-        "--threads",
-        "1",
-        *kind,
-    ]
-    with log.open("wb") as stream:  # a pipe that nobody reads would stop the server
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
-    try:
-        while (address := re.search(r"http://127\.0\.0\.1:(\d+)/", log.read_text())) is None:
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.1)
-        target = Target(process, int(address[1]), path, body)
+    with serving(index, log, *kind, package=name) as server:
+        target = Target(server.process, server.port, path, body)
         for _ in range(20):  # until everything is open
             target.seconds()
         yield target
-    finally:
-        process.kill()
-        process.wait()
 
 
 def slow(port: int, path: str) -> Callable[[], None]:

@@ -34,7 +34,7 @@ from qbe.index.segments import snapshot
 from qbe.index.segments.commit import COMMIT, read_commit
 from qbe.query import Query
 from qbe.serve.app import REFRESH_SECONDS
-from qbe.service.requests import SearchRequest
+from qbe.service.requests import SearchBody
 from qbe.service.service import SearchService
 from qbe.types import Facet
 
@@ -284,7 +284,7 @@ def test_readers_and_a_server_get_the_old_or_the_new_answer(tmp_path, papers, ti
                 stage: reading_clients.answer(built, stage) for stage in reading_clients.STAGES
             }
             with SearchService(built) as service:
-                served = service.search(SearchRequest(paper_ids=["s003"], k=8, rerank=False))
+                served = service.search(SearchBody(paper_ids=["s003"], k=8, rerank=False))
                 expected[count]["served"] = [hit["paper_id"] for hit in served["hits"]]
     (tmp_path / "expected.json").write_text(json.dumps(expected))
     chance, stop = random.Random(3), tmp_path / "stop"

@@ -16,7 +16,7 @@ from qbe.plain import one_line, plain
 from qbe.query import Query
 from qbe.search.csv_rows import to_csv
 from qbe.search.writers import Result, open_writer
-from qbe.service.exporting import exported
+from qbe.service.records import export_parts
 from qbe.types import Hit, Paper, Sentence
 
 HARMFUL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\x08\r\n\t\x85\u2028\u2029\u202e\u2066\u200f\x00"
@@ -57,7 +57,7 @@ def test_results_are_harmless(form):
 
 
 def test_records_for_shell_and_page_are_harmless_in_what_is_cleaned():
-    record = json.loads(exported([PAPER], "json"))
+    record = json.loads("".join(export_parts([PAPER], "json")))
     texts = [record["year"], record["venue"], *record["authors"], *record["links"].values()]
     assert not SIGNS & set("".join(texts))
 
@@ -90,7 +90,10 @@ def test_files_of_csv_have_no_formulas():
     paper = Paper("=id", FORMULA, (Sentence("@SUM(A1) swims."),), metadata={"authors": ["+1"], "venue": "-1"})
     result = Result("=q", Query(paper), [Hit("=id", -0.5)])
     text = open_writer("csv", "tag", lambda _: paper, 80, explain=False).text([result], first=True)
-    for row in (*csv.reader(io.StringIO(text)), *csv.reader(io.StringIO(exported([paper], "csv")))):
+    for row in (
+        *csv.reader(io.StringIO(text)),
+        *csv.reader(io.StringIO("".join(export_parts([paper], "csv")))),
+    ):
         assert not [cell for cell in row if cell[:1] in "=+-@" and cell and cell != "-0.5"]
 
 
@@ -115,7 +118,7 @@ ADDRESSES = (
 def test_only_addresses_of_the_web_become_links(address):
     metadata = {"url": address, "doi": '10.1234/5" onclick="alert(1)', "ids": {"arxiv": address}}
     paper = Paper("p1", "On fish", (Sentence("Fish swim."),), metadata=metadata)
-    record = json.loads(exported([paper], "json"))
+    record = json.loads("".join(export_parts([paper], "json")))
     assert all(
         link.startswith(("https://doi.org/", "https://arxiv.org/")) for link in record["links"].values()
     )
@@ -156,7 +159,7 @@ def test_names_of_files_of_a_folder_are_harmless(tmp_path):
 
 
 def test_json_has_no_numbers_that_it_lacks():
-    from qbe.service.requests import as_json
+    from qbe.service.records import as_json
 
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="JSON"):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from support.serving import serving
 
 from qbe.index.opening import open_index
-from qbe.network import bodies, server
-from qbe.network.listening import listen
+from qbe.network import guard, server
+from qbe.network.server import listen
 from qbe.serve import app
 from qbe.serve.app import create_app
-from qbe.service.lanes import OverloadedError
+from qbe.service.queue import OverloadedError
 from qbe.service.service import SearchService
 
 SOON = 15.0
@@ -135,7 +135,7 @@ def test_chunks_without_end_are_refused(running):
 
 def test_a_compressed_body_is_not_unpacked(running):
     bomb = gzip.compress(b'{"text": "' + b"a" * 100_000_000 + b'"}')
-    assert len(bomb) < bodies.MOST_BYTES
+    assert len(bomb) < guard.MOST_BYTES
     begin = time.monotonic()
     answer = exchanged(running.port, posted("/api/search", bomb, "Content-Encoding: gzip"))
     assert answer.startswith((b"HTTP/1.1 422", b"HTTP/1.1 400"))
@@ -172,7 +172,7 @@ def impatient(graded_index, monkeypatch):
     """A server that waits for nobody."""
     monkeypatch.setattr(server, "HEADER_SECONDS", 0.5)
     monkeypatch.setattr(server, "READ_SECONDS", 0.5)
-    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
     with local(graded_index) as running:
         yield running
 

@@ -15,10 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from qbe.index.opening import open_index
-from qbe.service.requests import Export, SearchRequest
+from qbe.service.requests import Export, SearchBody
 from qbe.service.service import SearchService
-from qbe.shell.commands import COMMANDS
-from qbe.shell.completing import Completion
 from qbe.shell.shell import PATIENT, Shell
 from qbe.types import Paper, Sentence
 
@@ -44,7 +42,7 @@ class Said(NamedTuple):
 
 @pytest.fixture(scope="module")
 def service(graded_index) -> Iterator[SearchService]:
-    with open_index(graded_index) as index, SearchService(index, PATIENT) as service:
+    with open_index(graded_index) as index, SearchService(index, limits=PATIENT) as service:
         yield service
 
 
@@ -54,7 +52,7 @@ def shell(service) -> Callable[..., Said]:
 
     def run(*lines: str) -> Said:
         out, errors = io.StringIO(), io.StringIO()
-        text = "".join(f"{line}\n" for line in lines)
+        text = "".join(f"{line}\n" for line in ("rerank off", *lines))
         Shell(service, io.StringIO(text), out, errors).run()
         return Said(out.getvalue(), errors.getvalue().splitlines())
 
@@ -63,7 +61,7 @@ def shell(service) -> Callable[..., Said]:
 
 def found(service: SearchService, **request: object) -> list[str]:
     """The ids that the service finds."""
-    record = service.search(SearchRequest(**{"k": 10, "rerank": False} | request))
+    record = service.search(SearchBody(**{"k": 10, "rerank": False} | request))
     return [hit["paper_id"] for hit in record["hits"]]
 
 
@@ -71,9 +69,8 @@ def test_hits_are_shown_as_a_table(shell, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     said = shell("k 1", "facet method", "paper s036")
     assert said.errors == []
-    _, _, table = said.out.partition("\nPapers")
-    heading, hit, last = table.split("\n\n")
-    assert heading.startswith(" like “Two Crops of a Paragraph")
+    heading, hit, last = said.out.split("\n\n")
+    assert heading.startswith("Papers like “Two Crops of a Paragraph")
     margin = " " * 14
     assert re.sub(r"\d\.\d+", "#", hit).splitlines() == [
         "   1   # Masking Politicians' Words: Self-Supervision Brings No Gain in Claim Verification",
@@ -124,10 +121,6 @@ def test_a_text_ends_with_an_empty_line_or_a_dot(shell, service, end):
     assert said.out.startswith("Papers like “On search”, by its abstract:\n")
 
 
-def test_a_text_may_end_with_the_input(shell, service):
-    assert shell("text", *ABSTRACT).ids == [found(service, text="\n".join(ABSTRACT))]
-
-
 def test_more_goes_on_to_the_end_without_repetition(shell):
     said = shell("k 50", "paper s036", "more", "more", "more")
     ids = [paper_id for page in said.ids for paper_id in page]
@@ -155,19 +148,16 @@ def test_what_was_chosen_changes_the_search(shell, service):
 
 
 def test_what_is_searched_with_is_listed(shell, service):
-    said = shell("k 3", "paper s036", "seed 1", "not 2", "seen 3", "seeds")
-    (seed, *_) = found(service, paper_ids=["s036"], k=3)
-    rows = dict(line.split(None, 1) for line in said.out.splitlines()[-9:])
-    assert rows == {
-        "paper": f"{seed}  {service.index.paper(seed).title}",
-        "not": rows["not"],
-        "counts": "the whole abstract",
-        "years": "all",
-        "categories": "all",
-        "seen": "1 paper",
-        "k": "3",
-        "rerank": "off",
-    }
+    said = shell("k 3", "facet method", "paper s036", "seed 1", "not 2", "seen 3", "seeds")
+    seed, *_ = found(service, paper_ids=["s036"], facet="method", k=3)
+    rows = [
+        tuple(line.split(None, 1))
+        for line in said.out.rpartition("1 paper.\n")[2].splitlines()
+        if line[2] != " "
+    ]
+    assert ("paper", f"{seed}  {service.index.paper(seed).title}") in rows
+    assert {("k", "3"), ("facet", "method"), ("rerank", "off")} < set(rows)
+    assert {name for name, _ in rows} == {"paper", "not", "seen", "k", "facet", "rerank"}
 
 
 def test_a_hit_becomes_the_query_in_place_of_a_text(shell, service):
@@ -178,13 +168,13 @@ def test_a_hit_becomes_the_query_in_place_of_a_text(shell, service):
 
 
 def test_why_shows_both_sentences(shell, service):
-    said = shell("k 1", "facet method", "paper s036", "why 1")
-    record = service.search(SearchRequest(paper_ids=["s036"], facet="method", k=1, rerank=False))
-    (hit,) = record["hits"]
+    said = shell("k 2", "facet method", "paper s036", "why 2")
+    record = service.search(SearchBody(paper_ids=["s036"], facet="method", k=2, rerank=False))
     text = " ".join(said.out.rpartition("the next hits\n")[2].split())
-    for match in hit["matches"]:
-        pair = f"query, method: {match['query_sentence']} {match['position']} paper, {match['facet']}: "
-        assert f"~{match['query_position']} {match['score']:.4f} {pair}{match['sentence']}" in text
+    assert f"2 {record['hits'][1]['score']:.4f} {record['hits'][1]['title']}" in text
+    for match in record["hits"][1]["matches"]:
+        assert f"~{match['query_position']} {match['score']:.4f} {match['facet']} " in text
+        assert match["query_sentence"] in text and match["sentence"] in text
 
 
 def test_an_abstract_is_shown_with_its_facets(shell, service):
@@ -215,17 +205,16 @@ def test_reranking_shows_the_first_stage_at_once_and_then_the_order(shell, servi
         found(service, **question, rerank=True, start=3),
         first,
     ]
-    assert said.out.count("for its method, reranked:") + said.out.count("reranked:") >= 1
+    assert said.out.count("reranked:") == 1
 
 
-@pytest.mark.parametrize("form", ["bibtex", "ris", "csv", "markdown", "json"])
-def test_hits_are_exported_to_a_new_file(shell, service, tmp_path, form):
-    path = tmp_path / "my papers.txt"
+def test_hits_are_exported_to_a_new_file(shell, service, tmp_path):
+    path, form = tmp_path / "my papers.txt", "ris"
     said = shell("k 3", "paper s036", f"export {form} '{path}' 1 3", f"export {form} '{path}'")
     ids = said.ids[0]
     assert path.read_text(encoding="utf-8") == service.export(Export(paper_ids=[ids[0], ids[2]], format=form))
     assert f"2 papers written to {path}.\n" in said.out
-    assert said.errors == [f"error: {path}: expected no such file, found one; choose another name"]
+    assert said.errors == [f"error: {path}: expected the name of a new file, found one; choose another name"]
 
 
 def test_all_hits_shown_or_the_seeds_are_exported(shell, tmp_path):
@@ -250,45 +239,32 @@ def test_reset_begins_anew(shell):
 
 def test_help_lists_all_commands(shell):
     listed = shell("help").out
-    assert [line.split()[0] for line in listed.splitlines() if line[2] != " "] == list(COMMANDS)
+    named = [line.split()[0] for line in listed.splitlines() if line[2] != " "]
+    assert named == [name[3:] for name in vars(Shell) if name.startswith("do_")]
     assert shell("help more").out == "  more  the next hits\n"
-
-
-def test_nothing_is_read_behind_quit(shell):
-    assert shell("quit", "foo") == ("", [])
 
 
 ERRORS = {
     "shwo": "expected a command, found 'shwo'; did you mean show?",
-    "xyzzy": "expected a command, found 'xyzzy'; help lists them",
     "paper": "expected the id of a paper, found none; Tab completes it",
     "paper nosuch": "expected the id of one of the 128 papers of the index, found 'nosuch'; check it",
     "facet problem": "facet: input should be 'background', 'method' or 'result'",
-    "facet": "facet: input should be 'background', 'method' or 'result'",
     "like": "expected facets such as method or method:0.5, found none",
-    "unlike method": "expected facets behind unlike, and like FACET before it",
-    "like problem": "expected facets such as background or method:0.5, each once and with a weight above 0, "
-    "found 'problem'; check like and unlike",
-    "explore": "explore: input should be 'same-problem-other-method', 'same-method-other-problem' or "
-    "'competitors'",
-    "sentences one": "expected positions of sentences such as 0,2 (show has them), found 'one'",
-    "year then": "expected years such as 2015-2019, 2015-, -2019, 2018 or all, found 'then'",
-    "year -": "expected years such as 2015-2019, 2015-, -2019, 2018 or all, found '-'",
+    "unlike method": "expected facets after unlike, and like FACET before it",
+    "sentences one": "expected sentence positions such as 0,3, found 'one'; check sentences",
+    "year then": "expected years such as 2015-2019, 2015-, -2019, 2018 or query, found 'then'",
     "category": "expected categories such as cs.CL, or all, found none",
     "k ten": "expected a number of hits, found 'ten'",
-    "k 101": "k: input should be less than or equal to 100",
     "more": "expected a search before",
     "why 1": "expected hits to choose from; search first, with paper ID or text",
-    "why x": "expected numbers of hits such as 1 3 5-7, found 'x'",
+    "why x": "expected numbers of hits such as 1 3 5-7, at most 1000, found 'x'",
     "seed": "expected numbers of hits such as 1 3 5-7, found none",
-    "seen 1-9999": "expected at most 1000 numbers, found 1-9999",
+    "seen 1-9999": "expected numbers of hits such as 1 3 5-7, at most 1000, found '1-9999'",
     "cite": "expected something to search with; begin with paper ID or text",
     "export bibtex": "expected a format (bibtex, ris, csv, markdown, json) and a file, found 'bibtex'",
-    "export ris 'a": 'expected a format (bibtex, ris, csv, markdown, json) and a file, found "ris \'a"',
     "export bibtex a": "expected papers to export, found none",
     "rerank": "expected on or off, found ''",
-    "quit now": "expected the command alone, found 'now' behind it",
-    "help nosuch": "expected a command, found 'nosuch'; help lists them",
+    "quit now": "expected the command alone, found 'now' after it",
     "text\n.": "expected an abstract, found none",
 }
 
@@ -304,17 +280,10 @@ def test_errors_about_hits_name_those_there_are(shell, tmp_path):
     said = shell("k 2", "paper s036", "why 3", "seed 1", "sentences 0", f"export x {tmp_path}/a 1")
     assert said.errors == [
         "error: expected numbers of hits from 1 to 2, found 3",
-        "error: expected one paper to count sentences of, found 2",
+        "error: expected one paper for sentences, found 2",
         "error: format: input should be 'bibtex', 'ris', 'csv', 'markdown' or 'json'",
     ]
     assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_cannot_be_written_is_an_error_of_one_line(shell, tmp_path):
-    said = shell("k 1", "paper s036", f"export csv {tmp_path}/nosuch/a.csv")
-    assert said.errors == [
-        f"error: cannot write {tmp_path}/nosuch/a.csv: No such file or directory; check the path"
-    ]
 
 
 def test_what_fails_changes_nothing(shell):
@@ -322,16 +291,6 @@ def test_what_fails_changes_nothing(shell):
     assert len(said.errors) == 3
     assert len(said.ids) == 2
     assert said.ids[0] != said.ids[1]
-
-
-def test_a_search_after_the_first_is_fast(shell):
-    shell("paper s036")
-    seconds = []
-    for paper_id in ("s031", "s051", "s059"):
-        begin = time.perf_counter()
-        shell("facet method", f"paper {paper_id}")
-        seconds.append(time.perf_counter() - begin)
-    assert min(seconds) < 0.5
 
 
 def test_characters_that_a_terminal_acts_on_are_not_written(graded_index, tmp_path):
@@ -342,7 +301,7 @@ def test_characters_that_a_terminal_acts_on_are_not_written(graded_index, tmp_pa
                 Paper("new", "On \x1b[2Jfish\x07", (Sentence("Fish \x9bswim."), Sentence("We watch."))),
             ]
         )
-        with SearchService(index, PATIENT) as service:
+        with SearchService(index, limits=PATIENT) as service:
             out = io.StringIO()
             Shell(service, io.StringIO("paper new\nshow\nseeds\n"), out, out).run()
     assert "On [2Jfish" in out.getvalue()
@@ -350,7 +309,10 @@ def test_characters_that_a_terminal_acts_on_are_not_written(graded_index, tmp_pa
 
 
 def test_what_reranks_at_once_is_on_from_the_start(graded_index):
-    with open_index(graded_index) as index, SearchService(index, PATIENT, "projections") as service:
+    with (
+        open_index(graded_index) as index,
+        SearchService(index, limits=PATIENT) as service,
+    ):
         out, errors = io.StringIO(), io.StringIO()
         Shell(service, io.StringIO("k 3\nfacet method\npaper s036\n"), out, errors).run()
         expected = found(service, paper_ids=["s036"], facet="method", k=3, rerank=True)
@@ -360,7 +322,7 @@ def test_what_reranks_at_once_is_on_from_the_start(graded_index):
 
 def test_a_commit_of_the_index_is_picked_up(graded_index, tmp_path):
     folder = shutil.copytree(graded_index, tmp_path / "index")
-    with open_index(folder) as index, SearchService(index, PATIENT) as service:
+    with open_index(folder) as index, SearchService(index, limits=PATIENT) as service:
         with open_index(folder) as other:
             other.append([Paper("new", "On fish", (Sentence("Fish swim."), Sentence("We watch them.")))])
         out, errors = io.StringIO(), io.StringIO()
@@ -369,23 +331,28 @@ def test_a_commit_of_the_index_is_picked_up(graded_index, tmp_path):
     assert out.getvalue().startswith("Papers like “On fish”")
 
 
-def test_arguments_are_completed(service):
-    completion = Completion(service)
-    assert completion.words("facet", "", "") == ["background", "method", "result", "all"]
-    assert completion.words("explore", "same-m", "same-m") == ["same-method-other-problem"]
-    assert completion.words("paper", "s03", "s03") == [f"s03{digit}" for digit in range(10)]
-    assert completion.words("paper", "s001 s12", "s12") == [f"s12{digit}" for digit in range(9)]
-    assert completion.words("show", "x", "x") == []
-    assert completion.words("more", "s0", "s0") == []
+@pytest.fixture
+def completed(service):
+    """Completes the last word of a line."""
+    opened = Shell(service, io.StringIO(), io.StringIO(), io.StringIO())
+    return lambda line: opened.completedefault(line.rpartition(" ")[2], line)
 
 
-def test_a_title_is_completed_to_the_id_of_its_paper(service):
-    completion = Completion(service)
+def test_arguments_are_completed(completed):
+    assert completed("facet ") == ["background", "method", "result", "all"]
+    assert completed("explore same-m") == ["same-method-other-problem"]
+    assert completed("paper s03") == [f"s03{digit}" for digit in range(10)]
+    assert completed("paper s001 s12") == [f"s12{digit}" for digit in range(9)]
+    assert completed("show x") == []
+    assert completed("more s0") == []
+
+
+def test_a_title_is_completed_to_the_id_of_its_paper(completed):
     deadline = time.monotonic() + 30
-    while not completion.words("paper", "two crops of a par", "par") and time.monotonic() < deadline:
+    while not completed("paper two crops of a par") and time.monotonic() < deadline:
         time.sleep(0.05)  # titles are read in the background
-    assert completion.words("paper", "two crops of a par", "par") == ["s036"]
-    assert completion.words("paper", "of a", "a") == []  # of several papers
+    assert completed("paper two crops of a par") == ["s036"]
+    assert completed("paper of a") == []  # of several papers
 
 
 def run(index: Path, text: bytes) -> subprocess.CompletedProcess[bytes]:
@@ -397,9 +364,7 @@ def test_commands_come_through_a_pipe_without_a_prompt(graded_index):
     done = run(graded_index, "k 1\npaper s036\npaper \udcff\nhelp more\n".encode(errors="surrogateescape"))
     assert done.returncode == 0
     out = done.stdout.decode()
-    assert out.startswith(
-        "Searches count the whole abstract, years all; begin with paper ID or text.\nPapers"
-    )
+    assert out.startswith("Papers like “Two Crops")
     assert out.endswith("  more  the next hits\n")
     assert "qbe>" not in out
     assert done.stderr.decode().startswith("error: expected the id of one of the 128 papers of the index, ")

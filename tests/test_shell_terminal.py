@@ -89,10 +89,12 @@ def start(graded_index, tmp_path) -> Iterator[Callable[..., Terminal]]:
     """Starts a shell whose history is in a folder of its own; ``begin`` is what Python does first."""
     terminals = []
 
-    def start(begin: str = "") -> Terminal:
+    def start(begin: str = "", options: str = "") -> Terminal:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "INPUTRC": "/dev/null"}
         environment["QBE_CACHE"] = str(tmp_path / "cache")
-        program = f"{begin}\nfrom qbe.shell.__main__ import main\nmain(['--index', {str(graded_index)!r}])"
+        program = (
+            f"{begin}\nfrom qbe.shell.__main__ import main\nmain(['--index', {str(graded_index)!r}{options}])"
+        )
         terminal = Terminal(["-c", program], environment)
         terminals.append(terminal)
         terminal.until(r"128 papers; help lists the commands\n")
@@ -148,7 +150,7 @@ def test_lines_are_kept_for_the_next_shell_and_pasted_text_is_not(start, tmp_pat
     second.type(UP + UP)
     second.until("facet method")
     second.type("\r")
-    assert "Searches count method" in second.until(PROMPT)
+    assert "Begin with paper ID or text." in second.until(PROMPT)
     second.type("quit\r")
     assert second.end() == 0
     assert history(tmp_path) == [
@@ -166,7 +168,7 @@ def test_lines_that_are_pasted_together_are_read_one_by_one(start):
     terminal.type("\x1b[200~text On fish\nFish swim in rivers.\nWe watch them.\n\nk 2\x1b[201~\r")
     assert "Papers like “On fish”" in terminal.until(PROMPT)
     terminal.type("\x1b[200~seeds\x1b[201~\r")
-    assert re.search(r"k +2\n", terminal.until(r"rerank +off\n"))
+    assert re.search(r"k +2\n", terminal.until(r"rerank +on\n"))
 
 
 def test_ctrl_c_cancels_a_line_and_a_text(start):
@@ -187,7 +189,7 @@ def test_ctrl_c_cancels_a_line_and_a_text(start):
 
 
 def test_ctrl_c_cancels_what_is_under_way(start):
-    terminal = start()
+    terminal = start(options=", '--rerank', 'cross-encoder'")
     terminal.command("paper s036")
     terminal.command("facet method")
     terminal.type("rerank on\r")

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     elif name == "search":
         from qbe.search.options import OPTIONS as OF_COMMAND
     elif name == "serve":
-        from qbe.serve.options import OPTIONS as OF_COMMAND
+        from qbe.serve.__main__ import OPTIONS as OF_COMMAND
     else:
         outer_parser().parse_args(arguments)
         return
@@ -78,8 +78,7 @@ def _serve(arguments: list[str]) -> None:
     from qbe.serve.__main__ import run
 
     options = command_parser("serve").parse_args(arguments)
-    open_index, _ = _openers(options)
-    run(options, open_index)
+    run(options, *_openers(options))
 
 
 def _openers(options: argparse.Namespace) -> tuple[Callable[..., ClusterIndex], Callable[..., Reranker]]:

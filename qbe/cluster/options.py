@@ -45,7 +45,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     elif name == "search":
         from qbe.search.options import parser as parser_of_command
     else:
-        from qbe.serve.options import parser as parser_of_command
+        from qbe.serve.__main__ import parser as parser_of_command
     parser = parser_of_command()
     parser.prog = f"{PROGRAM} {name}"
     group = parser.add_argument_group("of the cluster (needs qbe[cluster])")

@@ -5,14 +5,52 @@ from __future__ import annotations
 import sys
 
 from qbe import _cli
-from qbe.mcp.options import HOST, HTTP, OPTIONS, PORT, PROGRAM, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     import socket
 
-__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+    from qbe.service.service import SearchService
+
+PROGRAM = "qbe mcp"
+OPTIONS = {"index": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
+STDIO, HTTP = "stdio", "http"
+HOST, PORT = "127.0.0.1", 8766
+
+EPILOG = """\
+With stdio an agent's program starts this command itself, and talks with it over standard input and output.
+With http it listens at http://HOST:PORT/mcp (streamable HTTP). Changes of the index are noticed while it is
+served. docs/serve.md shows how programs are told of it.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options; paths stay strings.
+
+    >>> parser().parse_args(["--index", "indexes/sample"]).transport
+    'stdio'
+    """
+    parser = _cli.parser(
+        PROGRAM, "Give agents tools to search an index with, by the Model Context Protocol (MCP)."
+    )
+    parser.epilog = EPILOG
+    parser.add_argument("--index", metavar="DIR", required=True, help="the index to serve")
+    parser.add_argument(
+        "--transport", choices=(STDIO, HTTP), default=STDIO, help=f"how agents reach it (default: {STDIO})"
+    )
+    parser.add_argument("--host", help=f"http: address to listen at (default: {HOST}, this machine only)")
+    parser.add_argument(
+        "--port", type=int, help=f"http: port to listen at, 0 for any free one (default: {PORT})"
+    )
+    parser.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="http: a file with a key that requests must bring; needed to listen beyond this machine",
+    )
+    _cli.add_rerank(parser)
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    return parser
 
 
 def main(arguments: list[str]) -> None:
@@ -21,13 +59,14 @@ def main(arguments: list[str]) -> None:
     _check(options)
     import contextlib
     import os
+    import threading
 
     from qbe.errors import check_package
 
     os.environ["FASTMCP_ENV_FILE"] = os.devnull  # it would read .env of the working directory
     check_package("fastmcp")
 
-    from qbe.network.access import check_access, read_key
+    from qbe.network.guard import check_access, read_key
 
     key = read_key(options.api_key_file) if options.api_key_file else None
     host = options.host or HOST
@@ -36,9 +75,8 @@ def main(arguments: list[str]) -> None:
 
     from qbe.index.opening import open_index
     from qbe.mcp.server import PATH, create_server, serve_http, serve_stdio
-    from qbe.mcp.warming import Warming
-    from qbe.network.listening import address_of, listen
-    from qbe.service.service import SearchService
+    from qbe.network.server import address_of, listen
+    from qbe.service.service import SearchService, stages_of
 
     _log_plainly()
     _end_at_signals()
@@ -48,9 +86,11 @@ def main(arguments: list[str]) -> None:
             port = PORT if options.port is None else options.port
             listening = stack.enter_context(listen(host, port))
         index = stack.enter_context(open_index(options.index, threads=threads))
-        service = stack.enter_context(SearchService(index, rerank=options.rerank))
+        service = stack.enter_context(SearchService(index, stages_of(index, options.rerank)))
         server = create_server(service)
-        stack.enter_context(Warming(service))
+        warming = threading.Thread(target=_warm, args=(service,), name="qbe-warming", daemon=True)
+        stack.callback(warming.join)
+        warming.start()  # a server answers at once, and its first search is fast
         if listening is None:
             serve_stdio(server)
         else:
@@ -72,6 +112,17 @@ def _check(options: argparse.Namespace) -> None:
             if getattr(options, name) is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"expected {option} with --transport http only, found it with stdio")
+
+
+def _warm(service: SearchService) -> None:
+    import logging
+
+    from qbe.errors import QbeError
+
+    try:
+        service.warm()
+    except QbeError as error:  # a search will say so as well
+        logging.getLogger("qbe.mcp").warning("not everything could be opened: %s", error)
 
 
 def _end_at_signals() -> None:

@@ -1,167 +1,212 @@
-"""What tools answer: models that describe themselves as JSON schemas."""
+"""What tools answer: the records of the service without what agents do not need, cut to a size."""
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from itertools import accumulate
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
-from qbe.service.requests import FacetName
+from qbe.plain import plain
+from qbe.service.records import Record
+from qbe.service.requests import FacetName, Format
 
-MOST_AUTHORS = 10
-SHORT, LONG = 300, 600
-"""Characters of titles and names, and of sentences that explain a hit."""
+LIMIT = 20_000
+"""Bytes of an answer, as JSON."""
 
-LONGEST_SENTENCE = 3000
-LONGEST_LINK = 300
-ELLIPSIS = "…"
+RESERVED = 300
+"""Of these for the sentence that says what was left out."""
+
+MOST_AUTHORS, LONGEST_LINK = 10, 300
+"""Authors that an answer has, and characters of a link that it has."""
+
+AnswerT = TypeVar("AnswerT", bound="Answer")
+
+
+def clipped(text: str, longest: int) -> str:
+    """A text as one harmless line, shortened where it is longer.
+
+    >>> clipped("Fish swim fast.", 10)
+    'Fish swim…'
+    """
+    text = plain(text)
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def _year(value: Any) -> int | None:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _authors(names: list[str]) -> list[str]:
+    return names if len(names) <= MOST_AUTHORS else [*names[:MOST_AUTHORS], "et al."]
+
+
+def _links(links: dict[str, str]) -> dict[str, str]:
+    return {name: link for name, link in links.items() if len(link) <= LONGEST_LINK}
+
+
+def _closest(matches: list[Record]) -> list[Record]:
+    """The closest pair of the first aspect, whose weight is positive."""
+    matches = [each for each in matches if each.get("aspect", 0) == 0] or matches
+    return sorted(matches, key=lambda match: -float(match["score"]))[:1]
+
+
+Short = Annotated[str, AfterValidator(lambda text: clipped(text, 300))]
+SentenceText = Annotated[str, AfterValidator(lambda text: clipped(text, 600))]
+Score = Annotated[float, AfterValidator(lambda score: round(score, 6))]
+Grade = Annotated[float, Field(description="from 0 (not alike) to 3 (nearly the same), estimated")]
 
 
 class Answer(BaseModel):
-    """An answer; ``cut`` says in one sentence what was left out, and how to get it."""
+    """An answer that may go on; ``cut`` says in one sentence what was left out, and how to get it."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    cut: str | None = Field(
-        default=None,
-        description="Null, or what was left out to keep the answer below 20 kB, and how to get it.",
-    )
+    cut: str | None = Field(default=None, description="what was left out to keep the answer below 20 kB")
+    has_more: bool = False
+    next_start: int | None = Field(default=None, description="the start of the next page; null at the end")
 
 
 class Described(BaseModel):
-    """What is said of each paper."""
+    """A paper."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    paper_id: str = Field(description="Its id in this index, which all tools take.")
-    title: str
-    year: int | None
-    authors: list[str] = Field(description=f"The first {MOST_AUTHORS} of them.")
-    author_count: int
-    venue: str | None
-    links: dict[str, str] = Field(description="Addresses by name: arxiv, doi, url.")
+    paper_id: str
+    title: Short
+    year: Annotated[int | None, BeforeValidator(_year)]
+    authors: Annotated[list[Short], BeforeValidator(_authors)]
+    venue: Short
+    links: Annotated[dict[str, str], BeforeValidator(_links)]
 
 
-class Why(BaseModel):
+class Pair(BaseModel):
     """The closest pair of sentences."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    query_sentence: str
-    sentence: str = Field(description="The sentence of the hit that is closest to query_sentence.")
-    facet: FacetName | None = Field(description="What the hit's sentence is about.")
-    similarity: float = Field(description="Cosine similarity; 1 is the same sentence.")
-
-
-class Grades(BaseModel):
-    """How alike two papers are in each facet, from 0 (not) to 3 (nearly the same), estimated."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    background: float
-    method: float
-    result: float
+    query_sentence: SentenceText
+    sentence: SentenceText = Field(description="the sentence of the hit that is closest to query_sentence")
+    facet: FacetName | None = Field(description="what the hit's sentence is about")
+    score: float = Field(description="cosine similarity")
 
 
 class Hit(Described):
-    """A paper that was found."""
+    """A paper of a ranking."""
 
-    rank: int = Field(description="Its place, from 1; goes on from page to page.")
-    score: float = Field(description="For comparison within this ranking only.")
-    grades: Grades | None
-    why: Why | None
-    abstract: str | None = Field(description="Null where it was left out; cut says so then.")
+    rank: int
+    score: Score = Field(description="comparable within this ranking only")
+    grades: dict[FacetName, Grade] | None = None
+    matches: Annotated[list[Pair], BeforeValidator(_closest)]
+    abstract: str | None = Field(description="null where it was left out; cut says so then")
+
+
+class Searched(BaseModel):
+    """What was searched for."""
+
+    heading: Short = Field(description="what was searched for, in words")
 
 
 class Hits(Answer):
-    """A page of a ranking."""
+    """A page of a ranking, best first."""
 
-    heading: str = Field(description="What was searched for, in words.")
-    notes: list[str]
+    query: Searched
+    notes: list[Short]
     hits: list[Hit]
-    has_more: bool = Field(description="Whether the ranking goes on.")
-    next_start: int | None = Field(description="The start of the next page; null at the end.")
+    stage: str = Field(default="citations", description="what ranked the hits")
+    passing: int | None = Field(default=None, description="how many papers pass the filters")
 
 
-class FoundPapers(Hits):
-    """The hits of a search."""
-
-    stage: Literal["first-stage", "reranked"] = Field(
-        description="reranked: the best hundred candidates were read again by a cross-encoder."
-    )
-    searched_papers: int = Field(description="Papers of the index that pass years, categories, authors.")
-
-
-class LabelledSentence(BaseModel):
+class Sentence(BaseModel):
     """A sentence of an abstract."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    position: int = Field(description="Its place in the abstract, from 0.")
-    facet: FacetName | None = Field(description="What it is about; null: none of these.")
-    text: str
+    position: int
+    facet: FacetName | None
+    text: Annotated[str, AfterValidator(lambda text: clipped(text, 3000))]
 
 
 class Sentences(Answer):
     """The sentences of an abstract, in order."""
 
-    title: str
-    sentences: list[LabelledSentence]
-    has_more: bool = Field(description="Whether there are further sentences; seldom true.")
-    next_start: int | None = Field(description="The start that gives them; null at the end.")
+    title: Short
+    sentences: list[Sentence]
 
 
 class FullPaper(Described, Sentences):
     """A paper with its abstract, sentence by sentence."""
 
 
-class Alike(BaseModel):
+class ComparedPair(BaseModel):
+    """The closest pair of sentences of a facet."""
+
+    sentence: SentenceText
+    other_sentence: SentenceText
+    score: float = Field(description="cosine similarity")
+
+
+class FacetComparison(BaseModel):
     """How alike two papers are in one facet."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    grade: float | None = Field(
-        description="From 0 (not alike) to 3 (nearly the same), estimated; null where the index cannot tell."
-    )
-    sentence_a: str | None = Field(description="Of a: the facet's sentence that is closest to one of b.")
-    sentence_b: str | None
-    similarity: float | None = Field(description="Cosine similarity of the two sentences.")
+    grade: Grade | None
+    pair: ComparedPair | None
 
 
-class ComparedPaper(BaseModel):
-    """One of the papers compared."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    paper_id: str
-    title: str
-    year: int | None
-
-
-class Compared(Answer):
+class Compared(BaseModel):
     """Two papers, compared in each facet."""
 
-    a: ComparedPaper
-    b: ComparedPaper
-    background: Alike
-    method: Alike
-    result: Alike
+    paper: Described
+    other: Described
+    facets: dict[FacetName, FacetComparison]
 
 
 class Exported(Answer):
     """Papers as (a part of) a file."""
 
-    format: Literal["bibtex", "ris", "csv", "markdown", "json"]
-    papers: int = Field(description="How many papers are in text.")
-    text: str = Field(description="The content of the file, or its next part.")
-    has_more: bool
-    next_start: int | None = Field(description="The start that gives the next part; null at the end.")
+    format: Format
+    papers: int = Field(description="how many papers are in text")
+    text: str = Field(description="the content of the file, or its next part")
 
 
-def clipped(text: str, longest: int) -> str:
-    """A text, shortened where it is longer.
+def size_of(value: BaseModel | str) -> int:
+    """The bytes of a model or a text as JSON."""
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else value.model_dump_json()
+    return len(text.encode())
 
-    >>> clipped("Fish swim fast.", 10)
-    'Fish swim…'
+
+def fitting(answer: AnswerT, name: str, start: int) -> AnswerT:
+    """An answer within the limit: with as many items of a list as fit, at least one. ``start`` is the number
+    of the first one.
     """
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + ELLIPSIS
+    if size_of(answer) <= LIMIT:
+        return answer
+    items = getattr(answer, name)
+    room = LIMIT - RESERVED - size_of(answer.model_copy(update={name: []}))
+    kept = max(1, sum(size <= room for size in accumulate(size_of(item) + 1 for item in items)))
+    end = start + kept
+    left_out = f"{name} from {end} on were left out (call again with start={end})"
+    return answer.model_copy(
+        update={name: items[:kept], "has_more": True, "next_start": end, "cut": _cut(answer, left_out)}
+    )
+
+
+def fitting_hits(answer: Hits, start: int) -> Hits:
+    """A page of a ranking within the limit: without the abstracts of the last hits, then without these hits.
+
+    >>> record = {"paper_id": "7", "title": "On fish", "year": "", "authors": [], "venue": "", "links": {},
+    ...           "rank": 1, "score": 1.0, "matches": [], "abstract": "Fish swim. " * 1000}
+    >>> page = {"query": {"heading": ""}, "notes": [], "hits": [record, record]}
+    >>> fitting_hits(Hits.model_validate(page), 0).cut
+    'To stay below 20 kB, abstracts from hit 2 on were left out (get_paper gives them).'
+    """
+    excess, kept = size_of(answer) - LIMIT, len(answer.hits)
+    if excess <= 0:
+        return answer
+    while kept and excess > -RESERVED:
+        kept -= 1
+        excess -= size_of(answer.hits[kept].abstract or "")
+    bare = [hit.model_copy(update={"abstract": None}) for hit in answer.hits[kept:]]
+    left_out = f"abstracts from hit {start + kept + 1} on were left out (get_paper gives them)"
+    update = {"hits": answer.hits[:kept] + bare, "cut": _cut(answer, left_out)}
+    return fitting(answer.model_copy(update=update), "hits", start)
+
+
+def _cut(answer: Answer, left_out: str) -> str:
+    if answer.cut:
+        return f"{answer.cut.removesuffix('.')}; {left_out}."
+    return f"To stay below {LIMIT // 1000} kB, {left_out}."

@@ -5,16 +5,18 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from importlib.metadata import version
+from typing import Any
 
 import anyio
 from fastmcp import FastMCP
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
 from starlette.middleware import Middleware
 
-from qbe.mcp.guard import Guard
-from qbe.mcp.messages import AnsweredErrors
-from qbe.mcp.tools import TOOLS, ServiceTool
-from qbe.network.access import LOCAL
+from qbe.mcp.tools import Calls, tools_of
+from qbe.network.guard import LOCAL, Guard
 from qbe.network.server import server_of
 from qbe.service.service import SearchService
 
@@ -23,11 +25,13 @@ PATH = "/mcp"
 
 def create_server(service: SearchService) -> FastMCP[None]:
     """The server of all tools over a service."""
+    tools = tools_of(service)
     return FastMCP(
         "qbe",
         instructions(service),
         version=version("qbe"),
-        tools=[ServiceTool.over(service, described) for described in TOOLS],
+        tools=tools,
+        middleware=[Calls(service, tools)],
         mask_error_details=True,
     )
 
@@ -48,15 +52,61 @@ def instructions(service: SearchService) -> str:
 
 
 def serve_stdio(server: FastMCP[None]) -> None:
-    """Talk over standard input and output until input ends; lines that are no messages are answered so."""
+    """Talk over standard input and output until input ends; lines that are no messages get an error."""
 
     async def run() -> None:
         inner = server._mcp_server
         async with server._lifespan_manager(), stdio_server() as (messages, answers):
-            answered = AnsweredErrors(messages, answers)
-            await inner.run(answered, answers, inner.create_initialization_options())
+            await inner.run(AnsweredErrors(messages, answers), answers, inner.create_initialization_options())
 
     anyio.run(run)
+
+
+class AnsweredErrors:
+    """A stream of messages; a line that is none is answered with an error of JSON-RPC and left out, where the
+    library would pass over it.
+    """
+
+    def __init__(self, messages: Any, answers: Any) -> None:
+        self._messages, self._answers = messages, answers
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the stream has, such as ``aclose``."""
+        return getattr(self._messages, name)
+
+    async def receive(self) -> Any:
+        """The next message; raises `anyio.EndOfStream` at the end."""
+        while isinstance(item := await self._messages.receive(), Exception):
+            await self._answers.send(SessionMessage(refusal(item)))
+        return item
+
+    def __aiter__(self) -> AnsweredErrors:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> AnsweredErrors:
+        await self._messages.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._messages.__aexit__(*error)
+
+
+def refusal(error: Exception) -> JSONRPCError:
+    """The answer to a line that could not be read, whose number is not known (JSON-RPC 2.0, section 5.1).
+
+    >>> refusal(ValueError("no message")).error.code
+    -32600
+    """
+    is_json = not isinstance(error, ValidationError) or error.errors()[0]["type"] != "json_invalid"
+    code, expected = (INVALID_REQUEST, "a message of JSON-RPC 2.0") if is_json else (PARSE_ERROR, "JSON")
+    message = f"expected {expected} in one line, found what cannot be read as such"
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
 
 
 def serve_http(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from qbe.bibliography.reference import Reference, reference_of
@@ -30,12 +30,19 @@ Lookup = Callable[[str], Paper]
 
 
 def to_record(
-    lookup: Lookup, query_id: str, query: Query, hits: Sequence[Hit], *, explain: bool = False
+    lookup: Lookup,
+    query_id: str,
+    query: Query,
+    hits: Sequence[Hit],
+    *,
+    first_rank: int = 1,
+    explain: bool = False,
 ) -> dict[str, Any]:
     """One query's result as a record of JSON values.
 
     A query of one aspect has ``paper_id`` and ``facet``, one of several ``aspects`` instead, and each match
-    then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3.
+    then names its ``aspect``. Hits that were graded have ``grades`` by facet, from 0 to 3. Ranks begin with
+    ``first_rank``.
 
     ``explain`` adds the query's sentences (see `qbe.search.explain.ExplainedSentence`), the probabilities of
     matched sentences' facets, each hit's component scores (see `qbe.types.Hit`), the pair of sentences that
@@ -59,7 +66,9 @@ def to_record(
     if explain:
         sentences = [[sentence._asdict() for sentence in explain_query(aspect)] for aspect in query.aspects]
         record["sentences"] = sentences[0] if query.is_single else sentences
-    record["hits"] = [_hit(lookup, query, rank, hit, explain) for rank, hit in enumerate(hits, start=1)]
+    record["hits"] = [
+        _hit(lookup, query, rank, hit, explain) for rank, hit in enumerate(hits, start=first_rank)
+    ]
     return record
 
 
@@ -128,6 +137,7 @@ def to_table(
     hits: Sequence[Hit],
     width: int,
     *,
+    first_rank: int = 1,
     explain: bool = False,
     highlight: bool = False,
 ) -> str:
@@ -153,11 +163,28 @@ def to_table(
     lines = textwrap.wrap(f"{heading(query)}:", width)
     if explain:
         lines += ["", *_query_lines(query, hits, width)]
-    for rank, hit in enumerate(hits, start=1):
+    table = hits_table(
+        lookup, query, hits, width, first_rank=first_rank, explain=explain, highlight=highlight
+    )
+    return "\n".join([*lines, *(["", table] if hits else [table])])
+
+
+def hits_table(
+    lookup: Lookup,
+    query: Query,
+    hits: Sequence[Hit],
+    width: int,
+    *,
+    first_rank: int = 1,
+    explain: bool = False,
+    highlight: bool = False,
+) -> str:
+    """The table of `to_table` without its heading."""
+    blocks = []
+    for rank, hit in enumerate(hits, start=first_rank):
         paper = lookup(hit.paper_id)
         year = f" ({paper.year})" if paper.year else ""
-        lines.append("")
-        lines += _wrapped(
+        lines = _wrapped(
             f"{rank:4d} {hit.score:8.4f} ", f"{paper.title or hit.paper_id}{year}  [{hit.paper_id}]", width
         )
         lines += _wrapped("", credits_of(reference_of(paper)), width, whole_words=True)
@@ -167,9 +194,25 @@ def to_table(
             lines += _explained_lines(query, paper, hit, width, highlight)
         elif best := shown(query, paper, hit):
             lines += _sentence_lines(query, paper, best.match, ("", best.prefix), width, highlight)
-    if not hits:
-        lines.append("No paper was found.")
-    return "\n".join(lines)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) if hits else "No paper was found."
+
+
+def columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Lines of two columns, the second one wrapped.
+
+    >>> columns([("k N", "hits"), ("more", "go on")], 60)
+    ['  k N   hits', '  more  go on']
+    """
+    rows = list(rows)
+    first = max((len(left) for left, _ in rows), default=0) + 4
+    lines = []
+    for left, right in rows:
+        begin = f"  {left}".ljust(first)
+        lines += textwrap.wrap(
+            right, max(width, first + INDENT), initial_indent=begin, subsequent_indent=" " * first
+        )
+    return lines
 
 
 def credits_of(reference: Reference, *, link: bool = True) -> str:

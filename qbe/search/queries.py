@@ -16,7 +16,7 @@ from qbe.text.split import split_sentences
 from qbe.topics import numbered_topics
 from qbe.types import Facet, Paper
 
-Counted = Mapping[Facet, float] | Facet | Sequence[int] | None
+AspectSpec = Mapping[Facet, float] | Facet | Sequence[int] | None
 """What counts of a paper: facets with weights, a facet, sentence positions, or (None) its whole abstract."""
 
 UNLIKE_WEIGHT = 0.5
@@ -129,7 +129,7 @@ def from_query(query: Query) -> QuerySource:
     return QuerySource([query.query_id], [aspects], lambda block: [query][block])
 
 
-def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: Counted) -> Query:
+def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: AspectSpec) -> Query:
     """A query for papers like several, and ``unlike`` others.
 
     The ``unlike`` papers weigh UNLIKE_WEIGHT times what the others weigh together, by what is liked of these.
@@ -152,7 +152,7 @@ def query_by(papers: Sequence[Paper], unlike: Sequence[Paper], what: Counted) ->
     return Query.of(*(aspect for paper, weight in weighted for aspect in _aspects(paper, weight, what)))
 
 
-def _aspects(paper: Paper, weight: float, what: Counted) -> list[Aspect]:
+def _aspects(paper: Paper, weight: float, what: AspectSpec) -> list[Aspect]:
     """What counts of one paper; of one that is not wanted only what is liked of the others, and not the
     sentences at positions of another paper.
     """

@@ -3,16 +3,74 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.serve.options import OPTIONS, PROGRAM, parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from typing import Any
 
     from qbe.index.index import Index
 
-__all__ = ["OPTIONS", "PROGRAM", "main", "parser"]
+PROGRAM = "qbe serve"
+OPTIONS = {"folder": "--index", "port": "--port", "host": "--host", "key_file": "--api-key-file"}
+HOST, PORT = "127.0.0.1", 8765
+
+EPILOG = """\
+The page is at the address that is printed; programs find a description of the interface under /openapi.json.
+Changes of the index are noticed while it is served. Ctrl-C, or SIGTERM, ends it once requests under way are
+answered. docs/serve.md says how to serve others than oneself.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options; paths stay strings.
+
+    >>> parser().parse_args(["--index", "indexes/sample"]).port
+    8765
+    """
+    parser = _cli.parser(
+        PROGRAM, "Serve an index: a page to search with, and the same for programs over HTTP."
+    )
+    parser.epilog = EPILOG
+    parser.add_argument("--index", metavar="DIR", required=True, help="the index to serve")
+    parser.add_argument(
+        "--host", default=HOST, help=f"address to listen at (default: {HOST}, this machine only)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=PORT, help=f"port to listen at, 0 for any free one (default: {PORT})"
+    )
+    parser.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="a file with a key that requests must bring; needed to listen beyond this machine",
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="names under which a server in front of this one is reached",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        metavar="ORIGIN",
+        nargs="+",
+        default=[],
+        help="origins of other pages, such as https://example.org, that may ask (default: none)",
+    )
+    parser.add_argument(
+        "--root-path",
+        metavar="PATH",
+        default="",
+        help="what a server in front of this one puts before all paths, such as /qbe",
+    )
+    parser.add_argument(
+        "--log-queries", action="store_true", help="log what is searched for, pasted texts too"
+    )
+    _cli.add_rerank(parser)
+    parser.add_argument("--threads", type=int, help="default: all processors this process may use")
+    return parser
 
 
 def main(arguments: list[str]) -> None:
@@ -20,8 +78,14 @@ def main(arguments: list[str]) -> None:
     run(parser().parse_args(arguments))
 
 
-def run(options: argparse.Namespace, open_index: Callable[..., Index] | None = None) -> None:
-    """Serve as the options say; ``open_index`` opens the index in another place than this process."""
+def run(
+    options: argparse.Namespace,
+    open_index: Callable[..., Index] | None = None,
+    open_reranker: Callable[..., Any] | None = None,
+) -> None:
+    """Serve as the options say; ``open_index`` and ``open_reranker`` open an index and cross-encoders that
+    are elsewhere (by default those of this machine).
+    """
     import contextlib
     import logging
     import signal
@@ -31,9 +95,9 @@ def run(options: argparse.Namespace, open_index: Callable[..., Index] | None = N
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         check_package(package)
 
-    from qbe.network.access import read_key
-    from qbe.network.listening import address_of, listen
-    from qbe.serve.settings import settings_for
+    from qbe.network.guard import read_key
+    from qbe.network.server import address_of, listen, server_of
+    from qbe.serve.guard import settings_for
 
     key = read_key(options.api_key_file) if options.api_key_file else None
     settings = settings_for(
@@ -46,17 +110,16 @@ def run(options: argparse.Namespace, open_index: Callable[..., Index] | None = N
     )
     threads = _cli.threads(options.threads)
 
-    from qbe.index.opening import open_index as open_here
-    from qbe.network.server import server_of
+    from qbe.index import opening
     from qbe.serve.app import create_app
-    from qbe.service.service import SearchService
+    from qbe.service.service import SearchService, stages_of
 
     logging.getLogger("qbe.serve").setLevel(logging.INFO)
     listening = listen(options.host, options.port)
     with (
         listening,
-        (open_index or open_here)(options.index, threads=threads) as index,
-        SearchService(index, rerank=options.rerank) as service,
+        (open_index or opening.open_index)(options.index, threads=threads) as index,
+        SearchService(index, stages_of(index, options.rerank), open_reranker=open_reranker) as service,
     ):
 
         def started() -> None:

@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from importlib import resources
 from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp
 
 from qbe.errors import QbeError
+from qbe.network.guard import failure
 from qbe.serve import routes
-from qbe.serve.failures import add_handlers
-from qbe.serve.guard import Guard
-from qbe.serve.metrics import Metrics
-from qbe.serve.page import page_files
-from qbe.serve.settings import ServeSettings
+from qbe.serve.guard import Guard, Metrics, ServeSettings
+from qbe.serve.routes import failure_of
+from qbe.service.requests import problem_in_words
 from qbe.service.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
 REFRESH_SECONDS = 2.0
 """How often a newer commit of the index is looked for."""
+
+MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 def create_app(service: SearchService, settings: ServeSettings = ServeSettings()) -> ASGIApp:  # noqa: B008
@@ -44,7 +50,7 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
     app.state.unreadable = ""  # why the newest commit cannot be read
     app.include_router(routes.api)
     app.include_router(routes.operations)
-    add_handlers(app)
+    _add_handlers(app)
     files = page_files()
     for path, (content, media_type) in files.items():
         app.add_api_route(path, _file(content, media_type), include_in_schema=False)
@@ -57,6 +63,21 @@ def create_app(service: SearchService, settings: ServeSettings = ServeSettings()
             allow_headers=["Authorization", "Content-Type", "X-API-Key"],
         )
     return Guard(app, settings, metrics, frozenset(files))
+
+
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Content and media type of the page's files by their paths; ``/`` is the page itself.
+
+    >>> page_files()["/"][1]
+    'text/html; charset=utf-8'
+    """
+    files = {}
+    for file in (resources.files("qbe.serve") / "page").iterdir():
+        name, _, ending = file.name.rpartition(".")
+        if ending in MEDIA_TYPES:
+            path = "/" if name == "index" else f"/{file.name}"
+            files[path] = (file.read_bytes(), f"{MEDIA_TYPES[ending]}; charset=utf-8")
+    return files
 
 
 def _file(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
@@ -98,3 +119,43 @@ async def _follow(app: FastAPI) -> None:
             if str(error) != app.state.unreadable:  # said once
                 log.error("%s: %s", type(error).__name__, error)
             app.state.unreadable = str(error)
+
+
+def _methods(request: Request) -> set[str]:
+    """What the address of a request can be asked by."""
+    all_routes: Sequence[BaseRoute] = request.app.state.routes
+    routes = [route for route in all_routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+    return methods | ({"HEAD"} if "GET" in methods else set()) | {"OPTIONS"}
+
+
+def _add_handlers(app: FastAPI) -> None:
+    """Make errors of all kinds answers of this form."""
+
+    @app.exception_handler(QbeError)
+    def library(_: Request, error: QbeError) -> JSONResponse:
+        return failure_of(error)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return failure(422, problem_in_words(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> Response:
+        headers, described = dict(error.headers or {}), f"{app.root_path}/openapi.json"
+        match error.status_code:
+            case 404:
+                message = f"expected an address of the interface, found {request.url.path}; see {described}"
+                return failure(404, message)
+            case 405:
+                headers["Allow"] = ", ".join(sorted(_methods(request)))
+                if request.method == "OPTIONS":
+                    return Response(status_code=204, headers=headers)
+                message = f"expected one of {headers['Allow']}, found {request.method}; see {described}"
+                return failure(405, message, headers)
+        return failure(error.status_code, str(error.detail), headers or None)
+
+    @app.exception_handler(Exception)
+    def unexpected(_: Request, error: Exception) -> JSONResponse:
+        log.error("an error that should not happen", exc_info=error)
+        return failure(500, "something went wrong in the server; its log says what")

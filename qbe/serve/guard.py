@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qbe.network.access import key_problem
-from qbe.network.bodies import BodyError, ClientGoneError, read_body, replayed
-from qbe.serve.failures import failure
-from qbe.serve.metrics import Metrics
-from qbe.serve.settings import ServeSettings
+from qbe.errors import UsageError
+from qbe.network import guard
+from qbe.network.guard import LOCAL, check_access, failure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from qbe.service.service import SearchService
 
 log = logging.getLogger("qbe.serve")
 
@@ -24,7 +32,7 @@ METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 """Those that are counted by their names; a client can make up others without end."""
 
 OPEN_PATHS = frozenset({"/health"})
-"""What needs no key, beside the page."""
+"""What needs no key, as the page does not either."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -37,27 +45,118 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper limits of the buckets in which times of answers are counted."""
 
-class Guard:
+
+class ServeSettings(NamedTuple):
+    """Who may ask, and what is logged.
+
+    ``api_key`` is what requests must bring, None: nothing. ``hosts`` are the names under which the server is
+    reached, None: any. ``origins`` are those of other pages that may ask. ``log_queries`` says whether what
+    is searched for is logged. ``root_path`` is what a server in front puts before all paths, such as /qbe.
+    """
+
+    api_key: str | None = None
+    hosts: frozenset[str] | None = LOCAL
+    origins: tuple[str, ...] = ()
+    log_queries: bool = False
+    root_path: str = ""
+
+
+def settings_for(
+    host: str,
+    key: str | None,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    *,
+    log_queries: bool,
+    root_path: str = "",
+) -> ServeSettings:
+    """Settings for a server that listens at ``host``; raises UsageError where everybody could ask, and for
+    a root path that is none.
+
+    A server for this machine alone answers only under the names of this machine and ``hosts``, so that no
+    page of another site can reach it by a name that is made to lead here.
+
+    >>> settings_for("127.0.0.1", None, ("papers.example.org",), (), log_queries=False).hosts == LOCAL | {
+    ...     "papers.example.org"}
+    True
+    >>> settings_for("0.0.0.0", None, (), (), log_queries=False)
+    Traceback (most recent call last):
+    ...
+    qbe.errors.UsageError: expected `key_file` with `host` 0.0.0.0, which others can reach, found none; ...
+    """
+    check_access(host, key)
+    names = LOCAL | {name.lower() for name in hosts} if host in LOCAL or hosts else None
+    root_path = root_path.rstrip("/")
+    if root_path and not _ROOT_PATH.fullmatch(root_path):
+        raise UsageError(f"expected a `root_path` such as /qbe, found {root_path!r}")
+    return ServeSettings(key, names, origins, log_queries, root_path)
+
+
+class Metrics:
+    """Requests by route and status with their times, and what the service holds."""
+
+    def __init__(self, service: SearchService) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "qbe_http_requests", "Requests answered.", ("method", "route", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "qbe_http_request_seconds",
+            "Time until an answer was complete.",
+            ("route",),
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._registry.register(_Holdings(service))
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request; ``route`` is a path of the interface, never one that a client made up."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _Holdings(Collector):
+    def __init__(self, service: SearchService) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        about = self._service.about()
+        yield GaugeMetricFamily("qbe_index_papers", "Papers of the index.", about["papers"])
+        yield GaugeMetricFamily(
+            "qbe_index_generation", "Commits since the index was built.", about["generation"]
+        )
+        waiting = GaugeMetricFamily("qbe_searches_waiting", "Searches not answered yet.", labels=("stage",))
+        for stage, count in self._service.waiting.items():
+            waiting.add_metric((stage,), count)
+        yield waiting
+
+
+class Guard(guard.Guard):
     """Refuses what must not or need not reach the application; counts and logs every request.
 
-    Bodies are read before the application is called, so that a client that sends slowly holds no thread.
     Logged are method, path, status and time; what is searched for only where the settings say so.
     """
 
     def __init__(
         self, app: ASGIApp, settings: ServeSettings, metrics: Metrics, page_paths: frozenset[str]
     ) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+        super().__init__(app, settings.api_key)
+        self._settings, self._metrics = settings, metrics
         self._open = OPEN_PATHS | page_paths
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass on what is none."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begin, status, body = time.perf_counter(), 500, b""
-        method, scope = scope["method"], _as_meant(scope)
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> bytes:
+        """Answer a request, with the headers that all answers have; returns its body."""
+        begin, body = time.perf_counter(), b""
+        status = 499  # what others log for a client that did not wait
+        method, scope = scope["method"], _normalized(scope)
 
         async def guarded(message: Message) -> None:
             nonlocal status
@@ -71,41 +170,29 @@ class Guard:
             await send(message)
 
         try:
-            refusal = self._refusal(scope)
-            if refusal is None:
-                try:
-                    body = await read_body(receive)
-                except BodyError as error:
-                    refusal = failure(error.status, str(error), {"Connection": "close"})
-            if refusal is not None:
-                await refusal(scope, receive, guarded)
-            else:
-                await self._app(scope, replayed(body, receive), guarded)
-        except ClientGoneError:
-            status = 499  # what others log for a client that did not wait
+            body = await super().answer(scope, receive, guarded)
         finally:
             self._record(method, scope, status, time.perf_counter() - begin, body)
+        return body
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers, hosts = Headers(scope=scope), self._settings.hosts
-        root_path = self._settings.root_path
-        host = _name_of(headers.get("host", ""))
+    def refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request under another name, without the key, or for the root path."""
+        hosts, root_path = self._settings.hosts, self._settings.root_path
+        host = _name_of(Headers(scope=scope).get("host", ""))
         if hosts is not None and host not in hosts:
             return failure(
                 400, f"expected a known host, found {host!r}; start the server with --allow-host {host}"
             )
         if root_path and scope["path"] == root_path:  # the page's own addresses are relative
             return RedirectResponse(f"{root_path}/")
-        key = self._settings.api_key
-        if key is None or scope["path"].removeprefix(root_path) in self._open or scope["method"] == "OPTIONS":
+        if scope["path"].removeprefix(root_path) in self._open or scope["method"] == "OPTIONS":
             return None
-        problem = key_problem(headers, key)
-        return None if problem is None else failure(401, problem, {"WWW-Authenticate": "Bearer"})
+        return super().refusal(scope)
 
     def _record(self, method: str, scope: Scope, status: int, seconds: float, body: bytes) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        known = method if route != "other" and method in METHODS else "other"
-        self._metrics.count(known, route, status, seconds)
+        counted = method if route != "other" and method in METHODS else "other"
+        self._metrics.count(counted, route, status, seconds)
         query_text = ""
         if self._settings.log_queries:
             query_text = " " + repr((scope["query_string"] or body)[:LOGGED].decode("utf-8", "replace"))
@@ -113,7 +200,7 @@ class Guard:
         log.info("%s %s %d %.3f s%s", method[:LONGEST_METHOD], path, status, seconds, query_text)
 
 
-def _as_meant(scope: Scope) -> Scope:
+def _normalized(scope: Scope) -> Scope:
     """A request as the application knows it: HEAD is answered like GET, and the server leaves the body out.
 
     A body is JSON even where its type says otherwise, as that of `curl -d` does; that of a page in a browser

@@ -1,26 +1,30 @@
-"""The addresses of the interface."""
+"""The addresses of the interface, and errors as answers: a status, and one line to act on."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Query, Request
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from fastapi.sse import format_sse_event
 
-from qbe.errors import QbeError
-from qbe.serve.failures import failure, failure_of
-from qbe.serve.metrics import Metrics
+from qbe.errors import CorpusError, FacetNotFoundError, PaperNotFoundError, QbeError, UsageError
+from qbe.network.guard import failure
+from qbe.serve.guard import Metrics
+from qbe.service.queue import OverloadedError, TooSlowError
+from qbe.service.records import as_json
 from qbe.service.requests import (
     Comparison,
     Export,
     PastedText,
-    RecommendationRequest,
-    SearchRequest,
-    as_json,
+    RecommendationBody,
+    SearchBody,
 )
 from qbe.service.service import SearchService
+
+log = logging.getLogger("qbe.serve")
 
 EXPORTS = {
     "bibtex": ("application/x-bibtex", "bib"),
@@ -30,6 +34,15 @@ EXPORTS = {
     "json": ("application/jsonl", "jsonl"),
 }
 """Media type and ending of files, by format."""
+
+STATUSES: tuple[tuple[type[QbeError], int], ...] = (
+    (PaperNotFoundError, 404),
+    (OverloadedError, 429),
+    (TooSlowError, 503),
+    (UsageError, 422),
+    (FacetNotFoundError, 422),
+    (CorpusError, 422),
+)
 
 SEARCH_EXAMPLES: dict[str, Any] = {
     "by method": {"value": {"paper_ids": ["s036"], "facet": "method", "k": 5}},
@@ -43,6 +56,19 @@ SEARCH_EXAMPLES: dict[str, Any] = {
 
 api = APIRouter(prefix="/api")
 operations = APIRouter()
+
+
+def failure_of(error: QbeError) -> JSONResponse:
+    """The answer for an error of the library; what is not the client's fault is logged.
+
+    >>> failure_of(OverloadedError(2)).headers["retry-after"]
+    '2'
+    """
+    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    if status == 500:
+        log.error("%s: %s", type(error).__name__, error)
+    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, OverloadedError) else None
+    return failure(status, str(error), headers)
 
 
 def service_of(request: Request) -> SearchService:
@@ -66,40 +92,39 @@ def about(service: Service) -> Response:
 
 
 @api.get("/search")
-def get_search(request: Annotated[SearchRequest, Query()], service: Service) -> Response:
+def get_search(request: Annotated[SearchBody, Query()], service: Service) -> Response:
     """Search by parameters of the address; lists are repeated parameters."""
     return _json(service.search(request))
 
 
 @api.post("/search")
 def search(
-    request: Annotated[SearchRequest, Body(openapi_examples=SEARCH_EXAMPLES)], service: Service
+    request: Annotated[SearchBody, Body(openapi_examples=SEARCH_EXAMPLES)], service: Service
 ) -> Response:
     """Search for papers like papers of the index, or like a pasted abstract."""
     return _json(service.search(request))
 
 
 @api.post("/search/stream")
-def stream(request: SearchRequest, service: Service) -> StreamingResponse:
+def stream(request: SearchBody, service: Service) -> StreamingResponse:
     """Search as a stream of server-sent events: the ranking of the first stage at once, the reranked one when
     it is done (events `ranking`, as /api/search answers), then `end`; or `error`.
     """
-    first = service.search(request.model_copy(update={"rerank": False}))
-    is_reranked = service.reranks(request)
+    records = service.stream(request)
+    first = next(records)
 
     def events() -> Iterator[bytes]:
         yield format_sse_event(event="ranking", data_str=as_json(first))
-        if is_reranked:
-            try:
-                reranked = service.search(request)
-            except QbeError as error:
-                yield format_sse_event(event="error", data_str=bytes(failure_of(error).body).decode())
-                return
-            except Exception:
-                message = failure(500, "something went wrong while reranking; the server's log says what")
-                yield format_sse_event(event="error", data_str=bytes(message.body).decode())
-                raise
-            yield format_sse_event(event="ranking", data_str=as_json(reranked))
+        try:
+            for record in records:
+                yield format_sse_event(event="ranking", data_str=as_json(record))
+        except QbeError as error:
+            yield format_sse_event(event="error", data_str=bytes(failure_of(error).body).decode())
+            return
+        except Exception:
+            message = failure(500, "something went wrong while reranking; the server's log says what")
+            yield format_sse_event(event="error", data_str=bytes(message.body).decode())
+            raise
         yield format_sse_event(event="end", data_str="{}")
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -130,7 +155,7 @@ def compare(request: Comparison, service: Service) -> Response:
 
 
 @api.post("/citations")
-def citations(request: RecommendationRequest, service: Service) -> Response:
+def citations(request: RecommendationBody, service: Service) -> Response:
     """Recommend papers that a paper should cite."""
     return _json(service.recommend(request))
 

@@ -1,15 +1,24 @@
-"""Papers as records of JSON values."""
+"""Papers as records of JSON values, and as the content of files."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from qbe.bibliography.reference import reference_of
+from qbe.bibliography.writing import FORMATS as BIBLIOGRAPHIES
+from qbe.bibliography.writing import entries
+from qbe.search.csv_rows import to_csv
 from qbe.search.explain import facet_probability
-from qbe.search.present import described
+from qbe.search.markdown import linked_title
+from qbe.search.present import credits_of, described
 from qbe.types import Paper
 
 Record = dict[str, Any]
+
+COLUMNS = ("paper_id", "title", "authors", "year", "venue", "doi", "url", "abstract")
+"""The header of CSV; ``authors`` are separated by semicolons."""
 
 
 def paper_record(paper: Paper, *, inside: bool, selected: Collection[int] = ()) -> Record:
@@ -43,3 +52,43 @@ def sentence_records(paper: Paper, selected: Collection[int] = ()) -> list[Recor
         }
         for position, sentence in enumerate(paper.sentences)
     ]
+
+
+def as_json(record: Mapping[str, Any]) -> str:
+    """A record as JSON in one line; raises ValueError for what JSON has no number for.
+
+    >>> as_json({"title": "Über"})
+    '{"title":"Über"}'
+    """
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def export_parts(papers: Iterable[Paper], form: str) -> list[str]:
+    """Papers in ``bibtex``, ``ris``, ``csv``, ``markdown`` or ``json`` (a line a paper), a part a paper:
+    the parts joined are the file.
+
+    >>> print(*export_parts([index.paper("s036")], "markdown"))
+    - **Two Crops of a Paragraph: ... for Suggesting Citations** (2018). s036
+    <BLANKLINE>
+    """
+    if form in BIBLIOGRAPHIES:
+        first, *rest = entries(list(papers), form)
+        return [first, *(f"\n{entry}" for entry in rest)]
+    if form == "csv":
+        first, *rest = [to_csv([_row(paper)]) for paper in papers]
+        return [to_csv([COLUMNS]) + first, *rest]
+    if form == "markdown":
+        return [f"- {_item(paper)}\n" for paper in papers]
+    records = (paper_record(paper, inside=True) for paper in papers)
+    return [f"{json.dumps(record, ensure_ascii=False, allow_nan=False)}\n" for record in records]
+
+
+def _row(paper: Paper) -> Sequence[object]:
+    reference = reference_of(paper)
+    about = reference.year, reference.venue, reference.doi, reference.page
+    return [paper.paper_id, reference.title, "; ".join(reference.authors), *about, paper.abstract]
+
+
+def _item(paper: Paper) -> str:
+    parts = filter(None, (credits_of(reference_of(paper), link=False), paper.paper_id))
+    return f"{linked_title(paper)} {'; '.join(parts)}"

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from qbe.errors import UsageError, did_you_mean
+from qbe.index.index import Index
 from qbe.search.filters import PaperFilter, parse_where
 from qbe.search.parsing import parse_facets
-from qbe.search.queries import Counted
+from qbe.search.queries import AspectSpec, pasted_paper, query_by
+from qbe.search.request import SearchRequest
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD, SHAPES
-from qbe.types import Facet
+from qbe.types import Facet, Paper, Sentence
 
-MOST_PAPERS = 50
-"""Papers that a request may name in one field."""
-
-MOST_SEEN = 1000
-"""Papers that a request may leave out."""
+MOST_PAPERS, MOST_SEEN = 50, 1000
+"""Papers that a request may name in one field, and those that it may leave out."""
 
 MOST_TEXT, MOST_TITLE = 20_000, 1_000
 """Characters of a pasted abstract, and of its title."""
@@ -30,7 +30,7 @@ OTHER = "other"
 """What a sentence is about that has none of the facets."""
 
 MOST_NAME = 60
-"""Characters of a field's name that is none, in what is said of it."""
+"""Characters of the name of an unknown field that a message has."""
 
 DEEPEST, MOST_HITS = 1000, 100
 """The last place of a ranking that can be asked for, and how many places at a time."""
@@ -47,14 +47,49 @@ def _is_text(value: str) -> str:
     return value
 
 
-Text = Annotated[str, AfterValidator(_is_text)]
-Abstract = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(_is_text)]
-Title = Annotated[str, Field(max_length=MOST_TITLE), AfterValidator(_is_text)]
-PaperId = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(_is_text)]
+def _text(**limits: Any) -> Any:
+    return Field(coerce_numbers_to_str=True, **limits)
+
+
+PaperId = Annotated[str, _text(min_length=1, max_length=300), AfterValidator(_is_text)]
 FacetName = Literal["background", "method", "result"]
 Shape = Literal["same-problem-other-method", "same-method-other-problem", "competitors"]
 assert set(SHAPES) == {SAME_PROBLEM_OTHER_METHOD, SAME_METHOD_OTHER_PROBLEM, COMPETITORS}
 
+# Fields with their limits and descriptions; the tools for agents have the same.
+_ABSTRACT, _TITLE = "an abstract, or a few sentences that could stand in one", "the title that goes with text"
+Abstract = Annotated[str, _text(max_length=MOST_TEXT, description=_ABSTRACT), AfterValidator(_is_text)]
+Title = Annotated[str, _text(max_length=MOST_TITLE, description=_TITLE), AfterValidator(_is_text)]
+PaperIds = Annotated[list[PaperId], Field(max_length=MOST_PAPERS, description="ids of papers of the index")]
+Cited = Annotated[
+    list[PaperId],
+    Field(max_length=MOST_SEEN, description="ids of papers that it cites already: not recommended again"),
+]
+FacetField = Annotated[
+    FacetName,
+    Field(description="what hits should have in common with the papers; by default the whole abstract"),
+]
+Like = Annotated[
+    list[PaperId],
+    Field(max_length=3, description="in place of facet: facets in common, such as method or method:0.5"),
+]
+Unlike = Annotated[
+    list[PaperId], Field(max_length=3, description="with like: facets that should differ, such as background")
+]
+Explore = Annotated[Shape, Field(description="in place of facet: a named combination of like and unlike")]
+YearFrom = Annotated[int, Field(ge=1, le=9999, description="the first year of hits")]
+YearTo = Annotated[int, Field(ge=1, le=9999, description="the last year of hits")]
+Categories = Annotated[
+    list[PaperId], Field(max_length=MOST_PAPERS, description="any of these, or below them (cs, cs.CL)")
+]
+Authors = Annotated[
+    list[PaperId], Field(max_length=MOST_PAPERS, description="any of these, by all words of a name")
+]
+K = Annotated[int, Field(ge=1, le=MOST_HITS, description="how many hits, at most")]
+Start = Annotated[
+    int, Field(ge=0, lt=DEEPEST, description="how many hits to skip: next_start of the page before")
+]
+Format = Literal["bibtex", "ris", "csv", "markdown", "json"]
 
 ALIASES: Mapping[str, Sequence[str]] = {
     "text": ("abstract", "content", "input", "prompt", "q", "query"),
@@ -66,47 +101,37 @@ ALIASES: Mapping[str, Sequence[str]] = {
 """What clients call a field, by its name."""
 
 
-class Given(BaseModel):
-    """Fields as clients give them: null and an empty text are the same as none given, a list may be the text
-    of a JSON list or a single value, and a number a text.
+def normalized(values: Any, names: Collection[str], lists: Collection[str]) -> dict[str, Any]:
+    """The fields of a request as clients mean them: null and an empty text are the same as none given, and
+    the value of one of the ``lists`` may be the text of a JSON list or a single value.
 
-    >>> SearchRequest.model_validate({"paper_ids": '["s036"]', "like": "method", "k": "5", "facet": ""}).k
-    5
+    Raises ValueError for what is no object, and for a field that is none of ``names``.
+
+    >>> normalized({"paper_ids": '["s036"]', "like": "method", "facet": ""}, ["paper_ids", "like", "facet"],
+    ...            ["paper_ids", "like"])
+    {'paper_ids': ['s036'], 'like': ['method']}
     """
-
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_meant(cls, values: Any) -> Any:
-        if not isinstance(values, Mapping):
-            raise ValueError("expected a JSON object, found another value")
-        for name in values:
-            if name not in cls.model_fields:
-                raise ValueError(_unknown_field(str(name), cls.model_fields))
-        return {
-            name: _listed(value) if get_origin(_type_of(cls.model_fields[name])) is list else value
-            for name, value in values.items()
-            if value not in (None, "", [""])
-        }
+    if not isinstance(values, Mapping):
+        raise ValueError("expected a JSON object, found another value")
+    for name in values:
+        if name not in names:
+            raise ValueError(_unknown_field(str(name), names))
+    return {
+        name: _listed(value) if name in lists else value
+        for name, value in values.items()
+        if value not in (None, "", [""])
+    }
 
 
-def _unknown_field(name: str, known: Iterable[str]) -> str:
-    meant = [field for field in known if name.lower() in ALIASES.get(field, ())]
-    hint = f"did you mean {meant[0]}?" if meant else did_you_mean(name, known)
-    expected = "a field of the request" if hint else f"one of the fields {', '.join(known)}"
+def _unknown_field(name: str, names: Collection[str]) -> str:
+    meant = [field for field in names if name.lower() in ALIASES.get(field, ())]
+    hint = f"did you mean {meant[0]}?" if meant else did_you_mean(name, names)
+    expected = "a field of the request" if hint else f"one of the fields {', '.join(names)}"
     return f"expected {expected}, found {name[:MOST_NAME]!r}" + (hint and f"; {hint}")
 
 
-def _type_of(field: FieldInfo) -> Any:
-    """The type of a field, without None."""
-    return next((each for each in get_args(field.annotation) if get_origin(each) is list), field.annotation)
-
-
 def _listed(value: Any) -> Any:
-    if (
-        isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
-    ):  # of a parameter of an address
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):  # of an address's parameter
         return _listed(value[0])
     if not isinstance(value, str):
         return value if isinstance(value, list) else [value]
@@ -116,14 +141,28 @@ def _listed(value: Any) -> Any:
     return [value]
 
 
-class Source(Given):
+def _is_list(field: FieldInfo) -> bool:
+    return any(get_origin(each) is list for each in (field.annotation, *get_args(field.annotation)))
+
+
+class Body(BaseModel):
+    """The fields of a request, as `normalized` reads them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _normalized(cls, values: Any) -> Any:
+        lists = [name for name, field in cls.model_fields.items() if _is_list(field)]
+        return normalized(values, cls.model_fields, lists)
+
+
+class Source(Body):
     """The papers that a search starts from: some of the index by id, or a pasted abstract."""
 
-    paper_ids: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_PAPERS, description="papers of the index", examples=[["s036"]]
-    )
-    text: Abstract | None = Field(default=None, description="a pasted abstract, in place of paper_ids")
-    title: Title = Field(default="", description="the title of the pasted abstract")
+    paper_ids: PaperIds = Field(default=[], examples=[["s036"]])
+    text: Abstract | None = None
+    title: Title = ""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -131,23 +170,42 @@ class Source(Given):
             raise ValueError("expected paper_ids or text, found " + ("both" if self.paper_ids else "neither"))
         if self.text is not None and not self.text.strip():
             raise ValueError("expected an abstract as text, found white space")
+        if self.title and self.text is None:
+            raise ValueError("expected title with text only, found it with paper_ids; leave title out")
         return self
 
+    def papers(self, index: Index) -> list[Paper]:
+        """The papers; raises PaperNotFoundError, CorpusError for a text that is no abstract."""
+        if self.text is not None:
+            return [pasted_paper(self.text, self.title)]
+        return [index.paper(paper_id) for paper_id in dict.fromkeys(self.paper_ids)]
 
-class Filters(Given):
-    """Which papers may be found."""
 
-    year_from: int | None = Field(default=None, ge=1, le=9999, description="the first year")
-    year_to: int | None = Field(default=None, ge=1, le=9999, description="the last year")
-    categories: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_PAPERS, description="any of these, or below them (cs, cs.CL)"
-    )
-    authors: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_PAPERS, description="any of these authors"
-    )
+class Page(Body):
+    """Which places of a ranking, and which papers may be in it."""
+
+    k: K = 20
+    start: Start = 0
+    exclude: list[PaperId] = Field(default=[], max_length=MOST_SEEN, description="papers to leave out")
+    year_from: YearFrom | None = None
+    year_to: YearTo | None = None
+    categories: Categories = []
+    authors: Authors = []
     where: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_PAPERS, description="metadata, such as venue=SIGIR"
+        default=[], max_length=MOST_PAPERS, description="metadata, such as venue=SIGIR"
     )
+
+    @model_validator(mode="after")
+    def _is_within(self) -> Self:
+        if self.start + self.k > DEEPEST:
+            raise ValueError(
+                f"expected start and k of at most {DEEPEST} together, found {self.start + self.k}"
+            )
+        try:
+            _ = self.paper_filter
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
 
     @property
     def paper_filter(self) -> PaperFilter | None:
@@ -163,67 +221,40 @@ class Filters(Given):
         )
 
 
-class Page(Given):
-    """Which places of a ranking."""
+class SearchBody(Source, Page):
+    """A search: what it starts from, which part of it forms the query, and which papers may be found.
 
-    k: int = Field(default=20, ge=1, le=MOST_HITS, description="how many hits")
-    start: int = Field(default=0, ge=0, lt=DEEPEST, description="how many hits to skip")
+    At most one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says which part; with
+    none it is the whole abstract.
 
-    @model_validator(mode="after")
-    def _is_within(self) -> Self:
-        if self.start + self.k > DEEPEST:
-            raise ValueError(
-                f"expected start and k of at most {DEEPEST} together, found {self.start + self.k}"
-            )
-        return self
-
-
-class SearchRequest(Source, Filters, Page):
-    """A search: what it starts from, what of it counts, and which papers may be found.
-
-    At most one of ``facet``, ``sentences``, ``explore`` and ``like`` with ``unlike`` says what counts; with
-    none the whole abstract does.
-
-    >>> SearchRequest(paper_ids=["s036"], like=["background"], unlike=["method:0.5"]).counted
+    >>> SearchBody(paper_ids=["s036"], like=["background"], unlike=["method:0.5"]).aspects
     {<Facet.BACKGROUND: 'background'>: 1.0, <Facet.METHOD: 'method'>: -0.5}
+    >>> SearchBody(paper_ids=["s036"], facet="method").compile(index).query.query_id
+    's036_method'
     """
 
     not_paper_ids: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_PAPERS, description="papers that hits should not be like"
+        default=[], max_length=MOST_PAPERS, description="papers that hits should not be like"
     )
-    exclude: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_SEEN, description="papers that are not to be among the hits"
-    )
-    facet: FacetName | None = Field(
-        default=None, description="what hits should have in common with the papers"
-    )
+    facet: FacetField | None = None
     sentences: list[Annotated[int, Field(ge=0, le=10_000)]] | None = Field(
-        default=None, min_length=1, max_length=200, description="positions of sentences that count, from 0"
+        default=None, min_length=1, max_length=200, description="positions of sentences to search by, from 0"
     )
     labels: list[PaperId] = Field(
-        default_factory=list,
+        default=[],
         max_length=200,
         description="corrected facets of sentences, by position from 0, such as 2:method or 0:other",
     )
-    like: list[PaperId] = Field(
-        default_factory=list,
-        max_length=3,
-        description="facets to have in common, such as method or method:0.5",
-    )
-    unlike: list[PaperId] = Field(
-        default_factory=list, max_length=3, description="facets that should differ, such as background:0.5"
-    )
-    explore: Shape | None = Field(default=None, description="a named combination of like and unlike")
+    like: Like = []
+    unlike: Unlike = []
+    explore: Explore | None = None
     first_stage: Literal["bm25", "dense", "fused"] | None = Field(
-        default=None,
-        description="how candidates are found (default: fused, or dense where the index has vectors only)",
+        default=None, description="how candidates are found (default: what the index allows, fused first)"
     )
-    rerank: bool = Field(
-        default=True, description="whether the best hits are read again by the reranker (slower)"
-    )
+    rerank: bool = Field(default=True, description="whether the best hits are reranked")
 
     @model_validator(mode="after")
-    def _counts_one_thing(self) -> Self:
+    def _has_one_form(self) -> Self:
         given = {
             "facet": self.facet is not None,
             "sentences": self.sentences is not None,
@@ -233,18 +264,17 @@ class SearchRequest(Source, Filters, Page):
         named = [name for name, is_given in given.items() if is_given]
         if len(named) > 1:
             raise ValueError(f"expected at most one of {', '.join(given)}, found {' and '.join(named)}")
-        if self.sentences is not None and len(self.paper_ids) > 1:
-            raise ValueError(f"expected one paper to count sentences of, found {len(self.paper_ids)}")
-        if self.labels and len(self.paper_ids) > 1:
-            raise ValueError(f"expected one paper to correct labels of, found {len(self.paper_ids)}")
+        for name, value in (("sentences", self.sentences), ("labels", self.labels)):
+            if value and len(self.paper_ids) > 1:
+                raise ValueError(f"expected one paper for {name}, found {len(self.paper_ids)}")
         try:
-            _ = self.counted, self.paper_filter, self.corrected
+            _ = self.aspects, self.corrected_facets
         except UsageError as error:
             raise ValueError(str(error)) from None
         return self
 
     @property
-    def corrected(self) -> dict[int, Facet | None]:
+    def corrected_facets(self) -> dict[int, Facet | None]:
         """The right facets of sentences by position, None for other; raises UsageError."""
         pairs = [label.partition(":") for label in self.labels]
         try:
@@ -254,8 +284,8 @@ class SearchRequest(Source, Filters, Page):
             raise UsageError(f"expected {expected}, found {self.labels[0]!r}") from None
 
     @property
-    def counted(self) -> Counted:
-        """What counts, as `qbe.search.queries.query_by` takes it; raises UsageError."""
+    def aspects(self) -> AspectSpec:
+        """Which part of the papers forms the query, see `qbe.search.queries.query_by`; raises UsageError."""
         if self.explore is not None:
             return SHAPES[self.explore]
         if self.like or self.unlike:
@@ -266,16 +296,41 @@ class SearchRequest(Source, Filters, Page):
             return weights if others else only
         return Facet(self.facet) if self.facet else self.sentences
 
+    def compile(self, index: Index) -> SearchRequest:
+        """The request to a `qbe.search.session.SearchSession`: with the hits before the page, those that are
+        left out, and one more, which tells whether the ranking goes on.
 
-class RecommendationRequest(Source, Filters, Page):
+        Raises what `qbe.search.queries.query_by` does, PaperNotFoundError for ids that the index lacks,
+        CorpusError for a pasted text that is no abstract.
+        """
+        unlike = [index.paper(paper_id) for paper_id in dict.fromkeys(self.not_paper_ids)]
+        papers = self.papers(index)
+        if self.labels:
+            papers = [_relabelled(index.label_facets(paper), self.corrected_facets) for paper in papers]
+        return SearchRequest(
+            query_by(papers, unlike, self.aspects),
+            k=self.start + self.k + len(set(self.exclude)) + 1,
+            filter=self.paper_filter,
+            explain=True,
+        )
+
+
+def _relabelled(paper: Paper, facets: Mapping[int, Facet | None]) -> Paper:
+    """A paper with the right facets of some sentences; raises UsageError for positions that it lacks."""
+    if not all(0 <= position < len(paper.sentences) for position in facets):
+        last = len(paper.sentences) - 1
+        raise UsageError(f"expected positions from 0 to {last} in `labels`, found {max(facets)}")
+    sentences = [
+        Sentence(sentence.text, facets[position]) if position in facets else sentence
+        for position, sentence in enumerate(paper.sentences)
+    ]
+    return replace(paper, sentences=tuple(sentences), labelled=True)
+
+
+class RecommendationBody(Source, Page):
     """A paper that is being written, to recommend citations for: a pasted abstract, or one of the index."""
 
-    cited: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_SEEN, description="papers of the index that it cites already"
-    )
-    exclude: list[PaperId] = Field(
-        default_factory=list, max_length=MOST_SEEN, description="papers that are not to be among the hits"
-    )
+    cited: Cited = []
 
     @model_validator(mode="after")
     def _is_of_one(self) -> Self:
@@ -284,19 +339,19 @@ class RecommendationRequest(Source, Filters, Page):
         return self
 
 
-class PastedText(Given):
+class PastedText(Body):
     """A pasted abstract."""
 
-    text: Abstract = Field(min_length=1, description="an abstract")
-    title: Title = Field(default="")
+    text: Abstract = Field(min_length=1)
+    title: Title = ""
 
 
-class Comparison(Given):
+class Comparison(Body):
     """A paper of the index, or a pasted abstract, and a paper of the index to compare it with."""
 
     paper_id: PaperId | None = Field(default=None, description="a paper of the index")
-    text: Abstract | None = Field(default=None, description="a pasted abstract instead")
-    title: Title = Field(default="")
+    text: Abstract | None = None
+    title: Title = ""
     other_id: PaperId = Field(description="the paper of the index to compare it with")
 
     @model_validator(mode="after")
@@ -308,11 +363,11 @@ class Comparison(Given):
         return self
 
 
-class Export(Given):
-    """Papers to take home."""
+class Export(Body):
+    """Papers to export."""
 
     paper_ids: list[PaperId] = Field(min_length=1, max_length=MOST_SEEN)
-    format: Literal["bibtex", "ris", "csv", "markdown", "json"] = "bibtex"
+    format: Format = "bibtex"
 
 
 def problem_in_words(problems: Sequence[Any]) -> str:
@@ -320,7 +375,7 @@ def problem_in_words(problems: Sequence[Any]) -> str:
 
     >>> from pydantic import ValidationError
     >>> try:
-    ...     SearchRequest(paper_ids=["s036"], k=0)
+    ...     SearchBody(paper_ids=["s036"], k=0)
     ... except ValidationError as error:
     ...     problem_in_words(error.errors())
     'k: input should be greater than or equal to 1'
@@ -334,12 +389,3 @@ def problem_in_words(problems: Sequence[Any]) -> str:
     message = message[:1].lower() + message[1:]
     more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
     return f"{where}: {message}{more}" if where else f"{message}{more}"
-
-
-def as_json(record: Mapping[str, Any]) -> str:
-    """A record as JSON in one line; raises ValueError for what JSON has no number for.
-
-    >>> as_json({"title": "Über"})
-    '{"title":"Über"}'
-    """
-    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

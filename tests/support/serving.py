@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 class Server:
     """A process of ``qbe serve``."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.process, self.port, self.log = process, port, log
 
     def ask(
@@ -73,30 +73,25 @@ class Server:
 
 @contextmanager
 def serving(index: Path, log: Path, *options: str, package: str = "serve") -> Iterator[Server]:
-    """A server that has opened its index, at a free port."""
+    """A server that has opened its index, at a free port; all that it writes is in the log."""
     command = [sys.executable, "-m", f"qbe.{package}", "--index", str(index), "--port", "0", "--threads", "1"]
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [*command, *options],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with log.open("w") as stream:  # a pipe that nobody reads would stop the server
+        process = subprocess.Popen([*command, *options], stdout=stream, stderr=stream, env=environment)
+    deadline = time.monotonic() + START_SECONDS
+
+    def wait() -> None:
+        assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+        time.sleep(0.1)
+
     try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.search(r":(\d+)/", line)
-        assert match, f"no address in {line!r}: {log.read_text()}"
+        while not (match := re.search(r"http://127\.0\.0\.1:(\d+)/", log.read_text())):
+            wait()
         server = Server(process, int(match[1]), log)
-        deadline = time.monotonic() + START_SECONDS
-        while server.ask("GET", "/health").status != 200:
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+        while package == "serve" and server.ask("GET", "/health").status != 200:
+            wait()
         yield server
     finally:
         if process.poll() is None:
             process.kill()
         process.wait(30)
-        if process.stdout is not None:
-            process.stdout.close()
