@@ -17,7 +17,7 @@ MAX_WEIGHT = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """Which part of a paper forms the query: its sentences of a facet, picked ones (positions from 0), or all.
+    """Which part of a paper forms the query: its sentences of a facet, picked ones (from 0), or all of them.
 
     At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
     ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
