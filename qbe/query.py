@@ -17,7 +17,7 @@ MAX_WEIGHT = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """What counts of a paper: its sentences of a facet, picked sentences (positions from 0), or all of it.
+    """Which part of a paper forms the query: its sentences of a facet, picked ones (from 0), or all of them.
 
     At most one of ``facet`` and ``positions`` is given; with neither the whole abstract counts. A negative
     ``weight`` asks for papers that are *not* like this. Raises TypeError for values of another type,
@@ -156,7 +156,7 @@ class Query:
 
         ``{paper_id}_{facet}`` for a facet, ``{paper_id}_sentences-1-2`` for positions, the paper's id for its
         whole abstract (followed by ``_abstract`` where it ends like one of the others); several aspects are
-        joined with ``&`` behind their weights. ``%`` and ``&`` in paper ids are percent-encoded.
+        joined with ``&``, each after its weight. ``%`` and ``&`` in paper ids are percent-encoded.
         """
         if self.is_single:
             (aspect,) = self.aspects

@@ -198,7 +198,7 @@ def year_given(metadata: Mapping[str, Any]) -> str:
 
 
 _DATED = re.compile(r"\s*(\d{4})(?:(?!\d)|(?=(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?!\d)))", re.ASCII)
-"""A year, and behind it no digit, or month and day of two digits each."""
+"""A year, followed by no digit, or month and day of two digits each."""
 
 Pools = Sequence[Sequence[str] | None]
 """For each of several queries the ids of the papers to rank, or None: the whole index."""

@@ -103,7 +103,7 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
 
     Its queries are the papers that cite others of it. Train are those to the first of ``split_years``, dev
     those to the second, test the younger ones; with one of them there is no test. Without any, train are the
-    oldest 80 of a hundred, dev and test 10 each. Records that cannot be used are listed beside the papers.
+    oldest 80 of a hundred, dev and test 10 each. Records that cannot be used are listed next to the papers.
 
     Raises CorpusError where the corpus cannot be read, DatasetError for a split without a query, OutputError.
 

@@ -162,8 +162,8 @@ def pairs_by_overlap(qrels: Qrels, papers: Mapping[str, Paper]) -> dict[str, tup
                 name = _bin(of_query, words_of[cited]) if cited in papers else NO_TEXT
                 bins[name].append((query, cited))
     last = max((place for place, name in enumerate(_BINS) if bins[name]), default=-1)
-    shown = [*_BINS[: last + 1], *([NO_TEXT] if bins[NO_TEXT] else [])]
-    return {name: tuple(bins[name]) for name in shown}
+    names = [*_BINS[: last + 1], *([NO_TEXT] if bins[NO_TEXT] else [])]
+    return {name: tuple(bins[name]) for name in names}
 
 
 def _bin(of_query: frozenset[str], of_cited: frozenset[str]) -> str:

@@ -37,10 +37,10 @@ def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evalu
     parsed = parse_measures(measures)
     scopes = facet_scopes(qrels)
     left_out, warnings = coverage(scopes, qrels, rankings)
-    counted = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
+    with_figures = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
     values = per_query_values(
         parsed,
-        {query_id: grades for query_id, grades in qrels.items() if query_id in counted},
+        {query_id: grades for query_id, grades in qrels.items() if query_id in with_figures},
         scores_of(rankings),
     )
     return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)

@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "citations"),
         help="how runs are scored (default: means over queries, by measures of ir-measures)",
     )
-    add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")
+    add("--folds", metavar="FILE", help="the folds (default: folds.json next to the first qrels file)")
     add("--split", choices=("test", "dev"), help="the test folds (default), or fold1_dev")
     add(
         "--baseline",

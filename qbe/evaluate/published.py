@@ -108,9 +108,8 @@ def papers(protocol: str | None = CSFCUBE) -> dict[str, Paper]:
 
 def _section(protocol: str | None) -> tuple[dict[str, Any], _Shape]:
     if protocol is None or protocol not in _SHAPES:
-        known = ", ".join(_SHAPES)
         raise UsageError(
-            f"expected a `protocol` with published figures ({known}), found {protocol}; give one"
+            f"expected a `protocol` with published figures ({', '.join(_SHAPES)}), found {protocol}; give one"
         )
     return _content()[protocol], _SHAPES[protocol]
 

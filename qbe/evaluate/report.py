@@ -90,7 +90,7 @@ class Scoring:
         measures: names for `parse_measures`. With a protocol they are computed in addition to its own
             measures; without one, instead of the default ones.
         split: the folds that the protocol ``csfcube`` averages: ``test`` or ``dev``.
-        folds_file: the folds of ``csfcube``; None for ``folds.json`` beside the first qrels file.
+        folds_file: the folds of ``csfcube``; None for ``folds.json`` next to the first qrels file.
         by: under the protocol ``citations`` one of BY: also the measures by the ``year`` of the query papers,
             or the cited papers that are found by their ``overlap`` with the query paper.
         corpus_file: the papers of ``by``, as JSON lines.
