@@ -32,7 +32,7 @@ from qbe.train.reranker.exported import exported_provenance, exported_weights, o
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import tokenize
 from qbe.train.reranker.publishing import Data, figures_on_dev, publish
-from qbe.train.reranker.task import CandidateScorer, GradedSplits, adamw
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, Rates
 from qbe.train.stored_vectors import StoredVectors
 from qbe.train.trainer import DevScore, Schedule, fit_seeds, matmul_dtype
 from qbe.train.weights import INTERPOLATED, Weights, interpolated, mean
@@ -248,7 +248,9 @@ class DistillationTask:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
-        return adamw(self.network, self._recipe)
+        recipe = self._recipe
+        rates = Rates(recipe.learning_rate, recipe.head_rate, recipe.weight_rate, recipe.weight_decay)
+        return rates.adamw(self.network)
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         """The places of each step's papers."""
