@@ -119,7 +119,7 @@ def scripts(tmp_path_factory) -> dict[str, Path]:
         ("qbe index --corpus papers.jsonl --onl", ["--only"]),
         ("qbe index --corpus topics.", ["topics.tsv"]),
         ("qbe index --merge one --onl", ["--only"]),
-        ("qbe train reranker --facet m", ["method"]),
+        ("qbe train encoder --objective m", ["max"]),
         ("qbe search --topics topics.", ["topics.tsv"]),
         ("qbe search --index in", ["indexes"]),
     ],

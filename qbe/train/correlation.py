@@ -48,6 +48,24 @@ def mean_correlation(values: Collection[float]) -> float:
     return float(np.mean([*values])) if values else math.nan
 
 
+def facet_correlations(lists: Iterable[tuple[Floats, Sequence[Sequence[float]]]]) -> list[float]:
+    """For each facet the mean over lists of the correlation of scores (candidates, 3) and grades.
+
+    Lists whose grades for a facet are all equal are left out there.
+
+    >>> scores, grades = np.array([[0.1, 3.0, 0.5], [0.3, 2.0, 0.0]]), [(1, 1, 2), (3, 2, 2)]
+    >>> np.round(facet_correlations([(scores, grades)]), 6).tolist()
+    [1.0, -1.0, nan]
+    """
+    values: list[list[float]] = [[] for _ in Facet]
+    for scores, grades in lists:
+        for of_facet, column, truth in zip(values, scores.T, zip(*grades, strict=True), strict=True):
+            correlation = spearman(column.tolist(), truth)
+            if correlation is not None:
+                of_facet.append(correlation)
+    return [mean_correlation(of_facet) for of_facet in values]
+
+
 def check_dev(lists: GradedLists, source: Path) -> None:
     """Check that scores can be compared with the grades of lists from the file ``source``, by each facet.
 

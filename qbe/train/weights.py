@@ -10,8 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from qbe.errors import UsageError
-from qbe.train.artifacts import checked, save_state
+from qbe.train.artifacts import checked
 
 Weights = Mapping[str, Tensor]
 T = TypeVar("T")
@@ -58,15 +57,6 @@ def interpolated(before: Weights, after: Weights, share: float) -> dict[str, Ten
     return {name: torch.lerp(before[name].float(), part.float(), share) for name, part in after.items()}
 
 
-def check_share(share: float) -> None:
-    """Raise UsageError for a share of weights that is not above 0, up to 1.
-
-    >>> check_share(0.5)
-    """
-    if not 0 < share <= 1:
-        raise UsageError(f"expected `share` above 0, up to 1, found {share:g}")
-
-
 def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]) -> T:
     """The result of a function that is called while the network has other weights.
 
@@ -80,26 +70,6 @@ def with_weights(network: nn.Module, weights: Weights, function: Callable[[], T]
         return function()
     finally:
         network.load_state_dict(before, strict=False)
-
-
-def save_interpolated(work: Path, weights: Weights | None) -> None:
-    """Keep the interpolated weights of a training in its work folder, beside the checkpoints of its seeds.
-
-    They replace those of an earlier call with another share; None removes these. The file is replaced in one
-    step.
-
-    >>> save_interpolated(Path(), {"bias": torch.tensor([0.5])})
-    >>> best_weights(Path("interpolated.pt"))
-    {'bias': tensor([0.5000])}
-    >>> save_interpolated(Path(), None)
-    >>> Path("interpolated.pt").exists()
-    False
-    """
-    path = work / f"{INTERPOLATED}.pt"
-    if weights is None:
-        path.unlink(missing_ok=True)
-    else:
-        save_state(path, {"best": dict(weights)})
 
 
 def best_weights(checkpoint: Path) -> dict[str, Tensor]:

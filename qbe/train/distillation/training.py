@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from qbe.errors import CorpusError, UsageError
 from qbe.files import sha256
 from qbe.graded_pairs import GradedLists, read_graded_pairs
 from qbe.index.opening import open_index
-from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.models.kinds import TOKENIZER
 from qbe.models.registry import DEFAULT_RERANKER
 from qbe.models.reranker_files import FacetRerankersMetadata, resolve_reranker
 from qbe.rerank.projection_model import WEIGHTS, find_model, read_model
-from qbe.train.artifacts import Folders, RunOptions, as_record, check_provenance, file_digests, save_state
+from qbe.train.artifacts import Folders, RunOptions, check_provenance, file_digests, save_state
 from qbe.train.correlation import check_dev
 from qbe.train.distillation.network import Teacher, layout_of, scored
 from qbe.train.pairs import within
@@ -33,7 +32,7 @@ from qbe.train.reranker.exported import exported_provenance, exported_weights, o
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import tokenize
 from qbe.train.reranker.publishing import Data, figures_on_dev, publish
-from qbe.train.reranker.task import CandidateScorer, GradedSplits, adamw
+from qbe.train.reranker.task import CandidateScorer, GradedSplits, Rates
 from qbe.train.stored_vectors import StoredVectors
 from qbe.train.trainer import DevScore, Schedule, fit_seeds, matmul_dtype
 from qbe.train.weights import INTERPOLATED, Weights, interpolated, mean
@@ -134,30 +133,19 @@ def distil(
     """
     torch.set_num_threads(run.threads)
     start = resolve_reranker(sources.start, "int8")
-    with open_index(sources.index, threads=run.threads) as index, index.reading() as reader:
-        reader.require_vectors()
-        assert reader.manifest.dense is not None
-        encoder = reader.manifest.dense["encoder"]
-        projections = find_model(encoder, sources.projections)
-        provenance = {
-            "recipe": as_record(recipe),
-            "teacher": {
-                "encoder": encoder,
-                "projections": sha256(projections / WEIGHTS),
-                "index": reader.manifest.digest,
-            },
-            "data": file_digests(*sources.dev, sources.leave_out),
-            "start": exported_provenance(start),
-        }
-        papers = {paper.paper_id: paper for paper in reader}
-        vectors = _vectors(reader, list(papers))
+    papers, teacher, identity = _read_index(sources, run.threads)
+    provenance = {
+        "recipe": asdict(recipe),
+        "teacher": identity,
+        "data": file_digests(*sources.dev, sources.leave_out),
+        "start": exported_provenance(start),
+    }
     lists = [read_graded_pairs(file) for file in sources.dev]
     dev = within(lists[0], papers)
     check_dev(dev, sources.dev[0])
     check_provenance(folders.work, provenance)
     tokenizer = PaperTokenizer(start.folder / TOKENIZER)
     tokenized = {name: tokenize(paper, tokenizer, recipe.max_tokens) for name, paper in papers.items()}
-    teacher = Teacher(vectors, read_model(projections).projections)
     queries = {query for each in lists for query in each}
     usable = _usable(papers, queries, TitleIndex.of_corpus(sources.leave_out))
     log.info("learning from %d of %d papers", int(usable.sum()), len(papers))
@@ -188,9 +176,23 @@ def distil(
     return publish(network, data, training, start.folder / TOKENIZER, folders.output, run.threads)
 
 
-def _vectors(reader: IndexReader, ids: list[str]) -> StoredVectors:
-    rows = rows_of(reader.papers, ids)
-    return StoredVectors.of_block(reader.vector_store.gather(rows), reader.vector_store.whole(rows))
+def _read_index(sources: Sources, threads: int) -> tuple[dict[str, Paper], Teacher, dict[str, Any]]:
+    """The papers by id, the teacher that scores them, and its identity, for the note in the work folder."""
+    with open_index(sources.index, threads=threads) as index, index.reading() as reader:
+        reader.require_vectors()
+        assert reader.manifest.dense is not None
+        encoder = reader.manifest.dense["encoder"]
+        projections = find_model(encoder, sources.projections)
+        identity = {
+            "encoder": encoder,
+            "projections": sha256(projections / WEIGHTS),
+            "index": reader.manifest.digest,
+        }
+        papers = {paper.paper_id: paper for paper in reader}
+        rows = rows_of(reader.papers, list(papers))
+        block, whole = reader.vector_store.gather(rows), reader.vector_store.whole(rows)
+    teacher = Teacher(StoredVectors.of_block(block, whole), read_model(projections).projections)
+    return papers, teacher, identity
 
 
 def _usable(papers: Mapping[str, Paper], queries: Container[str], evaluated: TitleIndex) -> Tensor:
@@ -246,7 +248,9 @@ class DistillationTask:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
-        return adamw(self.network, self._recipe)
+        recipe = self._recipe
+        rates = Rates(recipe.learning_rate, recipe.head_rate, recipe.weight_rate, recipe.weight_decay)
+        return rates.adamw(self.network)
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         """The places of each step's papers."""

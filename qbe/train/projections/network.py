@@ -16,7 +16,7 @@ from qbe.index.dense.scoring import kept_or_all
 from qbe.index.reader import IndexReader
 from qbe.index.segments.views import rows_of
 from qbe.rerank.projections import TERMS, FacetProjection
-from qbe.train.correlation import mean_correlation, spearman
+from qbe.train.correlation import facet_correlations
 from qbe.train.pairs import papers_of, within
 from qbe.train.reranker.task import logistic
 from qbe.train.stored_vectors import StoredVectors, best_within
@@ -113,15 +113,9 @@ class ProjectionNetwork(nn.Module):
 
     @torch.no_grad()
     def correlations(self, lists: Sequence[GradedList]) -> Correlations:
-        """Spearman's correlations with grades; lists whose grades in a facet are all alike are left out."""
-        values: dict[Facet, list[float]] = {facet: [] for facet in FACETS}
-        for graded in lists:
-            scores = self(graded).numpy()
-            for place, facet in enumerate(FACETS):
-                correlation = spearman(scores[:, place].tolist(), graded.grades[:, place].tolist())
-                if correlation is not None:
-                    values[facet].append(correlation)
-        return {facet: mean_correlation(each) for facet, each in values.items()}
+        """Spearman's correlations with grades (`facet_correlations`)."""
+        scored = ((self(graded).numpy(), graded.grades.tolist()) for graded in lists)
+        return dict(zip(FACETS, facet_correlations(scored), strict=True))
 
 
 def projections_of(weights: Weights) -> dict[Facet, FacetProjection]:

@@ -42,7 +42,7 @@ class Data:
 
 def figures_on_dev(
     scorer: CandidateScorer, weights: Mapping[str, Weights], dev: GradedLists
-) -> dict[str, tuple[float, ...]]:
+) -> dict[str, list[float]]:
     """Correlations on dev by facet, of the network with each of the weights, by name."""
     figures = {}
     for name, each in weights.items():

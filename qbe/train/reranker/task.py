@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from qbe.errors import CorpusError, UsageError
 from qbe.graded_pairs import GradedLists, GradedPair
-from qbe.rerank.late_interaction import Floats
-from qbe.train.correlation import mean_correlation, spearman
+from qbe.train.correlation import facet_correlations
 from qbe.train.reranker.network import FACETS, Network
 from qbe.train.reranker.papers import TokenizedPaper
 from qbe.train.trainer import DevScore, Schedule
@@ -129,7 +128,9 @@ class GradedTask:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """AdamW with a learning rate for each kind of parameters."""
-        return adamw(self.network, self._recipe)
+        recipe = self._recipe
+        rates = Rates(recipe.learning_rate, recipe.head_rate, recipe.weight_rate, recipe.weight_decay)
+        return rates.adamw(self.network)
 
     def batches(self, seed: int) -> Iterator[dict[str, list[GradedPair]]]:
         """The lists of each step: pairs by query."""
@@ -169,41 +170,31 @@ def logistic(scores: Tensor, grades: Tensor) -> Tensor:
     return losses.sum() / better.sum().clamp(min=1e-9)
 
 
-class Rates(Protocol):
-    """The learning rates of the layers, of the facets' projections and token weights, and of the weights of
-    similarities and the gates; and the weight decay of the layers.
+class Rates(NamedTuple):
+    """The learning rates of the layers (and their weight decay), of the facets' projections and token weights
+    (``head``), and of the weights of similarities and the gates (``few``).
     """
 
-    @property
-    def learning_rate(self) -> float: ...  # noqa: D102 (described above)
+    layers: float
+    head: float
+    few: float
+    decay: float
 
-    @property
-    def head_rate(self) -> float: ...  # noqa: D102
-
-    @property
-    def weight_rate(self) -> float: ...  # noqa: D102
-
-    @property
-    def weight_decay(self) -> float: ...  # noqa: D102
-
-
-def adamw(network: nn.Module, rates: Rates) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
-    by_rate: dict[float, list[nn.Parameter]] = {}
-    for name, part in trainable(network).items():
-        few = name == "weights" or name.endswith("gate")
-        head = name in ("projections", "token_weights")
-        rate = rates.weight_rate if few else rates.head_rate if head else rates.learning_rate
-        by_rate.setdefault(rate, []).append(part)
-    groups = [
-        {
-            "params": parts,
-            "lr": rate,
-            "weight_decay": rates.weight_decay if rate == rates.learning_rate else 0.0,
-        }
-        for rate, parts in by_rate.items()
-    ]
-    return torch.optim.AdamW(groups, betas=(0.9, 0.98))
+    def adamw(self, network: nn.Module) -> torch.optim.Optimizer:
+        """AdamW (Loshchilov and Hutter, 2019) for the trainable parameters of a facet cross-encoder."""
+        groups: dict[float, list[nn.Parameter]] = {}
+        for name, part in trainable(network).items():
+            few = name == "weights" or name.endswith("gate")
+            head = name in ("projections", "token_weights")
+            groups.setdefault(self.few if few else self.head if head else self.layers, []).append(part)
+        decays = {self.layers: self.decay}
+        return torch.optim.AdamW(
+            [
+                {"params": parts, "lr": rate, "weight_decay": decays.get(rate, 0.0)}
+                for rate, parts in groups.items()
+            ],
+            betas=(0.9, 0.98),
+        )
 
 
 def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random) -> list[GradedPair]:
@@ -221,19 +212,9 @@ def sample_unrelated(pairs: Sequence[GradedPair], count: int, rng: random.Random
 
 
 @torch.no_grad()
-def mean_spearman(scorer: CandidateScorer, lists: GradedLists) -> tuple[float, ...]:
-    """For each facet the mean over queries of the correlation of scores and grades.
-
-    See `qbe.train.correlation`; queries whose grades are all equal are left out.
-    """
-    scores: dict[str, Floats] = {
-        query: scorer.scores(query, pairs).float().cpu().numpy() for query, pairs in lists.items()
-    }
-    facets = []
-    for number in range(len(FACETS)):
-        correlations = (
-            spearman(scores[query][:, number].tolist(), [pair.grades[number] for pair in pairs])
-            for query, pairs in lists.items()
-        )
-        facets.append(mean_correlation([value for value in correlations if value is not None]))
-    return tuple(facets)
+def mean_spearman(scorer: CandidateScorer, lists: GradedLists) -> list[float]:
+    """For each facet the mean over queries of the correlation of scores and grades (`facet_correlations`)."""
+    return facet_correlations(
+        (scorer.scores(query, pairs).float().cpu().numpy(), [pair.grades for pair in pairs])
+        for query, pairs in lists.items()
+    )
