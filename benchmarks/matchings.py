@@ -17,8 +17,7 @@ from pathlib import Path
 from qbe import _cli
 from qbe.datasets.csfcube import convert
 from qbe.encode.aspect import EncodedAspect
-from qbe.evaluate.folds import Folds, load_folds
-from qbe.evaluate.protocol import csfcube_protocol
+from qbe.evaluate.protocol import Folds, csfcube_protocol, load_folds
 from qbe.index.building.settings import BuildSettings
 from qbe.index.index import Index
 from qbe.index.opening import build_index
@@ -27,9 +26,10 @@ from qbe.parallel import Workers
 from qbe.query import Aspect
 from qbe.rerank.reranker import RerankRequest
 from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
+from qbe.run import Run
 from qbe.topics import read_pools, read_topics
 from qbe.trec import read_qrels
-from qbe.types import Facet, Hit, Run
+from qbe.types import Facet, Hit
 
 SCOPES = (*map(str, Facet), "aggregated")
 

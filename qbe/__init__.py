@@ -10,6 +10,7 @@ nothing.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from qbe.adapters.pyterrier import from_transformer
     from qbe.cite.config import CiteConfig
     from qbe.cite.recommender import CiteRequest, Recommender
     from qbe.corpus.reading import Reading
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from qbe.index.building.settings import BuildSettings
     from qbe.index.index import Index
     from qbe.index.opening import build_index, open_index
-    from qbe.query import Aspect, Query
+    from qbe.query import Aspect, Query, Topic
+    from qbe.run import Run
     from qbe.search.filters import PaperFilter
     from qbe.search.pipeline import Pipeline
     from qbe.search.request import SearchRequest
@@ -52,8 +54,9 @@ if TYPE_CHECKING:
     )
     from qbe.shapes import SHAPES
     from qbe.text.papers import paper_from_text
-    from qbe.trec import read_run, write_run
-    from qbe.types import Facet, Hit, Match, Paper, Run, Sentence
+    from qbe.topics import read_topics
+    from qbe.trec import read_qrels
+    from qbe.types import Facet, Hit, Match, Paper, Sentence
 
     __version__: str
 
@@ -93,20 +96,22 @@ _HOMES = {
     "Reading": "qbe.corpus.reading",
     "Recommender": "qbe.cite.recommender",
     "RecordError": "qbe.errors",
-    "Run": "qbe.types",
+    "Run": "qbe.run",
     "RunError": "qbe.errors",
     "SHAPES": "qbe.shapes",
     "SearchRequest": "qbe.search.request",
     "SearchSession": "qbe.search.session",
     "Sentence": "qbe.types",
     "Stages": "qbe.search.stages",
+    "Topic": "qbe.query",
     "UsageError": "qbe.errors",
     "build_index": "qbe.index.opening",
     "default_stages": "qbe.search.stages",
+    "from_transformer": "qbe.adapters.pyterrier",
     "open_index": "qbe.index.opening",
     "paper_from_text": "qbe.text.papers",
-    "read_run": "qbe.trec",
-    "write_run": "qbe.trec",
+    "read_qrels": "qbe.trec",
+    "read_topics": "qbe.topics",
 }
 """The module of each public name."""
 
@@ -153,14 +158,16 @@ __all__ = [
     "SearchSession",
     "Sentence",
     "Stages",
+    "Topic",
     "UsageError",
     "__version__",
     "build_index",
     "default_stages",
+    "from_transformer",
     "open_index",
     "paper_from_text",
-    "read_run",
-    "write_run",
+    "read_qrels",
+    "read_topics",
 ]
 
 

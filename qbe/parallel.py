@@ -7,12 +7,14 @@ that Python threads run them side by side.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Generic, TypeVar
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 from qbe.closing import Closing
 from qbe.errors import UsageError
@@ -112,6 +114,41 @@ class Workers(Closing):
                 self._pool = ThreadPoolExecutor(self.threads, "qbe", initializer=_enter)
                 weakref.finalize(self, self._pool.shutdown, wait=False).atexit = False
             return self._pool
+
+
+_blas = threading.Lock()
+_blas_users = 0
+_blas_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """While blocks of this kind run, numpy's products are computed in the thread that asks for them.
+
+    Those of a few query vectors are over before a pool of threads has woken up, and the pool then spins
+    against qbe's own threads. The number of before is restored when the last block ends. It does nothing
+    where the environment has set OPENBLAS_NUM_THREADS to 1 before numpy was loaded, as the command does.
+
+    >>> with one_blas_thread():
+    ...     pass
+    """
+    global _blas_users, _blas_limit
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1" or "numpy" not in sys.modules:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with _blas:
+        if _blas_users == 0:
+            _blas_limit = threadpool_limits(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.restore_original_limits()
 
 
 def _length(items: Iterable[object]) -> int:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from qbe.errors import UsageError
+from qbe.errors import FileFormatError, UsageError
 from qbe.files import StrPath, write_text
 from qbe.lines import bad_line, read_fields, write_lines
-from qbe.types import Hit, Run
+from qbe.types import Hit
+
+Rankings = Mapping[str, Sequence[Hit]]
+"""Ranked papers by query id, best first."""
 
 
 class Judgment(NamedTuple):
@@ -20,6 +23,13 @@ class Judgment(NamedTuple):
     query_id: str
     paper_id: str
     relevance: int
+
+
+class RunFile(NamedTuple):
+    """The content of a run file: its tag (of the last line), and hits by query id, best first."""
+
+    tag: str
+    rankings: dict[str, tuple[Hit, ...]]
 
 
 def _single(value: float) -> float:
@@ -56,35 +66,31 @@ def strictly_decreasing(scores: Iterable[float]) -> Iterator[float]:
         previous = value
 
 
-def format_run(run: Run) -> str:
+def format_run(tag: str, rankings: Rankings) -> str:
     """A run as TREC text: query id, Q0, document id, rank from 1, score, tag; queries in the run's order.
 
     Raises UsageError for a tag that is not one word: the file could not be read again; TypeError for anything
-    but a run of hits.
+    but hits.
     """
-    if not isinstance(run, Run):
-        raise TypeError(
-            f"expected a qbe.Run, found {type(run).__name__}; make one with qbe.Run(tag, {{query_id: hits}})"
-        )
-    if run.tag.split() != [run.tag]:
-        raise UsageError(f"expected a run tag of one word, found {run.tag!r}; leave out white space")
+    if tag.split() != [tag]:
+        raise UsageError(f"expected a run tag of one word, found {tag!r}; leave out white space")
     lines = []
-    for query_id, hits in run.rankings.items():
+    for query_id, hits in rankings.items():
         for hit in hits:
             if not isinstance(hit, Hit):
                 raise TypeError(f"expected qbe.Hit objects for {query_id}, found {type(hit).__name__}")
         scores = strictly_decreasing(hit.score for hit in hits)
         for rank, (hit, score) in enumerate(zip(hits, scores, strict=True), start=1):
-            lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {score:.9g} {run.tag}\n")
+            lines.append(f"{query_id} Q0 {hit.paper_id} {rank} {score:.9g} {tag}\n")
     return "".join(lines)
 
 
-def write_run(path: StrPath, run: Run) -> None:
+def write_run(path: StrPath, tag: str, rankings: Rankings) -> None:
     """Write a TREC run file, whole or not at all; raises what `format_run` does, OutputError."""
-    write_text(path, format_run(run))
+    write_text(path, format_run(tag, rankings))
 
 
-def read_run(path: StrPath) -> Run:
+def read_run(path: StrPath) -> RunFile:
     """Read a TREC run file; hits are ordered as trec_eval does, whatever their ranks.
 
     That is by score in single precision, best first, and ties by document id, the greatest first.
@@ -114,7 +120,7 @@ def read_run(path: StrPath) -> Run:
         )
         for query_id, hits in rankings.items()
     }
-    return Run(tag, ordered)
+    return RunFile(tag, ordered)
 
 
 def write_qrels(path: StrPath, judgments: Iterable[Judgment]) -> None:
@@ -122,12 +128,32 @@ def write_qrels(path: StrPath, judgments: Iterable[Judgment]) -> None:
     write_lines(path, (f"{j.query_id} 0 {j.paper_id} {j.relevance}\n" for j in judgments))
 
 
-def read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
-    """Read a TREC qrels file into grades by query id and document id, the mapping ir-measures takes.
+def read_qrels(*paths: StrPath) -> dict[str, dict[str, int]]:
+    """Grades by query id and paper id out of TREC qrels files: the mapping that ir-measures takes.
 
     Raises FileFormatError with the line number for a line without four fields, a grade that is no
-    whole number, or a document judged twice for a query.
+    whole number, or a paper judged twice for a query, also in two of the files.
+
+    >>> for facet, grade in (("method", 2), ("result", 0)):
+    ...     write_qrels(f"{facet}.qrels", [Judgment(f"1_{facet}", "a", grade)])
+    >>> read_qrels("method.qrels", "result.qrels")
+    {'1_method': {'a': 2}, '1_result': {'a': 0}}
     """
+    qrels: dict[str, dict[str, int]] = {}
+    source: dict[str, StrPath] = {}
+    for path in paths:
+        for query_id, grades in _read_qrels(path).items():
+            if twice := qrels.get(query_id, {}).keys() & grades.keys():
+                raise FileFormatError(
+                    f"{path}: expected each document judged once for a query, found {min(twice)} for "
+                    f"{query_id} in {source[query_id]} too; give each qrels file once"
+                )
+            qrels.setdefault(query_id, {}).update(grades)
+            source[query_id] = path
+    return qrels
+
+
+def _read_qrels(path: StrPath) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for number, fields in read_fields(path, None):
         if len(fields) != 4:

@@ -1,4 +1,4 @@
-"""Papers, facets, hits and runs; queries are in `qbe.query`.
+"""Papers, facets and hits; queries are in `qbe.query`, runs in `qbe.run`.
 
 Standard library only, so that every other module may import it at no cost.
 """
@@ -258,24 +258,3 @@ class Hit(NamedTuple):
     driven_by: Match | None = None
     plan: tuple[TransportEntry, ...] = ()
     grades: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Ranked lists by query id, best first, under one run tag.
-
-    >>> Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))}).rankings["p1_method"][0].paper_id
-    'p7'
-    """
-
-    tag: str
-    rankings: Mapping[str, tuple[Hit, ...]]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.tag, str):
-            raise TypeError(f"expected the tag of a run to be a str, found {type(self.tag).__name__}")
-        if not isinstance(self.rankings, Mapping):
-            raise TypeError(
-                "expected the rankings of a run to be a mapping of query ids to hits, found "
-                f"{type(self.rankings).__name__}"
-            )

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Exploration on graded pairs: one facet liked, another disliked, by grades, by the difference of z-scores, by
+# Exploration on graded pairs: one facet liked, another disliked, by grades, by grades of stored vectors alone, by
 # the liked facet alone, and by BM25. The papers are those of arXiv in $QBE_DATA. PAIRS names the file of pairs.
 set -euo pipefail
 
@@ -19,15 +19,14 @@ search() {  # the name of the run, the facet of its topics, options
 
 for facet in background method; do
     search "bm25.$facet" "$facet" --first-stage bm25 --rerank none
-    search "facet.$facet" "$facet"
+    search "facet.$facet" "$facet" --rerank cross-encoder
 done
 for wish in "background method" "method background"; do
     read -r liked disliked <<< "$wish"
-    search "z-scores-0.5.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked:0.5" --combine z-scores
-    search "z-scores-1.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked:1" --combine z-scores
+    search "vectors.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked" --rerank none
     search "grades.$liked-not-$disliked" "$liked" --like "$liked" --unlike "$disliked"
 done
 
 qbe evaluate --protocol exploration --qrels "$pairs" --baseline runs/"$name".facet.*.trec \
-    --run runs/"$name".bm25.*.trec runs/"$name".z-scores-{0.5,1}.*.trec runs/"$name".grades.*.trec \
+    --run runs/"$name".bm25.*.trec runs/"$name".vectors.*.trec runs/"$name".grades.*.trec \
     --output "runs/$name.exploration.json"

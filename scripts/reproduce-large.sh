@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
-# CSFCube with the large encoder: dense, fused, and fused reranked by its projections, by the small cross-encoders
-# and by both. The base is downloaded and the encoder exported when it is first used (1.5 GB in the cache).
+# CSFCube with the large encoder: dense, fused, and fused reranked by its projections and by the small
+# cross-encoders. The base is downloaded and the encoder exported when it is first used (1.5 GB in the cache).
 set -euo pipefail
 
 qbe datasets csfcube --output qrels
 qbe index --corpus qrels/corpus.jsonl --encoder facet-encoder-large --output indexes/csfcube-large --overwrite
-for search in dense+none fused+none fused+cross-encoder fused+projections fused+cascade; do
-    stage=${search%%+*} rerank=${search#*+}
-    case $rerank in
-        none) name=$stage ;;
-        cross-encoder) name=$stage+rerank ;;
-        *) name=$search ;;
-    esac
+search() { # name of the run, first stage, reranker
     qbe search --index indexes/csfcube-large --topics qrels/topics.tsv --pool qrels/pools.tsv \
-        --first-stage "$stage" --rerank "$rerank" --output "runs/csfcube-large.$name.trec"
-done
+        --first-stage "$2" --rerank "$3" --run-tag "$1" --output "runs/csfcube-large.$1.trec"
+}
+search dense dense none
+search fused fused:background_penalty=0 none
+search fused+rerank fused cross-encoder
+search fused+projections fused projections
 qbe evaluate --protocol csfcube --qrels qrels/csfcube.*.qrels --folds qrels/folds.json \
-    --run runs/csfcube-large.{dense,fused,fused+rerank,fused+projections,fused+cascade}.trec \
+    --run runs/csfcube-large.{dense,fused,fused+rerank,fused+projections}.trec \
     --baseline runs/csfcube-large.fused.trec --published --output runs/report-large.json

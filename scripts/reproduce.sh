@@ -11,21 +11,26 @@ else
     echo "CSFCube is not available. The following is the sample in the package: demonstration data, not a benchmark."
 fi
 
-# Searches by every facet: index folder, reranker, name of the runs, first stages.
+# Searches by every facet: index folder, name of the run, first stage, reranker.
 search() {
-    qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv \
-        --rerank "$2" --output "runs/$3.trec" --first-stage "${@:4}"
+    qbe search --index "$1" --topics qrels/topics.tsv --pool qrels/pools.tsv --run-tag "$2" \
+        --output "runs/$2.trec" --first-stage "$3" --rerank "$4"
 }
+plain=fused:background_penalty=0                  # the row "fused"
+alone=cross-encoder:background_penalty=0          # after bm25 and dense
 
 qbe index --corpus qrels/corpus.jsonl --output "indexes/$name" --overwrite
-search "indexes/$name" none "$name.{first_stage}" bm25 dense fused
-search "indexes/$name" by-facet "$name.{first_stage}+rerank" bm25 dense fused
-search "indexes/$name" cascade "$name.fused+cascade" fused
-search "indexes/$name" projections "$name.fused+projections" fused
+search "indexes/$name" "$name.bm25" bm25 none
+search "indexes/$name" "$name.dense" dense none
+search "indexes/$name" "$name.fused" $plain none
+search "indexes/$name" "$name.bm25+rerank" bm25 $alone
+search "indexes/$name" "$name.dense+rerank" dense $alone
+search "indexes/$name" "$name.fused+rerank" fused cross-encoder
+search "indexes/$name" "$name.fused+projections" fused projections
 
 echo "First stages without and with reranking, compared with fused:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
-    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+cascade,fused+projections}.trec \
+    --run runs/"$name".{bm25,bm25+rerank,dense,dense+rerank,fused,fused+rerank,fused+projections}.trec \
     --baseline runs/"$name".fused.trec $published --output runs/report.json
 
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \
@@ -36,8 +41,10 @@ echo "Differences by query: runs/rerank.svg; the ten worst queries: runs/worst.t
 # The same from raw text: each abstract is one string, qbe splits sentences and predicts facets.
 qbe datasets "$name" --raw --output qrels/raw
 qbe index --corpus qrels/raw/corpus.jsonl --output "indexes/$name-raw" --overwrite
-search "indexes/$name-raw" none "$name-raw.{first_stage}" bm25 dense fused
-search "indexes/$name-raw" by-facet "$name-raw.fused+rerank" fused
+search "indexes/$name-raw" "$name-raw.bm25" bm25 none
+search "indexes/$name-raw" "$name-raw.dense" dense none
+search "indexes/$name-raw" "$name-raw.fused" $plain none
+search "indexes/$name-raw" "$name-raw.fused+rerank" fused cross-encoder
 
 echo "With predicted facets, from raw text:"
 qbe evaluate --protocol csfcube --qrels qrels/"$name".*.qrels --folds qrels/folds.json \

@@ -12,13 +12,14 @@ if [ ! -e "$index" ]; then
     qbe index --corpus qrels/corpus.jsonl "$arxiv" --output "$index" --resume \
         --timings runs/whole-index.json
 fi
-# Searches by every facet: reranker, name of the runs, first stages.
-search() {
-    qbe search --index "$index" --topics qrels/topics.tsv --rerank "$1" --hits 1000 --output "runs/$2.trec" \
-        --first-stage "${@:3}"
+search() { # name of the run, first stage, reranker
+    qbe search --index "$index" --topics qrels/topics.tsv --hits 1000 --run-tag "$1" \
+        --output "runs/whole.$1.trec" --first-stage "$2" --rerank "$3"
 }
-search none "whole.{first_stage}" bm25 dense fused
-search cross-encoder whole.fused+rerank fused
+search bm25 bm25 none
+search dense dense none
+search fused fused:background_penalty=0 none
+search fused+rerank fused cross-encoder
 
 qbe evaluate --qrels qrels/csfcube.*.qrels --run runs/whole.{bm25,dense,fused,fused+rerank}.trec \
     --measures 'R(rel=2)@1000' 'nDCG(judged_only=True)@20' 'Judged@20' \

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-from qbe.search.config import SearchConfig
 from support.builds import Job, build_job, dated_job
 
 from qbe.cluster.build import ClusterBuild, build_on_cluster
@@ -33,6 +32,7 @@ from qbe.index.segments.snapshot import open_snapshot
 from qbe.query import Aspect, Query
 from qbe.search.filters import PaperFilter
 from qbe.search.pipeline import Pipeline
+from qbe.search.stages import BM25, CrossEncoder, Dense, Fused, Matching, Stages
 from qbe.service.requests import SearchRequest
 from qbe.service.service import SearchService
 from qbe.types import Facet
@@ -88,23 +88,23 @@ def held(nodes, several):
         yield index
 
 
-def configurations(rerankers: Path) -> dict[str, SearchConfig]:
-    facet = SearchConfig(rerank="by-facet", reranker=str(rerankers), rerank_depth=20)
+def configurations(rerankers: Path) -> dict[str, Stages]:
     return {
-        "bm25": SearchConfig(first_stage="bm25", rerank="none"),
-        "dense": SearchConfig(first_stage="dense", rerank="none"),
-        "dense, more lists": SearchConfig(first_stage="dense", rerank="none", nprobe=8),
-        "fused": SearchConfig(rerank="none"),
-        "matched": SearchConfig(rerank="transport", rerank_depth=20),
-        "reranked": facet,
-        "pure facets": dataclasses.replace(facet, separate=1.0),
+        "bm25": Stages(BM25()),
+        "dense": Stages(Dense()),
+        "dense, more lists": Stages(Dense(nprobe=8)),
+        "fused": Stages(Fused()),
+        "matched": Fused() >> Matching(depth=20),
+        "reranked": Fused() >> CrossEncoder(str(rerankers), depth=20),
+        "pure facets": Fused(background_penalty=1.0)
+        >> CrossEncoder(str(rerankers), depth=20, background_penalty=1.0),
     }
 
 
 @pytest.mark.parametrize("name", [*configurations(Path())])
 def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, name, tiny_facet_rerankers):
     config = configurations(tiny_facet_rerankers)[name]
-    with Index(whole) as one, Pipeline.open(one, config) as expected, Pipeline.open(held, config) as found:
+    with Index(whole) as one, Pipeline(one, config) as expected, Pipeline(held, config) as found:
         papers = [one.papers[row] for row in (0, 40, 77)]
         queries = [
             Query(papers[0], Facet.METHOD),
@@ -119,12 +119,6 @@ def test_a_cluster_finds_what_one_index_finds_to_the_last_digit(whole, held, nam
             assert all(hits)
         pools = [pool, None, pool[:5]]
         assert found.batch_search(queries, 30, pools) == expected.batch_search(queries, 30, pools)
-
-
-def test_what_lucene_must_know_all_shards_for_is_refused(held):
-    config = SearchConfig(first_stage="bm25", rerank="none", bm25_query="keyterms")
-    with Pipeline.open(held, config) as pipeline, pytest.raises(UsageError, match="found keyterms"):
-        pipeline.search(Query(held.paper("s001")))
 
 
 def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes, several):
@@ -142,12 +136,12 @@ def test_replicas_of_a_shard_are_on_different_nodes_and_end_with_the_index(nodes
 
 
 def test_a_replica_that_is_killed_changes_no_answer(several, whole, nodes):
-    config = SearchConfig(first_stage="dense", rerank="none")
+    config = Dense()
     with (
         Index(whole) as one,
         open_index(several, "auto", fleet=Fleet(replicas=2)) as index,
-        Pipeline.open(one, config) as expected,
-        Pipeline.open(index, config) as found,
+        Pipeline(one, config) as expected,
+        Pipeline(index, config) as found,
     ):
         query = Query(one.paper("s036"), Facet.METHOD)
         hits = expected.search(query, 50)
@@ -163,13 +157,13 @@ def test_a_replica_that_is_killed_changes_no_answer(several, whole, nodes):
 
 
 def test_a_partial_answer_says_what_is_missing(several, whole, nodes, caplog):
-    config = SearchConfig(first_stage="bm25", rerank="none")
+    config = BM25()
     patience = Patience(partial=True)
     with (
         Index(whole) as one,
         open_index(several, "auto", patience=patience) as index,
-        Pipeline.open(one, config) as expected,
-        Pipeline.open(index, config) as found,
+        Pipeline(one, config) as expected,
+        Pipeline(index, config) as found,
     ):
         ray, _ = nodes
         query = Query(one.paper("s036"), Facet.METHOD)
@@ -189,23 +183,23 @@ def test_a_partial_answer_says_what_is_missing(several, whole, nodes, caplog):
 
 def test_a_commit_is_seen_as_a_whole_or_not_at_all(several, tmp_path, papers, nodes):
     folder = Path(shutil.copytree(several, tmp_path / "index"))
-    config = SearchConfig(first_stage="dense", rerank="none")
+    config = Dense()
     new = [dataclasses.replace(paper, paper_id=f"n{paper.paper_id}") for paper in papers[:9]]
-    with open_index(folder, "auto") as index, Index(folder) as here, Pipeline.open(index, config) as pipeline:
+    with open_index(folder, "auto") as index, Index(folder) as here, Pipeline(index, config) as pipeline:
         query = Query(here.paper("s001"), Facet.METHOD)
         before = pipeline.search(query, 200)
         here.append(new)
         here.delete(["s005"])
         assert pipeline.search(query, 200) == before  # of the former commit, as any open index
         assert index.refresh()
-        with Pipeline.open(here, config) as there:
+        with Pipeline(here, config) as there:
             after = there.search(query, 200)
         assert pipeline.search(query, 200) == after != before
         # Shards that start again know the newest commit only: the search is carried out anew over that.
         here.delete(["s006"])
         for process in _of(index):
             os.kill(process, signal.SIGKILL)
-        with Pipeline.open(here, config) as there:
+        with Pipeline(here, config) as there:
             assert pipeline.search(query, 200) == there.search(query, 200)
 
 
@@ -383,10 +377,10 @@ def test_without_ray_one_line_says_what_to_install(tmp_path):
 
 def test_nothing_of_ray_is_imported_without_a_cluster(whole):
     program = (
-        "import sys; from qbe import Query, SearchConfig, open_index\n"
+        "import sys; from qbe import Fused, Query, open_index\n"
         "from qbe.search.pipeline import Pipeline\n"
         f"index = open_index({str(whole)!r})\n"
-        "Pipeline.open(index, SearchConfig(rerank='none')).search(Query(index.paper('s001')))\n"
+        "Pipeline(index, Fused()).search(Query(index.paper('s001')))\n"
         "print('ray' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -396,7 +390,7 @@ def test_nothing_of_ray_is_imported_without_a_cluster(whole):
 def test_java_keeps_its_handlers_of_signals_where_a_process_connects_and_disconnects(whole):
     program = f"""
 import ctypes
-from qbe import Query, SearchConfig, open_index
+from qbe import BM25, Query, open_index
 from qbe.cluster.ray_runtime import connected
 from qbe.search.pipeline import Pipeline
 
@@ -407,7 +401,7 @@ def handlers():
 
 default = handlers()
 index = open_index({str(whole)!r})
-pipeline = Pipeline.open(index, SearchConfig(first_stage="bm25", rerank="none"))
+pipeline = Pipeline(index, BM25())
 hits = pipeline.search(Query(index.paper("s001")))
 java = handlers()
 with connected("local", 1):

@@ -11,19 +11,18 @@ from support.searching import first_stage
 
 from qbe.datasets.csfcube import convert
 from qbe.encode.aspect import EncodedAspect
-from qbe.evaluate.folds import load_folds
-from qbe.evaluate.protocol import csfcube_protocol
+from qbe.evaluate.protocol import csfcube_protocol, load_folds
 from qbe.evaluate.results import ProtocolResult, split_query_id
 from qbe.index.building.build import build
 from qbe.index.building.settings import Execution
 from qbe.index.index import Index
 from qbe.parallel import Workers
 from qbe.query import Query
+from qbe.run import Run
 from qbe.search.dense import DenseStage
 from qbe.search.fusion import best_hits
 from qbe.topics import read_pools, read_topics
-from qbe.trec import read_qrels, read_run, write_run
-from qbe.types import Run
+from qbe.trec import read_qrels
 
 SCOPE, FOLD = "method", 1
 """All is measured on one fold of the queries by method, the facet for which labels of sentences matter most:
@@ -84,12 +83,12 @@ def evaluated(collection: Collection, stage: str, run_file: Path) -> ProtocolRes
         query_id: tuple(pipeline.search(query, 1000, pools[query_id], matches=False))
         for query_id, query in collection.queries.items()
     }
-    write_run(run_file, Run(stage, rankings))
+    Run(stage, rankings).write(run_file)
     qrels = {}
     for facet in ("background", "method", "result"):
         qrels |= read_qrels(collection.folder / f"csfcube.{facet}.qrels")
     folds = load_folds(collection.folder / "folds.json")
-    return csfcube_protocol(qrels, read_run(run_file), folds)
+    return csfcube_protocol(qrels, Run.from_trec(run_file), folds)
 
 
 @pytest.mark.parametrize("stage", FLOORS)

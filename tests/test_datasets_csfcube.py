@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.whole import CSFCUBE_FOLDS, CSFCUBE_PAPERS, CSFCUBE_POOLS, write_csfcube
 
 from qbe import topics as topic_files
 from qbe import trec
 from qbe.corpus import read_corpus
-from qbe.datasets import DATASETS, names, options, registry, write_dataset
 from qbe.datasets import download as download_module
 from qbe.datasets.__main__ import main
-from qbe.datasets.csfcube import convert
+from qbe.datasets.csfcube import DIGESTS, changed_files, convert, find_release
 from qbe.datasets.download import download, matches
 from qbe.datasets.embedded import copy_sample
-from qbe.datasets.release import DIGESTS, changed_files, find_release
-from qbe.errors import CorpusError, DatasetError, OutputError, UsageError
+from qbe.errors import CorpusError, DatasetError, OutputError
 from qbe.files import sha256
 from qbe.query import Topic
 from qbe.trec import Judgment
@@ -40,56 +39,13 @@ OUTPUTS = {
 }
 
 
-def paper(paper_id: str, *labels: str) -> dict[str, Any]:
-    return {
-        "paper_id": paper_id,
-        "metadata": {"authors": [{"first": "A", "middle": [], "last": "B"}], "year": "1999"},
-        "title": f"On stone {paper_id}",
-        "abstract": [f"Sentence {i} of stone {paper_id}." for i in range(len(labels))],
-        "pred_labels_truncated": False,
-        "pred_labels": [f"{label}_label" for label in labels],
-    }
-
-
-PAPERS = [
-    paper("1", "objective", "method", "result"),
-    paper("2", "background", "other"),
-    paper("3", "method", "result"),
-    paper("4", "other"),
-]
-POOLS: dict[str, dict[str, dict[str, Any]]] = {
-    "background": {"2": {"cands": ["3", "2", "1"], "relevance_adju": [0, 3, 2], "relevance_max": [1, 3, 3]}},
-    "method": {
-        "3": {"cands": ["1"], "relevance_adju": [1]},
-        "1": {"cands": ["4", "3"], "relevance_adju": [0, 2]},
-    },
-    "result": {"2": {"cands": ["1"], "relevance_adju": [3]}},
-}
-FOLDS = {
-    "background": {"fold1_dev": ["2_background"], "fold2_test": ["2_background"]},
-    "method": {"fold1_dev": ["3_method"], "fold2_dev": ["1_method"]},
-    "result": {"fold1_dev": ["2_result"]},
-}
-
-
-def write_release(folder: Path, *, papers: Any = PAPERS, pools: Any = POOLS, folds: Any = FOLDS) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(record) + "\n" for record in papers)
-    (folder / "abstracts-csfcube-preds.jsonl").write_text(lines)
-    for facet in Facet:
-        path = folder / f"test-pid2anns-csfcube-{facet}.json"
-        path.write_text(json.dumps(pools[facet.value]))
-    (folder / "evaluation_splits.json").write_text(json.dumps(folds))
-    return folder
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_small_release_exactly(tmp_path: Path) -> None:
     output = tmp_path / "new" / "out"
-    summary = convert(write_release(tmp_path / "release"), output)
+    summary = convert(write_csfcube(tmp_path / "release"), output)
     assert contents(output).keys() == OUTPUTS
     assert (output / "topics.tsv").read_text() == (
         "query_id\tpaper_id\tfacet\n2_background\t2\tbackground\n3_method\t3\tmethod\n1_method\t1\tmethod\n"
@@ -102,90 +58,49 @@ def test_a_small_release_exactly(tmp_path: Path) -> None:
     assert (output / "csfcube.background.qrels").read_text() == "2_background 0 3 0\n2_background 0 1 2\n"
     assert (output / "csfcube.method.qrels").read_text() == "3_method 0 1 1\n1_method 0 4 0\n1_method 0 3 2\n"
     assert (output / "csfcube.result.qrels").read_text() == "2_result 0 1 3\n"
-    assert json.loads((output / "folds.json").read_text()) == FOLDS
-    assert summary.papers == 4
-    assert summary.sentences == 8
-    assert summary.queries == {Facet.BACKGROUND: 1, Facet.METHOD: 2, Facet.RESULT: 1}
-    assert summary.judgments == {Facet.BACKGROUND: 2, Facet.METHOD: 3, Facet.RESULT: 1}
-    assert summary.in_own_pool == ("2_background",)
-    assert summary.no_sentence == ("2_result",)
+    assert json.loads((output / "folds.json").read_text()) == CSFCUBE_FOLDS
+    assert summary[1:4] == [
+        "  4 queries (1 background, 2 method, 1 result), 6 judgements",
+        "  left out of its own pool: 2_background",
+        "  queries without a sentence of their facet: 2_result",
+    ]
 
 
 def test_the_corpus_keeps_the_fields_that_are_read(tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release")
+    release = write_csfcube(tmp_path / "release")
     convert(release, tmp_path / "out")
     records = [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()]
-    assert records == [{k: v for k, v in p.items() if k != "pred_labels_truncated"} for p in PAPERS]
+    assert records == [{k: v for k, v in p.items() if k != "pred_labels_truncated"} for p in CSFCUBE_PAPERS]
     before = list(read_corpus([str(release / "abstracts-csfcube-preds.jsonl")]))
     assert list(read_corpus([str(tmp_path / "out" / "corpus.jsonl")])) == before
 
 
-def test_a_raw_corpus_has_one_string_an_abstract_and_no_labels(tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release")
-    summaries = [convert(release, tmp_path / name, raw=name == "raw") for name in ("raw", "plain")]
-    assert summaries[0] == summaries[1]
-    raw, plain = (contents(tmp_path / name) for name in ("raw", "plain"))
-    records = [json.loads(line) for line in raw.pop("corpus.jsonl").splitlines()]
-    assert records == [
-        {k: v for k, v in paper.items() if k not in ("pred_labels", "pred_labels_truncated")}
-        | {"abstract": " ".join(paper["abstract"])}
-        for paper in PAPERS
-    ]
-    del plain["corpus.jsonl"]
-    assert raw == plain
-
-
-def test_the_same_release_gives_the_same_bytes(tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release")
-    convert(release, tmp_path / "out")
-    first = contents(tmp_path / "out")
-    convert(release, tmp_path / "out")
-    assert contents(tmp_path / "out") == first
-
-
 def method(**entry: Any) -> dict[str, Any]:
-    return POOLS | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}}
+    return CSFCUBE_POOLS | {"method": {"1": {"cands": ["3"], "relevance_adju": [1]} | entry}}
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
         (
-            {"papers": [*PAPERS, {**PAPERS[0], "title": "Another"}]},
+            {"papers": [*CSFCUBE_PAPERS, {**CSFCUBE_PAPERS[0], "title": "Another"}]},
             CorpusError,
             "line 5: expected each paper_id once, found '1' again",
         ),
         ({"papers": [{"paper_id": "1"}]}, CorpusError, "line 1: expected a string as title"),
         (
-            {"papers": [*PAPERS, {"paper_id": "9", "title": "", "abstract": ["x"]}]},
+            {"papers": [*CSFCUBE_PAPERS, {"paper_id": "9", "title": "", "abstract": ["x"]}]},
             DatasetError,
             "expected pred_labels for every paper, found none for 9",
         ),
         (
-            {"papers": PAPERS[:2]},
+            {"papers": CSFCUBE_PAPERS[:2]},
             DatasetError,
             "background.json: .* for 2, .* found 3, which abstracts-csfcube",
         ),
-        ({"pools": method(cands=["4", "4"], relevance_adju=[1, 1])}, DatasetError, "found a candidate twice"),
         ({"pools": method(relevance_adju=[4])}, DatasetError, "method.json: .* for 1, .* found the grade 4"),
-        ({"pools": method(relevance_adju=[True])}, DatasetError, "found the grade True"),
-        (
-            {"pools": method(relevance_adju=[1, 2])},
-            DatasetError,
-            "equally long lists cands and relevance_adju for 1",
-        ),
         ({"pools": method(relevance_adju=None)}, DatasetError, "equally long lists"),
         ({"pools": method(cands=[4])}, DatasetError, "equally long lists"),
-        (
-            {"pools": POOLS | {"result": {"2": ["1"]}}},
-            DatasetError,
-            "result.json: expected equally long lists",
-        ),
-        (
-            {"pools": POOLS | {"result": []}},
-            DatasetError,
-            "result.json: expected an object, found something else",
-        ),
         (
             {"folds": {"method": {"fold1_dev": ["7_method"]}}},
             DatasetError,
@@ -201,7 +116,7 @@ def method(**entry: Any) -> dict[str, Any]:
 def test_invalid_releases_write_nothing(
     tmp_path: Path, changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    release = write_release(tmp_path / "release", **changes)
+    release = write_csfcube(tmp_path / "release", **changes)
     with pytest.raises(error, match=message) as caught:
         convert(release, tmp_path / "out")
     assert "\n" not in str(caught.value)
@@ -209,7 +124,7 @@ def test_invalid_releases_write_nothing(
 
 
 def test_broken_json_and_a_file_as_output(tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release")
+    release = write_csfcube(tmp_path / "release")
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="below a folder"):
         convert(release, tmp_path / "file")
@@ -223,7 +138,7 @@ def test_broken_json_and_a_file_as_output(tmp_path: Path) -> None:
 
 def test_the_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBE_DATA", str(tmp_path / "data"))
-    named, shared = write_release(tmp_path / "named"), write_release(tmp_path / "data" / "csfcube")
+    named, shared = write_csfcube(tmp_path / "named"), write_csfcube(tmp_path / "data" / "csfcube")
     assert find_release(named) == named
     assert find_release(None) == shared
     assert changed_files(named) == list(DIGESTS)
@@ -282,7 +197,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("QBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download_module.time, "sleep", lambda _: None)
-    with Server(write_release(tmp_path / "release")) as running:
+    with Server(write_csfcube(tmp_path / "release")) as running:
         thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield running
@@ -310,7 +225,7 @@ def test_the_release_is_downloaded_once_and_verified(server: Server, tmp_path: P
     assert folder == tmp_path / "cache" / "csfcube"
     assert contents(folder) == contents(server.folder)
     assert len(reported) == 5
-    assert convert(folder, tmp_path / "out").papers == 4
+    assert convert(folder, tmp_path / "out")[0].startswith("csfcube: 4 papers")
     find_release(None, base_url=server.url, digests=wanted)
     assert set(server.requests.values()) == {1}
     (folder / "evaluation_splits.json").write_text("damaged")
@@ -376,7 +291,7 @@ def test_no_server_and_a_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_command_prints_a_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    release = write_release(tmp_path / "release")
+    release = write_csfcube(tmp_path / "release")
     main(["csfcube", "--source", str(release), "--output", str(tmp_path / "out")])
     printed = capsys.readouterr().out.splitlines()
     assert printed[:4] == [
@@ -409,56 +324,6 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_the_sample_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["sample", "--output", str(tmp_path / "out")])
-    out = tmp_path / "out"
-    assert contents(out).keys() == {name.replace("csfcube", "sample") for name in OUTPUTS}
-    assert capsys.readouterr().out.startswith("sample: corpus.jsonl, topics.tsv, ")
-    known = {paper.paper_id for paper in read_corpus([str(out / "corpus.jsonl")])}
-    topics = topic_files.read_topics(out / "topics.tsv")
-    pools = topic_files.read_pools(out / "pools.tsv")
-    assert pools.keys() == {topic.query_id for topic in topics}
-    assert known >= {topic.paper_id for topic in topics}.union(*pools.values())
-    for facet in Facet:
-        qrels = trec.read_qrels(out / f"sample.{facet}.qrels")
-        assert qrels.keys() == {topic.query_id for topic in topics if topic.facet is facet}
-
-
-def test_the_sample_raw(tmp_path: Path) -> None:
-    main(["sample", "--raw", "--output", str(tmp_path / "raw")])
-    main(["sample", "--output", str(tmp_path / "plain")])
-    raw, plain = (contents(tmp_path / name) for name in ("raw", "plain"))
-    joined, papers = (map(json.loads, files.pop("corpus.jsonl").splitlines()) for files in (raw, plain))
-    assert raw == plain
-    for joined_paper, paper in zip(joined, papers, strict=True):
-        del paper["pred_labels"]
-        assert joined_paper == paper | {"abstract": " ".join(paper["abstract"])}
-
-
-def test_every_data_set_can_be_written_and_is_an_option() -> None:
-    """The options may not load the writers for the help."""
-    assert DATASETS.keys() == registry._WRITERS.keys() == names.NAMES.keys()
-    assert {*names.WITHOUT_SOURCE, *names.WITHOUT_RAW} <= DATASETS.keys()
-    for name in DATASETS:
-        assert options.parser().parse_args([name, "--output", "x"]).name == name
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("nosuch", {}, "expected a data set `name` of csfcube, .*, found 'nosuch'"),
-        ("sample", {"source": "x"}, "leave out `source`"),
-        ("scidocs", {"raw": True}, "leave out `raw`"),
-    ],
-)
-def test_wrong_arguments_are_refused(
-    tmp_path: Path, name: str, arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        write_dataset(name, tmp_path / "out", **arguments)
-    assert not (tmp_path / "out").exists()
-
-
 def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qbe.datasets.embedded.resources.files", lambda _: tmp_path / "nowhere")
     with pytest.raises(DatasetError, match=r"expected papers\.jsonl in the installed package, found none"):
@@ -469,12 +334,13 @@ def test_an_installation_without_the_sample(tmp_path: Path, monkeypatch: pytest.
 def test_the_real_release(qbe_data: Path, tmp_path: Path) -> None:
     source = qbe_data / "csfcube"
     summary = convert(source, tmp_path)
-    assert summary.papers == 4205
-    assert list(summary.queries.values()) == [16, 17, 17]
     # 6,244 judgements less those of a query paper for itself.
-    assert list(summary.judgments.values()) == [1876, 2174, 2192]
-    assert summary.in_own_pool == ("8781666_background", "8781666_result")
-    assert summary.no_sentence == ()
+    assert summary[0].startswith("csfcube: 4,205 papers (")
+    assert summary[1:4] == [
+        "  50 queries (16 background, 17 method, 17 result), 6,242 judgements",
+        "  left out of its own pool: 8781666_background, 8781666_result",
+        "  queries without a sentence of their facet: none",
+    ]
     topics = topic_files.read_topics(tmp_path / "topics.tsv")
     assert topics[0] == Topic("10014168_background", "10014168", Facet.BACKGROUND)
     assert len(topics) == 50

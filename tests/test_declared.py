@@ -17,6 +17,7 @@ EXTRAS = CONFIG["options.extras_require"]
 OWN = {"qbe", "support", "benchmarks", "scripts"}
 
 EXTRA_OF = {
+    "qbe/adapters": "pyterrier",
     "qbe/cluster": "cluster",
     "qbe/corpus/huggingface.py": "huggingface",
     "qbe/corpus/parquet.py": "huggingface",

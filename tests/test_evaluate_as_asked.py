@@ -7,9 +7,9 @@ import pytest
 from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.as_asked import REQUIREMENTS, as_asked_protocol, is_as_asked
+from qbe.run import Run
 from qbe.shapes import SHAPES
-from qbe.trec import write_run
-from qbe.types import Facet, Hit, Run
+from qbe.types import Facet, Hit
 
 B, M, R = Facet
 
@@ -90,7 +90,7 @@ def test_the_command_joins_the_files_of_the_shapes(tmp_path, capsys, monkeypatch
     ):
         topics = ("p", "q") if scope == "competitors" else ("p_method", "q_method")
         rankings = dict(zip(topics, (hits(best), hits("a")), strict=True))
-        write_run(f"{name}.{scope}.trec", Run(name, rankings))
+        Run(name, rankings).write(f"{name}.{scope}.trec")
     main(
         [
             *("--protocol", "as-asked", "--qrels", "wild.tsv", "--output", "report.json"),

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from qbe import _cli
 from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate.__main__ import main
+from qbe.evaluate.__main__ import OPTIONS, main
 from qbe.evaluate.inputs import group_runs, read_qrels, read_runs
+from qbe.evaluate.options import PROGRAM
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
 FACETS = ("background", "method", "result")
@@ -148,126 +150,70 @@ def test_qrels_files_must_not_share_judgements(collection):
         read_qrels([Path("c.method.qrels"), Path("c.method.qrels")])
 
 
+CSFCUBE = "--protocol csfcube QRELS --run GOOD"
+CITATIONS = "--protocol citations QRELS --run GOOD"
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "code", "message"),
     [
+        ({}, "--qrels none.qrels --run GOOD", 1, "cannot read none.qrels: No such file"),
+        ({}, "QRELS --run none.trec", 1, "cannot read none.trec: No such file"),
+        ({"c.method.qrels": "1_method 0 d1\n"}, "QRELS --run GOOD", 1, "c.method.qrels, line 1"),
+        ({"c.method.qrels": "\n"}, "--qrels c.method.qrels --run x", 1, "expected judgements in"),
+        ({"r.trec": "1_method Q0 d1 1 high r\n"}, "QRELS --run r.trec", 1, "r.trec, line 1"),
+        ({"r.trec": "9_x Q0 d1 1 2 r\n"}, "QRELS --run r.trec", 1, "r: expected a run for the judged"),
+        ({}, "QRELS --run GOOD --measures foo", 2, "found 'foo'"),
+        ({}, f"{CSFCUBE} --baseline BAD --plot ./out.json", 2, "two files for --plot and --output"),
+        ({}, f"{CSFCUBE} --baseline BAD --plot gains.pdf", 2, "found gains.pdf; rename it"),
+        ({}, f"{CSFCUBE} --baseline BAD --worst 0", 2, "--worst of at least 1, found 0"),
+        ({}, f"{CSFCUBE} --worst 3", 2, "need --protocol csfcube and a --baseline"),
+        ({}, "QRELS --run GOOD --baseline BAD --plot gains.svg", 2, "need --protocol csfcube and a --base"),
+        ({}, f"{CSFCUBE} --corpus c.jsonl", 2, "--corpus gives the papers of --worst and --by"),
+        ({}, "QRELS --run GOOD --published", 2, "add --protocol csfcube"),
+        ({}, "--protocol pools QRELS --run GOOD --split dev", 2, "add --protocol csfcube"),
+        ({}, f"{CSFCUBE} --published --split dev", 2, "published figures are those of the test folds"),
+        ({"folds.json": None}, CSFCUBE, 1, "found no such file; give it as --folds"),
+        ({"c.method.qrels": "9_method 0 d1 1\n"}, CSFCUBE, 1, "judged query in the folds, found 9_method"),
+        ({}, "--protocol crossed QRELS --run GOOD --measures AP", 2, "crossed has measures of its own"),
+        ({}, "--protocol exploration QRELS --run GOOD --measures AP", 2, "exploration has measures of its"),
+        ({}, f"{CITATIONS} --by year", 2, "--by needs the --protocol citations and a --corpus; give both"),
+        ({}, "QRELS --run GOOD --by year --corpus c.jsonl", 2, "--by needs the --protocol citations"),
+        ({}, f"{CITATIONS} --by overlap --corpus c.jsonl", 1, "cannot read c.jsonl: No such file"),
         (
-            {},
-            ["--qrels", "none.qrels", "--run", "good.method.trec"],
+            {"c.jsonl": '{"paper_id": "q2", "title": "T"}\n'},
+            f"{CITATIONS} --by year --corpus c.jsonl",
             1,
-            "cannot read none.qrels: No such file",
+            "c.jsonl: expected the papers of all 6 queries, found none for 6",
         ),
-        ({}, [*qrels(), "--run", "none.trec"], 1, "cannot read none.trec: No such file"),
-        (
-            {"c.method.qrels": "1_method 0 d1\n"},
-            [*qrels(), "--run", *runs("good")],
-            1,
-            "c.method.qrels, line 1",
-        ),
-        (
-            {"c.method.qrels": "q 0 d x\n"},
-            [*qrels(), "--run", *runs("good")],
-            1,
-            "a whole number as relevance",
-        ),
-        ({"c.method.qrels": "\n"}, ["--qrels", "c.method.qrels", "--run", "x"], 1, "expected judgements in"),
-        (
-            {"c.method.qrels": "q 0 d 1\nq 0 d 0\n"},
-            [*qrels(), "--run", *runs("good")],
-            1,
-            "line 2: expected each document judged once",
-        ),
-        ({"r.trec": "1_method Q0 d1 1 high r\n"}, [*qrels(), "--run", "r.trec"], 1, "r.trec, line 1"),
-        (
-            {"r.trec": "1_method Q0 d1 1 nan r\n"},
-            [*qrels(), "--run", "r.trec"],
-            1,
-            "a finite number as score",
-        ),
-        (
-            {"r.trec": "1_method Q0 d1 1 2 r\n1_method Q0 d1 2 1 r\n"},
-            [*qrels(), "--run", "r.trec"],
-            1,
-            "line 2: expected each document once in a query",
-        ),
-        (
-            {"r.trec": "9_x Q0 d1 1 2 r\n"},
-            [*qrels(), "--run", "r.trec"],
-            1,
-            "r: expected a run for the judged",
-        ),
-        ({}, [*qrels(), "--run", *runs("good"), "--measures", "foo"], 2, "found 'foo'"),
-        (
-            {},
-            [
-                *("--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--baseline", *runs("bad")),
-                *("--plot", "./out.json"),
-            ],
-            2,
-            "expected two files for --plot and --output, found ./out.json twice; rename one",
-        ),
-        ({}, [*qrels(), "--run", *runs("good"), "--published"], 2, "add --protocol csfcube"),
-        (
-            {},
-            ["--protocol", "csfcube", *qrels(), "--run", *runs("good"), "--published", "--split", "dev"],
-            2,
-            "published figures are those of the test folds",
-        ),
-        (
-            {"folds.json": None},
-            ["--protocol", "csfcube", *qrels(), "--run", *runs("good")],
-            1,
-            "found no such file; give it as --folds",
-        ),
-        (
-            {"c.method.qrels": "9_method 0 d1 1\n"},
-            ["--protocol", "csfcube", *qrels(), "--run", *runs("good")],
-            1,
-            "qbe evaluate: expected every judged query in the folds, found 9_method",
-        ),
+        ({"c.jsonl": '{"paper_id": 7\n'}, f"{CITATIONS} --by year --corpus c.jsonl", 1, "c.jsonl, line 1"),
     ],
 )
-def test_errors_are_one_line(collection, change, arguments, code, message):
+def test_errors_are_one_line(collection, capsys, change, arguments, code, message):
     for name, text in change.items():
         Path(name).unlink() if text is None else Path(name).write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "qbe.evaluate", *arguments, "--output", "out.json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == code
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    words = {"QRELS": qrels(), "GOOD": runs("good"), "BAD": runs("bad")}
+    given = [word for part in arguments.split() for word in words.get(part, [part])]
+    with pytest.raises(SystemExit) as ended:
+        _cli.run(PROGRAM, main, OPTIONS, [*given, "--output", "out.json"])
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out, printed.err.count("\n")) == (code, "", 1)
+    assert message in printed.err
     assert not Path("out.json").exists()
 
 
 def test_choices_are_those_of_the_modules():
     """They are written out in the options, which may not load the modules for the help."""
-    from qbe.evaluate.folds import SPLITS
     from qbe.evaluate.measures import DEFAULT_MEASURES
     from qbe.evaluate.options import parser
-    from qbe.evaluate.report import PROTOCOLS
+    from qbe.evaluate.protocol import SPLITS
+    from qbe.evaluate.report import BY, PROTOCOLS
 
     actions = {action.dest: action for action in parser()._actions}
-    assert actions["protocol"].choices == PROTOCOLS
+    assert actions["protocol"].choices == tuple(PROTOCOLS)
     assert actions["split"].choices == tuple(SPLITS)
+    assert actions["by"].choices == BY
     assert actions["measures"].help == f"measures (default: {' '.join(DEFAULT_MEASURES)})"
-
-
-def test_the_public_names_are_all_there():
-    import qbe.evaluate
-
-    assert sorted(qbe.evaluate.__all__) == sorted(qbe.evaluate._MODULES)
-    assert dir(qbe.evaluate) == sorted(qbe.evaluate.__all__)
-    protocols = {f"{name}_protocol" for name in ("csfcube", "pool", "citations", "crossed", "exploration")}
-    assert protocols | {"read_facet_grades", "ExplorationResult"} <= set(qbe.evaluate.__all__)
-    for name in qbe.evaluate.__all__:
-        assert getattr(qbe.evaluate, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'facing'"):
-        qbe.evaluate.facing  # noqa: B018
 
 
 def test_help_loads_nothing_heavy():

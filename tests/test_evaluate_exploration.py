@@ -1,4 +1,4 @@
-"""Exploration: gains and wanted papers, which ranking counts, the measures by hand, and the command."""
+"""Exploration: gains and relevant papers, which ranking counts, the measures by hand, and the command."""
 
 import json
 from math import log2
@@ -9,14 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbe import Aspect, Paper, Query, Sentence
-from qbe.errors import FileFormatError, UsageError
+from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
 from qbe.evaluate.crossed import read_facet_grades
-from qbe.evaluate.exploration import JudgedCandidate, Wish, exploration_protocol, judged_pools, ndcg, wish_of
-from qbe.evaluate.render import to_json, to_text
-from qbe.evaluate.report import Scoring, build_report
-from qbe.trec import Judgment, write_qrels, write_run
-from qbe.types import Facet, Hit, Run
+from qbe.evaluate.exploration import (
+    ContrastGain,
+    FacetContrast,
+    contrast_of,
+    exploration_protocol,
+    judged_pools,
+    ndcg,
+)
+from qbe.run import Run
+from qbe.types import Facet, Hit
 
 B, M, R = Facet
 SCOPES = (
@@ -30,13 +35,13 @@ SCOPES = (
 
 GRADES = {
     "p": {
-        "a": {B: 3.0, M: 0.5},  # a gain of 2.5 for the problem and not the method: wanted
+        "a": {B: 3.0, M: 0.5},  # a gain of 2.5 for the problem and not the method: relevant
         "b": {B: 3.0, M: 2.0},  # 1
-        "c": {B: 2.0, M: 0.0},  # 2: wanted
+        "c": {B: 2.0, M: 0.0},  # 2: relevant
         "d": {B: 0.0, M: 3.0},  # 0
         "e": {B: 3.0},
     },
-    "q": {"a": {B: 1.5, M: 0.0}, "d": {B: 0.0, M: 0.0}},  # 1.5, not wanted
+    "q": {"a": {B: 1.5, M: 0.0}, "d": {B: 0.0, M: 0.0}},  # 1.5, not relevant
 }
 BACKGROUND_NOT_METHOD = {paper: rows for paper, rows in GRADES.items() if paper == "q"} | {
     "p": {name: row for name, row in GRADES["p"].items() if name != "d"}
@@ -58,31 +63,31 @@ def run(rankings: dict[str, str]) -> Run:
 # Gains
 
 
-def test_gains_and_wanted_papers_by_hand():
+def test_gains_and_relevant_papers_by_hand():
     pools = judged_pools(GRADES, B, M)
     assert pools == {
         "p": {
-            "a": JudgedCandidate(2.5, True),
-            "b": JudgedCandidate(1, False),
-            "c": JudgedCandidate(2, True),
-            "d": JudgedCandidate(0, False),
+            "a": ContrastGain(2.5, True),
+            "b": ContrastGain(1, False),
+            "c": ContrastGain(2, True),
+            "d": ContrastGain(0, False),
         },
-        "q": {"a": JudgedCandidate(1.5, False), "d": JudgedCandidate(0, False)},
+        "q": {"a": ContrastGain(1.5, False), "d": ContrastGain(0, False)},
     }
     assert list(judged_pools(GRADES, M, B)) == ["p"]  # q has nothing that is better by its method
     assert judged_pools(GRADES, B, R) == {}
 
 
 @pytest.mark.parametrize(
-    ("liked", "disliked", "wanted"), [(2, 0.5, True), (1.9, 0, False), (3, 0.6, False), (2, 0, True)]
+    ("liked", "disliked", "relevant"), [(2, 0.5, True), (1.9, 0, False), (3, 0.6, False), (2, 0, True)]
 )
-def test_wanted_begins_at_two_and_ends_at_a_half(liked, disliked, wanted):
-    assert judged_pools({"p": {"a": {B: liked, R: disliked}}}, B, R)["p"]["a"].wanted is wanted
+def test_relevant_begins_at_two_and_ends_at_a_half(liked, disliked, relevant):
+    assert judged_pools({"p": {"a": {B: liked, R: disliked}}}, B, R)["p"]["a"].relevant is relevant
 
 
 def test_the_query_paper_is_no_candidate():
     grades = {"p": {"p": {B: 3.0, M: 0.0}, "a": {B: 1.0, M: 0.0}}}
-    assert judged_pools(grades, B, M) == {"p": {"a": JudgedCandidate(1, False)}}
+    assert judged_pools(grades, B, M) == {"p": {"a": ContrastGain(1, False)}}
     evaluation = exploration_protocol(grades, run({"p_background": "pa"}))
     assert evaluation.figures["nDCG@10"] == {"background-not-method": 1}
 
@@ -91,14 +96,14 @@ def test_the_query_paper_is_no_candidate():
 
 
 @pytest.mark.parametrize(
-    ("query_id", "wish"),
+    ("query_id", "contrast"),
     [
-        ("p_background", Wish("p", B)),
-        ("1*p_background&-0.5*p_method", Wish("p", B, M)),
-        ("-2*p_background&0.25*p_result", Wish("p", R, B)),
-        ("1e-05*p_method&-1e+20*p_result", Wish("p", M, R)),
-        ("1*a_b*c_method&-1*a_b*c_result", Wish("a_b*c", M, R)),
-        ("a&b_method", Wish("a&b", M)),  # a topic of a file may be named so
+        ("p_background", FacetContrast("p", B)),
+        ("1*p_background&-0.5*p_method", FacetContrast("p", B, M)),
+        ("-2*p_background&0.25*p_result", FacetContrast("p", R, B)),
+        ("1e-05*p_method&-1e+20*p_result", FacetContrast("p", M, R)),
+        ("1*a_b*c_method&-1*a_b*c_result", FacetContrast("a_b*c", M, R)),
+        ("a&b_method", FacetContrast("a&b", M)),  # a topic of a file may be named so
         ("p", None),
         ("p_abstract", None),
         ("1*p_background&0.5*p_method", None),
@@ -108,8 +113,8 @@ def test_the_query_paper_is_no_candidate():
         ("1*p_abstract&-1*p_sentences-1-2", None),
     ],
 )
-def test_what_ids_ask_for(query_id, wish):
-    assert wish_of(query_id) == wish
+def test_what_ids_ask_for(query_id, contrast):
+    assert contrast_of(query_id) == contrast
 
 
 @given(
@@ -125,14 +130,8 @@ def test_ids_of_queries_are_read_back(paper_id, facets, weight, disliked_first):
     aspects = [Aspect(paper, liked, weight=weight), Aspect(paper, disliked, weight=-weight / 2)]
     if disliked_first:
         aspects.reverse()
-    assert wish_of(Query.of(*aspects).query_id) == Wish(paper_id, liked, disliked)
-    assert wish_of(Query(paper, liked).query_id) == Wish(paper_id, liked)
-
-
-def test_three_aspects_are_not_a_wish_for_a_graded_paper():
-    mixed = "1*p_background&-0.5*p_method&-0.5*p_result"
-    with pytest.raises(FileFormatError, match="expected rankings for the graded papers"):
-        exploration_protocol(GRADES, run({mixed: "ab"}))
+    assert contrast_of(Query.of(*aspects).query_id) == FacetContrast(paper_id, liked, disliked)
+    assert contrast_of(Query(paper, liked).query_id) == FacetContrast(paper_id, liked)
 
 
 # Measures
@@ -170,7 +169,7 @@ def test_the_protocol_by_hand():
     )
     scope, other = "background-not-method", "method-not-background"
     assert evaluation.queries == {scope: (f"p_{scope}", f"q_{scope}"), other: (f"p_{other}",)}
-    assert evaluation.wanted == {scope: (f"p_{scope}",), other: (f"p_{other}",)}
+    assert evaluation.with_relevant == {scope: (f"p_{scope}",), other: (f"p_{other}",)}
     # Of p's ranking e (no grade of its method), x (no grade at all) and p itself are left out: b, c, a.
     first = (1 + 2 / log2(3) + 2.5 / 2) / (2.5 + 2 / log2(3) + 1 / 2)
     second = (1.5 / log2(3)) / 1.5
@@ -189,16 +188,6 @@ def test_the_protocol_by_hand():
     )
 
 
-def test_equal_scores_are_ordered_as_trec_eval_orders_them():
-    hits = {name: Hit(name, 1.0) for name in "abcd"}
-    equal = Run("equal", {"p_background": tuple(hits.values())})  # d, c, b, a
-    values = exploration_protocol(BACKGROUND_NOT_METHOD, equal).per_query
-    key = "p_background-not-method"
-    ideal = 2.5 + 2 / log2(3) + 1 / 2
-    assert values["nDCG@10"][key] == (2 + 1 / log2(3) + 2.5 / 2) / ideal  # c, b, a
-    assert values["RR"][key] == 1
-
-
 def test_the_six_scopes_stand_in_their_order():
     grades = {"p": {str(place): {f: 3.0 * (f is facet) for f in Facet} for place, facet in enumerate(Facet)}}
     evaluation = exploration_protocol(grades, run({f"p_{facet}": "012" for facet in Facet}))
@@ -206,7 +195,7 @@ def test_the_six_scopes_stand_in_their_order():
     assert evaluation.figures["RR"] == dict(zip(SCOPES, [1, 1 / 2, 1, 1 / 3, 1 / 2, 1 / 3], strict=True))
 
 
-def test_a_scope_without_any_wanted_paper_has_ndcg_only():
+def test_a_scope_without_any_relevant_paper_has_ndcg_only():
     evaluation = exploration_protocol({"q": GRADES["q"]}, run({"q_background": "ad"}))
     assert evaluation.figures == {
         measure: {"background-not-method": figure}
@@ -263,18 +252,10 @@ def test_a_scope_without_any_ranking_has_no_figure():
     )
 
 
-def test_ids_of_papers_may_have_what_query_ids_escape():
-    grades = {"10.1/a%26&b": {"a": {B: 2.0, M: 0.0}, "b": {B: 2.0, M: 1.0}}}
-    query = "1*10.1/a%2526%26b_background&-1*10.1/a%2526%26b_method"
-    evaluation = exploration_protocol(grades, run({query: "ab"}))
-    assert evaluation.per_query["RR"] == {"10.1/a%26&b_background-not-method": 1}
-    assert evaluation.warnings == ()
-
-
 # Errors
 
 
-def test_two_rankings_for_one_wish_are_refused():
+def test_two_rankings_for_one_contrast_are_refused():
     twice = {"1*p_background&-0.5*p_method": "ab", "-1*p_method&1*p_background": "ba"}
     with pytest.raises(FileFormatError) as caught:
         exploration_protocol(GRADES, run(twice))
@@ -319,8 +300,8 @@ def files(tmp_path, monkeypatch) -> list[str]:
     """Graded pairs, a run of both facets, and one of the liked facet; the first arguments of the command."""
     monkeypatch.chdir(tmp_path)
     Path("pairs.tsv").write_text(PAIRS)
-    write_run(Path("both.trec"), run({f"1*{paper}_background&-0.5*{paper}_method": "acbd" for paper in "pq"}))
-    write_run(Path("one.background.trec"), run({"p_background": "bacd", "q_background": "da"}))
+    run({f"1*{paper}_background&-0.5*{paper}_method": "acbd" for paper in "pq"}).write(Path("both.trec"))
+    run({"p_background": "bacd", "q_background": "da"}).write(Path("one.background.trec"))
     return ["--protocol", "exploration", "--qrels", "pairs.tsv"]
 
 
@@ -352,7 +333,7 @@ def test_the_command_prints_a_row_for_each_scope(files, capsys):
         "q_background-not-method",
     ]
     assert report["measures"]["P@10"] == (
-        "share of wanted papers (liked >= 2, disliked <= 0.5) among the first 10, over the queries with any"
+        "share of relevant papers (liked >= 2, disliked <= 0.5) among the first 10, over the queries with any"
     )
     assert report["rows"][0]["figures"]["RR"]["result-not-method"] is None
 
@@ -368,40 +349,16 @@ def test_runs_are_compared_with_a_baseline_by_ndcg(files, capsys):
     assert comparison[0][6] == "0.5000"  # two differences of one sign: 2 of 4 sign patterns
 
 
-def test_qrels_of_several_facets_are_judgements_too(files, tmp_path):
-    rows = [line.split("\t") for line in PAIRS.splitlines()[1:]]
-    for place, facet in ((2, B), (3, M)):
-        judgments = [Judgment(f"{row[0]}_{facet}", row[1], round(float(row[place]))) for row in rows]
-        write_qrels(f"x.{facet}.qrels", judgments)
-    report = build_report(["x.background.qrels", "x.method.qrels"], ["both.trec"], Scoring("exploration"))
-    assert report.evaluations["both"].queries == {
-        "background-not-method": ("p_background-not-method", "q_background-not-method")
-    }
-    assert to_json(report)["protocol"] == "exploration"
-    assert to_text(report).startswith("exploration, means over query papers\n\nnDCG@10 ")
-
-
-def test_the_command_names_the_run_in_its_errors(files):
-    write_run(Path("two.trec"), run({f"1*p_background&-{weight}*p_method": "ab" for weight in "12"}))
-    with pytest.raises(FileFormatError, match=r"^two: expected one ranking by background and not method"):
-        main([*files, "--run", "two.trec"])
-
-
 def test_runs_of_topics_are_named_by_their_files(files, capsys):
     """Of several topics of a paper that of the liked facet counts; a topic without a facet is its paper's."""
     of_topics = {"p_method": "dbca", "p_background": "acbd", "q": "acbd", "q_result": "dbca"}
-    write_run(Path("topics.background-not-method.trec"), run(of_topics))
+    run(of_topics).write(Path("topics.background-not-method.trec"))
     other = {"p_method": "bcad", "p_background": "acbd"}
-    write_run(Path("topics.method-not-background.trec"), run(other))
+    run(other).write(Path("topics.method-not-background.trec"))
     main([*files, "--run", *map(str, Path().glob("topics.*")), "both.trec", "--output", "report.json"])
     topics, both = json.loads(Path("report.json").read_text())["rows"]
     scope = "background-not-method"
     assert topics["figures"]["nDCG@10"][scope] == both["figures"]["nDCG@10"][scope] == 1.0
-
-
-def test_further_measures_are_refused(files):
-    with pytest.raises(UsageError, match="the `protocol` exploration has measures of its own"):
-        main([*files, "--run", "both.trec", "--measures", "AP"])
 
 
 def test_the_grades_themselves_are_the_ideal_order():

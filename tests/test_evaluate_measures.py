@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbe.errors import UsageError
-from qbe.evaluate import parse_measures
 from qbe.evaluate.csfcube import (
     MEASURES,
     average_precision,
@@ -19,7 +18,7 @@ from qbe.evaluate.csfcube import (
     recall,
     trec_order,
 )
-from qbe.evaluate.measures import per_query_values
+from qbe.evaluate.measures import parse_measures, per_query_values
 
 LOG3 = math.log2(3)
 pools = st.lists(st.integers(0, 3), min_size=1, max_size=60)

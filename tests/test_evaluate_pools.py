@@ -9,10 +9,11 @@ from statistics import fmean
 import pytest
 import pytrec_eval
 
-from qbe.errors import FileFormatError, UsageError
-from qbe.evaluate import POOL_PROTOCOLS, pool_protocol
+from qbe.errors import FileFormatError
 from qbe.evaluate.__main__ import main
-from qbe.types import Hit, Run
+from qbe.evaluate.pools import pool_protocol
+from qbe.run import Run
+from qbe.types import Hit
 
 QRELS = {"7": {"7": 2, "a": 2, "b": 1, "c": 0, "d": 2, "e": 0}, "8": {"a": 1, "b": 0}}
 
@@ -26,35 +27,34 @@ def run(**rankings: str) -> Run:
     return Run("t", {query.removeprefix("q"): hits for query, hits in ranked.items()})
 
 
+BINARY = {query: {d: int(grade > 0) for d, grade in pool.items()} for query, pool in QRELS.items()}
+
+
 def test_figures_by_hand() -> None:
-    evaluation = pool_protocol(QRELS, run(q7="x7bacyde", q8="ba"), "relish", ["P@1"])
+    evaluation = pool_protocol(QRELS, run(q7="x7bacyde", q8="ba"), ["P@1"])
     # The pool of 7 has 5 papers: a cut at 1 rank, where b gains 1 of 2; a and d stand at ranks 2 and 4.
-    # That of 8 has 2: a cut at 0 ranks, and nothing of grade 2.
+    # That of 8 has 2: a cut at 0 ranks, and nothing of grade 2, the highest.
+    ideal = 2 + 2 / math.log2(3) + 1 / math.log2(4)
     assert evaluation.per_query == {
         "NDCG%20": {"7": 0.5, "8": 0.0},
         "MAP": {"7": pytest.approx((1 / 2 + 2 / 4) / 2), "8": 0.0},
+        "NDCG": {
+            "7": pytest.approx((1 + 2 / math.log2(3) + 2 / math.log2(5)) / ideal),
+            "8": pytest.approx(1 / math.log2(3)),
+        },
         "P@1": {"7": 1.0, "8": 0.0},
     }
-    assert evaluation.figures == {
-        "NDCG%20": {"all": 0.25},
-        "MAP": {"all": pytest.approx(0.25)},
-        "P@1": {"all": 0.5},
-    }
+    assert evaluation.figures["NDCG%20"] == {"all": 0.25}
     assert evaluation.warnings == ()
-    # Grade 1 is relevant too.
-    assert pool_protocol(QRELS, run(q7="bacde", q8="ba"), "treccovid").per_query["MAP"] == {
+    # Without a grade of 2 every grade of 1 is relevant.
+    assert pool_protocol(BINARY, run(q7="bacde", q8="ba")).per_query["MAP"] == {
         "7": pytest.approx((1 + 1 + 3 / 4) / 3),
         "8": 0.5,
-    }
-    ideal = 2 + 2 / math.log2(3) + 1 / math.log2(4)
-    assert pool_protocol(QRELS, run(q7="bacde", q8="ba"), "scidocs").per_query["NDCG"] == {
-        "7": pytest.approx((1 + 2 / math.log2(3) + 2 / math.log2(5)) / ideal),
-        "8": pytest.approx(1 / math.log2(3)),
     }
 
 
 def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
-    evaluation = pool_protocol(QRELS, run(q7="ab", q9="a"), "treccovid")
+    evaluation = pool_protocol(BINARY, run(q7="ab", q9="a"))
     assert evaluation.per_query["MAP"] == {"7": pytest.approx(2 / 3), "8": 0.0}
     assert evaluation.warnings == (
         "no documents for query 8: it scores as an empty ranking",
@@ -62,15 +62,16 @@ def test_what_a_run_lacks_counts_as_not_retrieved() -> None:
         "3 pool documents missing in 1 queries (7, ...): they count as not retrieved",
     )
     with pytest.raises(FileFormatError, match="expected a run for the judged queries"):
-        pool_protocol(QRELS, run(q9="a"), "treccovid")
+        pool_protocol(QRELS, run(q9="a"))
     # A query that was judged for itself alone has nothing to find.
-    assert pool_protocol({"7": {"7": 1, "a": 1}, "8": {"8": 1}}, run(q7="a", q8="a"), "scidocs").figures == {
+    assert pool_protocol({"7": {"7": 1, "a": 1}, "8": {"8": 1}}, run(q7="a", q8="a")).figures == {
+        "NDCG%20": {"all": 0.0},
         "MAP": {"all": 0.5},
         "NDCG": {"all": 0.5},
     }
 
 
-def test_scidocs_is_scored_as_by_its_scorer_and_others_as_by_aspires() -> None:
+def test_figures_are_those_of_scidocs_and_aspires_scorers() -> None:
     """Against pytrec_eval on the pools, and CSFCube's discount written once more, on random rankings."""
     draw = random.Random(7)
     documents = [f"d{i}" for i in range(40)]
@@ -82,14 +83,14 @@ def test_scidocs_is_scored_as_by_its_scorer_and_others_as_by_aspires() -> None:
     )
     pooled = {query: {d: s for d, s in scores[query].items() if d in pool} for query, pool in qrels.items()}
     expected = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg"}).evaluate(pooled)
-    per_query = pool_protocol(qrels, ranked, "scidocs").per_query
+    per_query = pool_protocol(qrels, ranked).per_query
     assert per_query["MAP"] == {query: pytest.approx(values["map"]) for query, values in expected.items()}
     assert per_query["NDCG"] == {query: pytest.approx(values["ndcg"]) for query, values in expected.items()}
 
     def gain(grades: list[int]) -> float:
         return grades[0] + sum(grade / math.log2(rank) for rank, grade in enumerate(grades[1:6], start=2))
 
-    percent = pool_protocol(qrels, ranked, "treccovid").figures["NDCG%20"]["all"]
+    percent = pool_protocol(qrels, ranked).figures["NDCG%20"]["all"]
     assert percent == pytest.approx(
         fmean(
             gain([pool[d] for d in sorted(pool, key=pooled[query].__getitem__, reverse=True)])
@@ -117,19 +118,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_one_table_a_row_a_run(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*files, "--baseline", "bad.trec", "--measures", "P@1", "--output", "report.json"]
-    main(["--protocol", "relish", *arguments])
+    main(["--protocol", "pools", *arguments])
     out = capsys.readouterr().out
-    assert out.startswith(
-        "RELISH, means over judged pools; queries: all 2\n\n"
-        "run   NDCG%20 (per cent)  MAP (per cent)     P@1\n"
-        "good               50.00           50.00  1.0000\n"
-        "bad                 0.00           16.25  0.0000\n\n"
-        "system  against  measure  queries of  n  difference"
-    )
+    good, bad = (f"{100 * pooled_ndcg(*each):.2f}" for each in (("adbce", 1), ("cebad", 1 / math.log2(3))))
+    assert [line.split() for line in out.splitlines()[:5]] == [
+        ["judged", "pools,", "means", "over", "queries;", "queries:", "all", "2"],
+        [],
+        ["run", *(word for name in ("NDCG%20", "MAP", "NDCG") for word in (name, "(per", "cent)")), "P@1"],
+        ["good", "50.00", "50.00", good, "1.0000"],
+        ["bad", "0.00", "16.25", bad, "0.0000"],
+    ]
     assert "good    bad      MAP      all         2      +33.75" in out
     report = json.loads(Path("report.json").read_text())
-    assert (report["protocol"], report["split"]) == ("relish", None)
-    assert report["measures"]["MAP"].endswith("as ir-measures computes AP(rel=2)")
+    assert (report["protocol"], report["split"]) == ("pools", None)
+    assert "the highest grade of the qrels is relevant" in report["measures"]["MAP"]
     assert "linear gains" in report["measures"]["NDCG%20"]
     main([*files, "--measures", "P@1", "nDCG"])
     assert capsys.readouterr().out == (
@@ -140,17 +142,14 @@ def test_one_table_a_row_a_run(files: list[str], capsys: pytest.CaptureFixture[s
     )
 
 
+def pooled_ndcg(order: str, other: float) -> float:
+    """The same without the query paper."""
+    gains = sum(QRELS["7"][d] / math.log2(rank + 1) for rank, d in enumerate(order, start=1))
+    return (gains / (2 + 2 / math.log2(3) + 1 / math.log2(4)) + other) / 2
+
+
 def plain_ndcg(order: str, other: float) -> float:
     """trec_eval's nDCG of both queries; the query paper, which plain means do not leave out, is not found."""
     gains = sum(QRELS["7"][d] / math.log2(rank + 1) for rank, d in enumerate(order, start=1))
     ideal = sum(grade / math.log2(rank + 1) for rank, grade in enumerate([2, 2, 2, 1], start=1))
     return (gains / ideal + other) / 2
-
-
-@pytest.mark.parametrize("option", [["--folds", "x"], ["--split", "dev"], ["--published"]])
-def test_folds_and_published_rows_are_csfcubes(files: list[str], option: list[str]) -> None:
-    for protocol in POOL_PROTOCOLS:
-        with pytest.raises(UsageError, match="add --protocol csfcube"):
-            main(["--protocol", protocol, *files, *option])
-        with pytest.raises(UsageError, match="need --protocol csfcube"):
-            main(["--protocol", protocol, *files, "--baseline", "bad.trec", "--worst", "1"])

@@ -7,10 +7,12 @@ import pytest
 
 from qbe import trec
 from qbe.errors import FileFormatError
-from qbe.evaluate import csfcube_protocol, evaluate, load_folds
 from qbe.evaluate.__main__ import main
+from qbe.evaluate.evaluation import evaluate
+from qbe.evaluate.protocol import csfcube_protocol, load_folds
 from qbe.evaluate.published import papers, published_rows
-from qbe.types import Facet, Hit, Run
+from qbe.run import Run
+from qbe.types import Facet, Hit
 
 GRADES = {
     "1_background": "20000",
@@ -243,7 +245,7 @@ def specter(qbe_data, tmp_path):
             f"{query_paper}_{facet}": tuple(Hit(paper_id, -distance) for paper_id, distance in pool)
             for query_paper, pool in ranked.items()
         }
-        trec.write_run(tmp_path / f"specter.{facet}.trec", Run("specter", rankings))
+        Run("specter", rankings).write(tmp_path / f"specter.{facet}.trec")
     (tmp_path / "folds.json").write_bytes((release / "evaluation_splits.json").read_bytes())
     return tmp_path
 

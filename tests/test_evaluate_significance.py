@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from qbe.errors import UsageError
-from qbe.evaluate import Evaluation, compare, holm, randomization_test, t_test
+from qbe.evaluate.results import Evaluation
+from qbe.evaluate.significance import compare, holm, randomization_test, t_test
 
 differences = st.lists(st.integers(-4, 4).map(lambda n: n / 10), min_size=1, max_size=9)
 

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import pytest
 from support.tiny_reranker import graded_lists, write_lists
 
-from qbe.errors import FileFormatError
 from qbe.graded_pairs import GradedPair, has_graded_pairs, read_graded_pairs
 from qbe.train.graded_pairs import PAIRS_FOLDER, pair_files, papers_of, without
 
@@ -31,50 +29,6 @@ def test_pairs_are_read_by_query_in_order(tmp_path):
 def test_what_is_written_is_read(tmp_path):
     lists = graded_lists(8)
     assert read_graded_pairs(write_lists(tmp_path / "pairs.tsv", lists)) == lists
-
-
-COLUMNS = "line 1: expected the tab-separated columns query_id, paper_id, background, method, result, found "
-GRADES = "line 2: expected two ids and finite numbers as grades, found "
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (
-            HEADER.replace("\tmethod", "") + "q\tp\t1\t2\n",
-            COLUMNS + r"'query_id\tpaper_id\tbackground\tresult'",
-        ),
-        (HEADER.replace("query_id", "query") + "q\tp\t1\t2\t3\n", COLUMNS + r"'query\tpaper_id"),
-        (HEADER.replace("\t", ",") + "q,p,1,2,3\n", COLUMNS + "'query_id,paper_id"),
-        (HEADER + "q\tp\t1\tmuch\t3\n", GRADES + r"'q\tp\t1\tmuch\t3'"),
-        (HEADER + "q\tp\t1\t\t3\n", GRADES + r"'q\tp\t1\t\t3'"),
-        (HEADER + "q\tp\t1\t2\n", GRADES + r"'q\tp\t1\t2'"),
-        (HEADER + "q\n", GRADES + "'q'"),
-        (HEADER + "q\tp\t1\tnan\t3\n", GRADES + r"'q\tp\t1\tnan\t3'"),
-        (HEADER + "q\tp\tinf\t2\t3\n", GRADES + r"'q\tp\tinf\t2\t3'"),
-    ],
-)
-def test_broken_files(tmp_path, text, reason):
-    path = write(tmp_path / "pairs.tsv", text)
-    with pytest.raises(FileFormatError) as caught:
-        read_graded_pairs(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}, {reason}")
-    assert message.endswith("; mend the file")
-    assert "\n" not in message
-
-
-def test_absent_empty_and_undecodable_files(tmp_path):
-    for text in ("", HEADER):
-        with pytest.raises(
-            FileFormatError, match=r"pairs\.tsv: expected graded pairs, found none; give a file"
-        ):
-            read_graded_pairs(write(tmp_path / "pairs.tsv", text))
-    with pytest.raises(FileFormatError, match=r"cannot read .*absent\.tsv: No such file"):
-        read_graded_pairs(tmp_path / "absent.tsv")
-    (tmp_path / "latin.tsv").write_bytes(HEADER.encode() + b"\xe9\tp\t1\t2\t3\n")
-    with pytest.raises(FileFormatError, match=r"latin\.tsv, line 2: expected UTF-8 text"):
-        read_graded_pairs(tmp_path / "latin.tsv")
 
 
 def test_files_of_pairs_are_told_by_their_first_line(tmp_path):

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 import qbe.datasets.embedded
-from qbe.datasets.embedded import FACTORS, Layout, Place, grade, judgments, pool, pools, read_layout
+from qbe.datasets.embedded import FACTORS, Layout, Place, grade, pool, read_layout
 from qbe.topics import read_pools, read_topics, write_pools
-from qbe.trec import write_qrels
+from qbe.trec import Judgment, write_qrels
 from qbe.types import Facet
 
 SAMPLE = Path(qbe.datasets.embedded.__file__).with_name("sample")
 PAPERS = [json.loads(line) for line in (SAMPLE / "papers.jsonl").read_text(encoding="utf-8").splitlines()]
 LAYOUT = read_layout(SAMPLE / "layout.json")
 TOPICS = read_topics(SAMPLE / "topics.tsv")
+POOLS = {topic.query_id: pool(LAYOUT, topic.paper_id, topic.facet) for topic in TOPICS}
 
 
 def facets_of(paper: dict) -> list[Facet | None]:
@@ -108,7 +109,7 @@ def test_queries_are_eight_a_facet_one_a_family() -> None:
 
 
 def test_pools_follow_from_the_layout(tmp_path: Path) -> None:
-    write_pools(tmp_path / "pools.tsv", pools(LAYOUT, TOPICS))
+    write_pools(tmp_path / "pools.tsv", POOLS)
     assert (tmp_path / "pools.tsv").read_bytes() == (SAMPLE / "pools.tsv").read_bytes()
     committed = read_pools(SAMPLE / "pools.tsv")
     for topic in TOPICS:
@@ -120,10 +121,15 @@ def test_pools_follow_from_the_layout(tmp_path: Path) -> None:
 def test_judgements_follow_from_the_layout(facet: Facet, tmp_path: Path) -> None:
     topics = [topic for topic in TOPICS if topic.facet is facet]
     name = f"sample.{facet}.qrels"
-    write_qrels(tmp_path / name, judgments(LAYOUT, topics))
+    judgments = [
+        Judgment(topic.query_id, paper_id, grade(LAYOUT, topic.paper_id, paper_id, facet))
+        for topic in topics
+        for paper_id in POOLS[topic.query_id]
+    ]
+    write_qrels(tmp_path / name, judgments)
     assert (tmp_path / name).read_bytes() == (SAMPLE / name).read_bytes()
     for topic in topics:
-        grades = Counter(judgment.relevance for judgment in judgments(LAYOUT, [topic]))
+        grades = Counter(each.relevance for each in judgments if each.query_id == topic.query_id)
         assert grades == {3: 7, 2: 8, 1: 16, 0: 12}
 
 

@@ -1,6 +1,5 @@
 """What is not loaded: help, usage errors and importing are light, searching needs no PyTorch."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -115,18 +114,13 @@ USAGE_ERRORS = {
     "search": ["--index", "x", "--paper", "1", "--hits", "0"],
     "search gone on with nowhere": ["--index", "x", "--topics", "y", "--resume"],
     "search without index": ["--paper", "1"],
-    "search of no lists": ["--index", "x", "--paper", "1", "--nprobe", "0"],
-    "search of lists by words": ["--index=x", "--paper=1", "--first-stage=bm25", "--nprobe=4"],
+    "search of no lists": ["--index", "x", "--paper", "1", "--first-stage", "dense:nprobe=0"],
+    "search of lists by words": ["--index=x", "--paper=1", "--first-stage=bm25:nprobe=4"],
     "search explained in a run": ["--index", "x", "--paper", "1", "--explain"],
     "search tagged without facet": ["--index", "x", "--paper", "1", "--facets", "predicted"],
-    "search reranked not at all": ["--index", "x", "--paper", "1", "--reranker", "y"],
-    "search reranked too shallowly": ["--index", "x", "--topics", "y", "--rerank-depth", "0"],
-    "search transported without lambda": [
-        "--index=x",
-        "--text=y",
-        "--rerank=transport",
-        "--regularization=0",
-    ],
+    "search reranked by nothing that is there": ["--index", "x", "--paper", "1", "--rerank", "y"],
+    "search reranked too shallowly": ["--index", "x", "--topics", "y", "--rerank", "projections:depth=0"],
+    "search transported without lambda": ["--index=x", "--text=y", "--rerank=matching:regularization=0"],
     "evaluate": ["--qrels", "x", "--run", "y", "--split", "dev"],
     "evaluate without run": ["--qrels", "x"],
     "datasets": ["nosuch", "--output", "x"],
@@ -166,7 +160,7 @@ def test_usage_errors_are_light(case, tmp_path, monkeypatch):
         ),
         (["--text", "One sentence. And another."], set()),
         (
-            ["--paper", "s001", "--first-stage", "dense", "--rerank", "transport"],
+            ["--paper", "s001", "--first-stage", "dense", "--rerank", "matching"],
             {"jnius", "pyserini", "onnxruntime", "tokenizers"},
         ),
         (["--paper", "s001", "--first-stage", "dense"], {"jnius", "pyserini", "onnxruntime", "tokenizers"}),
@@ -189,8 +183,7 @@ def test_tagging_a_query_needs_no_pytorch(tiny_index, tiny_tagger):
 
 
 def test_reranking_needs_no_pytorch(tiny_index, tiny_cross_encoder):
-    options = ["--paper", "s001", "--facet", "method", "--reranker", tiny_cross_encoder]
-    options += ["--query-tokens", 64, "--candidate-tokens", 64]
+    options = ["--paper", "s001", "--facet", "method", "--rerank", tiny_cross_encoder]
     code, modules = loaded("-m", "qbe.search", "--index", tiny_index, *options)
     assert code == 0
     assert {"numpy", "onnxruntime", "tokenizers"} <= modules
@@ -216,37 +209,21 @@ def choices(command: str, subcommand: str | None = None) -> dict[str, tuple]:
 
 
 def test_choices_of_search_are_those_of_its_modules():
-    from qbe.search import config
+    """Those of stages are derived from their dataclasses (`--rerank help`)."""
+    from qbe.rerank.entropic_transport import REGULARIZATION
+    from qbe.rerank.vector_matching import MATCHINGS, PART_TEMPERATURE, WHOLE_TEMPERATURE
+    from qbe.search import stages
+    from qbe.search.preparing import LABEL_SOURCES
+    from qbe.tag.tagging import LABEL_SOURCES as OF_TAGGING
     from qbe.types import Facet
 
     offered = choices("search")
     assert offered["facet"] == tuple(map(str, Facet))
-    assert offered["first_stage"] == config.FIRST_STAGES
-    assert offered["bm25_query"] == config.BM25_QUERIES
-    assert offered["match"] == config.MATCHES
-    assert offered["fusion"] == config.FUSIONS
-    assert offered["facets"] == config.LABEL_SOURCES
-    assert sorted(offered["rerank"]) == sorted(config.RERANKINGS)
-    assert offered["rerank_precision"] == config.PRECISIONS
-
-
-def test_choices_of_a_configuration_are_those_of_its_modules():
-    """They are written out there as well, since the configuration is light."""
-    from qbe.index.dense.scoring import MATCHES
-    from qbe.models.reranker_files import RERANKER_PRECISIONS
-    from qbe.rerank.vector_matching import MATCHINGS
-    from qbe.search import config
-    from qbe.search.fusion import FUSIONS
-    from qbe.tag.tagging import LABEL_SOURCES
-
-    assert tuple(MATCHES) == config.MATCHES
-    assert tuple(FUSIONS) == config.FUSIONS
-    assert LABEL_SOURCES == config.LABEL_SOURCES
-    assert MATCHINGS == config.MATCHINGS
-    assert RERANKER_PRECISIONS == config.PRECISIONS
-    learned = {"by-facet", "cross-encoder", "projections", "cascade"}
-    assert set(config.LEARNED_RERANKINGS) == learned
-    assert set(config.RERANKINGS) == {"none", *learned, *MATCHINGS}
+    assert offered["facets"] == LABEL_SOURCES == OF_TAGGING
+    assert MATCHINGS == stages.MATCHINGS
+    helps = stages.describe_stages(stages.RERANKERS)
+    assert f"({PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for abstracts)" in helps
+    assert f"({REGULARIZATION:g})" in helps
 
 
 def test_choices_of_an_index_are_those_of_its_modules():
@@ -267,38 +244,14 @@ def test_choices_of_the_other_commands_are_those_of_their_modules():
     from qbe.evaluate.report import PROTOCOLS
     from qbe.models.encoder_format import LAYOUTS, POOLINGS, SIMILARITIES
     from qbe.models.session import DEVICES
-    from qbe.service.service import RERANKINGS
     from qbe.tag.tagging import LABEL_SOURCES
     from qbe.types import Facet
 
-    assert choices("evaluate")["protocol"] == PROTOCOLS
+    assert choices("evaluate")["protocol"] == tuple(PROTOCOLS)
     assert choices("tag")["facets"] == LABEL_SOURCES
-    for command in ("serve", "mcp", "shell"):
-        assert choices(command)["rerank"] == RERANKINGS
     assert choices("train", "reranker")["facet"] == ("all", *map(str, Facet))
     assert choices("train", "reranker")["device"] == DEVICES
     offered = choices("export", "encoder")
     assert offered["layout"] == LAYOUTS
     assert offered["pooling"] == POOLINGS
     assert offered["similarity"] == SIMILARITIES
-
-
-def test_defaults_of_reranking_are_those_of_its_modules():
-    from qbe.rerank.pairs import CANDIDATE_TOKENS, QUERY_TOKENS
-
-    from qbe.models.reranker_files import resolve_reranker
-    from qbe.rerank.entropic_transport import REGULARIZATION
-    from qbe.rerank.open import open_reranker
-    from qbe.rerank.vector_matching import PART_TEMPERATURE, WHOLE_TEMPERATURE
-
-    helps = {name: action.help for name, action in actions("search").items()}
-    temperatures = f"(default: {PART_TEMPERATURE:g}; {WHOLE_TEMPERATURE:g} for whole abstracts)"
-    assert helps["temperature"].endswith(temperatures)
-    assert helps["regularization"].endswith(f"(default: {REGULARIZATION:g})")
-    parameters = inspect.signature(open_reranker).parameters
-    for name, option in (("name", "reranker"), ("precision", "rerank_precision")):
-        stated = re.search(r"[( ]default: ([\w-]+)", helps[option])
-        assert stated[1] == parameters[name].default
-    limit = resolve_reranker().metadata.max_tokens
-    for name, pair in (("query_tokens", QUERY_TOKENS), ("candidate_tokens", CANDIDATE_TOKENS)):
-        assert f"(default: {limit}; {pair} with a pair cross-encoder)" in helps[name]

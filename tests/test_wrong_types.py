@@ -8,6 +8,7 @@ import pytest
 import qbe
 from qbe import (
     BuildSettings,
+    Dense,
     Facet,
     Hit,
     Index,
@@ -15,13 +16,9 @@ from qbe import (
     Pipeline,
     Query,
     Run,
-    SearchConfig,
     Sentence,
-    UsageError,
     build_index,
     open_index,
-    read_run,
-    write_run,
 )
 
 SENTENCES = (Sentence("We route.", Facet.METHOD),)
@@ -36,7 +33,7 @@ def index(tiny_index):
 
 @pytest.fixture(scope="module")
 def pipeline(index):
-    with Pipeline.open(index, SearchConfig(first_stage="dense", rerank="none")) as opened:
+    with Pipeline(index, Dense()) as opened:
         yield opened
 
 
@@ -74,7 +71,6 @@ def pipeline(index):
             lambda: Run("tag", [Hit("a", 1.0)]),
             "rankings of a run to be a mapping of query ids to hits, found list",
         ),
-        (lambda: SearchConfig(depth="3"), r"expected an int as `depth`, found '3' \(str\)"),
     ],
 )
 def test_values(make, message):
@@ -85,11 +81,6 @@ def test_values(make, message):
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (
-            {"q": [Hit("p", 1.0)]},
-            r"expected a qbe\.Run, found dict; make one with qbe\.Run\(tag, \{query_id: hits\}\)",
-        ),
-        ([Hit("p", 1.0)], r"expected a qbe\.Run, found list"),
         (Run("tag", {"q": [("p", 1.0)]}), r"expected qbe\.Hit objects for q, found tuple"),
         (Run("tag", {"q": ["p"]}), r"expected qbe\.Hit objects for q, found str"),
         (Run("tag", {"q": Hit("p", 1.0)}), r"expected qbe\.Hit objects for q, found str"),
@@ -97,20 +88,14 @@ def test_values(make, message):
 )
 def test_what_is_no_run_is_not_written(tmp_path, run, message):
     with pytest.raises(TypeError, match=message):
-        write_run(str(tmp_path / "x.trec"), run)
+        run.write(tmp_path / "x.trec")
     assert not any(tmp_path.iterdir())
 
 
 def test_a_run_is_written_and_read_by_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_run("x.trec", Run("tag", {"q": (Hit("p", 1.0),)}))
-    assert read_run("x.trec").rankings == {"q": (Hit("p", 1.0),)}
-
-
-@pytest.mark.parametrize("name", ["first_stage", "rerank", "facets"])
-def test_a_stage_is_named_and_never_none(name):
-    with pytest.raises(UsageError, match=f"expected `{name}` of .*, found None"):
-        SearchConfig(**{name: None})
+    Run("tag", {"q": (Hit("p", 1.0),)}).write("x.trec")
+    assert Run.from_trec("x.trec").rankings == {"q": (Hit("p", 1.0),)}
 
 
 @pytest.mark.parametrize(
@@ -124,10 +109,13 @@ def test_a_stage_is_named_and_never_none(name):
         (lambda index: index.vectors("s001"), r"expected a qbe\.Paper, found 's001'; look one up with"),
         (lambda index: index.label_facets("s001"), r"expected a qbe\.Paper, found 's001'; look one up with"),
         (
-            lambda index: Pipeline.open(str(index.folder)),
+            lambda index: Pipeline(str(index.folder)),
             r"expected a qbe\.Index, found str; open one with qbe\.open_",
         ),
-        (lambda index: Pipeline.open(index, "bm25"), r"expected a qbe\.SearchConfig, found str"),
+        (
+            lambda index: Pipeline(index, "bm25"),
+            r"expected a first stage such as qbe\.Fused\(\), found 'bm25'",
+        ),
         (
             lambda index: open_index(index.folder, threads="2"),
             r"expected an int as `threads`, found '2' \(str\)",
@@ -175,7 +163,7 @@ def test_a_pipeline_asked_wrongly(index, pipeline, ask, message):
 
 
 def test_settings_of_a_build_are_settings(tmp_path):
-    for wrong, kind in (("bm25", "str"), ({"dense": False}, "dict"), (SearchConfig(), "SearchConfig")):
+    for wrong, kind in (("bm25", "str"), ({"dense": False}, "dict"), (Dense(), "Dense")):
         message = (
             rf"expected qbe\.BuildSettings as `settings`, found {kind}; make them as in qbe\.BuildSettings\("
         )

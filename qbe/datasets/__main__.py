@@ -13,17 +13,19 @@ OPTIONS = {"split_years": "--split-year"}
 def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
 
-    from qbe.datasets.registry import write_dataset
+    from qbe.datasets.registry import DatasetOptions, write_dataset
 
     summary = write_dataset(
         options.name,
         options.output,
-        source=options.source,
-        raw=options.raw,
-        limit=options.limit,
-        corpus=options.corpus,
-        split_years=options.split_year,
-        leave_out=options.leave_out,
+        DatasetOptions(
+            options.source,
+            options.raw,
+            options.limit,
+            options.corpus,
+            tuple(options.split_year),
+            tuple(options.leave_out),
+        ),
         overwrite=options.overwrite,
         report=lambda line: print(line, file=sys.stderr),
     )

@@ -19,64 +19,63 @@ from qbe.corpus import read_corpus, read_jsonl
 from qbe.corpus.jsonl import write_jsonl
 from qbe.corpus.streams import display_name
 from qbe.corpus.titles import TitleIndex
-from qbe.datasets.citation_statistics import summary
 from qbe.datasets.citing import (
+    DEV,
+    LISTED,
     PAPERS,
+    SPLITS,
+    TRAIN,
     WHATEVER_HAS_TEXT,
+    by_last_years,
+    by_share,
     cited_before,
     listing,
-    note,
-    unsplit,
+    summarize,
     write_collection,
     years_of,
 )
 from qbe.datasets.judgments import Pools
-from qbe.datasets.records import Papers, read_papers
-from qbe.datasets.timesplit import DEV, SPLITS, TRAIN, by_last_years, by_share
-from qbe.datasets.whole import Collection, Split, find_source
+from qbe.datasets.records import read_papers, unsplit
+from qbe.datasets.whole import find_source
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
 from qbe.trec import read_qrels
 from qbe.types import Paper
 
 NAME = "citations"
+FILES = (PAPERS, "train.qrels", "dev.qrels")
+WHERE = f"https://github.com/pisenberg/vispubdata and make {PAPERS}, train.qrels and dev.qrels of it"
 
 
-def read(source: Path) -> tuple[Papers, list[Split]]:
-    r"""Read the papers, and the splits ``train`` and ``dev``, of a release.
+def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> list[str]:
+    """Write the papers on visualization to a folder; return lines that summarize what was written.
 
     Raises CorpusError for a record that is no paper, FileFormatError for a file of judgements that is no
     qrels file, DatasetError for other grades than 1, for papers that are absent or have no year, for
-    citations of younger papers and for a query in both splits.
-
-    >>> _ = Path("papers.jsonl").write_text(
-    ...     '{"paper_id": "a", "title": "On stone", "abstract": "One.", "metadata": {"year": 2017}}\n'
-    ...     '{"paper_id": "b", "title": "On sand", "abstract": "Two.", "metadata": {"year": 2018}}\n'
-    ...     '{"paper_id": "c", "title": "On clay", "abstract": "Six.", "metadata": {"year": 2019}}'
-    ... )
-    >>> _ = Path("train.qrels").write_text("b 0 a 1")
-    >>> _ = Path("dev.qrels").write_text("c 0 a 1")
-    >>> read(Path())[1]
-    [Split(name='train', pools={'b': {'a': 1}}), Split(name='dev', pools={'c': {'a': 1}})]
+    citations of younger papers and for a query in both splits, and what `qbe.datasets.whole.find_source` and
+    `qbe.datasets.citing.write_collection` raise.
     """
-    papers = read_papers(source / PAPERS)
-    years, _ = years_of(read_jsonl(papers.path, unsplit))
-    splits = [Split(name, _read_citations(source / f"{name}.qrels", years)) for name in (TRAIN, DEV)]
-    twice = splits[0].pools.keys() & splits[1].pools.keys()
-    if twice:
+    folder = find_source(NAME, FILES, WHERE, source)
+    papers = read_papers(folder / PAPERS)
+    years, without_year = years_of(read_jsonl(papers.path, unsplit))
+    train, dev = (_read_citations(folder / f"{name}.qrels", years) for name in (TRAIN, DEV))
+    if twice := train.keys() & dev.keys():
         raise DatasetError(
-            f"{source / 'dev.qrels'}: expected other queries than in train.qrels, found {min(twice)} in "
+            f"{folder / 'dev.qrels'}: expected other queries than in train.qrels, found {min(twice)} in "
             "both; take all files from one release"
         )
-    return papers, splits
+    cited = {**train, **dev}
 
+    def citing_papers() -> Iterator[Paper]:
+        for paper in read_jsonl(papers.path, unsplit):
+            cites = list(cited.get(paper.paper_id, ()))
+            yield replace(paper, metadata={**paper.metadata, "cites": cites})
 
-RELEASE = Collection(
-    NAME,
-    (PAPERS, "train.qrels", "dev.qrels"),
-    f"https://github.com/pisenberg/vispubdata and make {PAPERS}, train.qrels and dev.qrels of it",
-    read,
-)
+    split_of = dict.fromkeys(train, TRAIN) | dict.fromkeys(dev, DEV)
+    written = write_collection(
+        output, citing_papers, years, split_of, names=(TRAIN, DEV), leave_out=leave_out
+    )
+    return summarize(NAME, written, output, str(folder), years, without_year)
 
 
 def _read_citations(path: Path, years: Mapping[str, int]) -> Pools:
@@ -97,28 +96,6 @@ def _read_citations(path: Path, years: Mapping[str, int]) -> Pools:
                 f"found {problem}; take all files from one release"
             )
     return pools
-
-
-def write_release(source: Path | None, output: Path, leave_out: TitleIndex) -> list[str]:
-    """Write the papers on visualization to a folder; return lines that summarize what was written.
-
-    Raises what `read`, `qbe.datasets.whole.find_source` and `qbe.datasets.citing.write_collection` do.
-    """
-    folder = find_source(RELEASE, source)
-    papers, splits = read(folder)
-    cited = {query: pool for split in splits for query, pool in split.pools.items()}
-
-    def citing_papers() -> Iterator[Paper]:
-        for paper in read_jsonl(papers.path, unsplit):
-            cites = list(cited.get(paper.paper_id, ()))
-            yield replace(paper, metadata={**paper.metadata, "cites": cites})
-
-    years, without_year = years_of(citing_papers())
-    split_of = {query: split.name for split in splits for query in split.pools}
-    dropped = write_collection(
-        output, citing_papers, years, split_of, names=(TRAIN, DEV), leave_out=leave_out
-    )
-    return summary(NAME, output, str(folder), without_year, dropped)
 
 
 def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: TitleIndex) -> list[str]:
@@ -146,7 +123,7 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
     with tempfile.TemporaryDirectory(prefix=".read-", dir=output) as folder:
         # Years come before citations, these before splits: the papers are read again, but not their formats.
         once = Path(folder, PAPERS)
-        with listing(output) as left_out, atomic_file(once) as stream:
+        with listing(output / LISTED) as left_out, atomic_file(once) as stream:
             write_jsonl(read_corpus([corpus], unsplit, WHATEVER_HAS_TEXT, left_out), stream)
 
         def papers() -> Iterator[Paper]:
@@ -160,5 +137,8 @@ def write_own(corpus: str, split_years: Sequence[int], output: Path, leave_out: 
         }
         split_of = by_last_years(queries, [*split_years, math.inf]) if split_years else by_share(queries)
         names = SPLITS[: len(split_years) + 1] if split_years else SPLITS
-        dropped = write_collection(output, papers, years, split_of, names=names, leave_out=leave_out)
-    return summary(NAME, output, display_name(corpus), without_year, dropped, note(output, left_out))
+        written = write_collection(output, papers, years, split_of, names=names, leave_out=leave_out)
+    *lines, command = summarize(NAME, written, output, display_name(corpus), years, without_year)
+    if left_out:
+        lines.append(f"  {left_out.summary()}, listed in {output / LISTED}")
+    return [*lines, command]

@@ -2,14 +2,13 @@
 
 Their files are ``papers.jsonl``, and for each split ``topics.{split}.tsv`` (whole abstracts; the id of a
 query is the id of its paper) and ``{split}.qrels``. What a paper of train cites is in its ``metadata.cites``;
-papers of dev and test have none.
+papers of dev and test have none. Splits follow time: train is the past, dev what came then, test what came
+last.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from qbe.corpus.reading import SKIP, Reading
 from qbe.corpus.record import OFFSETS, paper_to_record
 from qbe.corpus.rejected import SUFFIX, RejectedRecords
 from qbe.corpus.titles import TitleIndex
-from qbe.datasets.timesplit import TRAIN
+from qbe.datasets.records import unsplit
 from qbe.errors import CorpusError, DatasetError
 from qbe.files import atomic_file
 from qbe.query import Topic
@@ -30,41 +29,58 @@ from qbe.topics import write_topics
 from qbe.trec import Judgment, write_qrels
 from qbe.types import Paper
 
+TRAIN, DEV, TEST = SPLITS = ("train", "dev", "test")
+
 PAPERS = "papers.jsonl"
 LISTED = f"{PAPERS}{SUFFIX}"
 
 Read = Callable[[], Iterable[Paper]]
 """Reads the papers of a collection from the beginning, with all that they cite in ``metadata.cites``."""
 
+Queries = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""What each query cites, by split and query."""
+
 WHATEVER_HAS_TEXT = Reading(on_error=SKIP, max_rejected=1, keep_without_abstract=True)
 """A bibliography is read for what it has: other records are counted, titles stand for absent abstracts."""
 
 
-class Rules(NamedTuple):
-    """Which papers are queries, and what is relevant to them.
-
-    Attributes:
-        min_citations: a query has at least so many citations.
-        of_train: whether only papers of train are candidates, so that no citation of others counts.
-        most_queries: of a split other than train at most so many queries are kept, chosen by the digests of
-            their ids.
+class Written(NamedTuple):
+    """What was written: the number of papers, the mean number of words (separated by white space) of title
+    and abstract, the queries, and how many papers would be queries but for those to leave out.
     """
 
-    min_citations: int = 1
-    of_train: bool = False
-    most_queries: int | None = None
+    papers: int
+    words: float
+    queries: Queries
+    dropped: int
 
 
-EVERY_CITATION = Rules()
+def by_share(years: Mapping[str, int], train: float = 0.8) -> dict[str, str]:
+    """The split of each paper: train is the share ``train`` of the papers, the oldest; the others are dev and
+    test, half each. Papers of one year keep their order, and may be in two splits.
 
-
-def unsplit(abstract: str) -> list[str]:
-    """The whole abstract: the index splits it into sentences.
-
-    >>> unsplit("We route. It helps.")
-    ['We route. It helps.']
+    >>> by_share({"a": 2003, "b": 2001, "c": 2002, "d": 2002}, train=0.5)
+    {'b': 'train', 'c': 'train', 'd': 'dev', 'a': 'test'}
     """
-    return [abstract]
+    oldest_first = sorted(years, key=years.__getitem__)
+    trained = int(train * len(years))
+    chosen = trained + (len(years) - trained) // 2
+    return {
+        paper_id: TRAIN if place < trained else DEV if place < chosen else TEST
+        for place, paper_id in enumerate(oldest_first)
+    }
+
+
+def by_last_years(years: Mapping[str, int], last_years: Sequence[float]) -> dict[str, str]:
+    """The split of each paper, where the splits, in the order of SPLITS, end with the ``last_years``; papers
+    after all of them are in none.
+
+    >>> by_last_years({"b": 2007, "c": 2008, "d": 2012}, [2007, 2008, 2011])
+    {'b': 'train', 'c': 'dev'}
+    """
+    ends = list(zip(SPLITS, last_years, strict=False))
+    splits = {paper_id: next((n for n, last in ends if of <= last), None) for paper_id, of in years.items()}
+    return {paper_id: split for paper_id, split in splits.items() if split is not None}
 
 
 def years_of(papers: Iterable[Paper]) -> tuple[dict[str, int], int]:
@@ -123,28 +139,21 @@ def titles_of(files: Iterable[Path]) -> TitleIndex:
 
 
 @contextlib.contextmanager
-def listing(output: Path) -> Iterator[RejectedRecords]:
-    """Counts of records that are left out, each of which is listed in a file beside the papers in ``output``.
-
-    Where nothing is left out there is no file. Raises OutputError.
+def listing(listed: Path) -> Iterator[RejectedRecords]:
+    """Counts of records that are left out, each of which is listed in a file, which is absent if there are
+    none. Raises OutputError.
 
     >>> from qbe.errors import RecordError
-    >>> with listing(Path()) as left_out:
+    >>> with listing(Path("papers.jsonl.rejected.jsonl")) as left_out:
     ...     left_out.skip("a.csv, row 3", RecordError("a.csv, row 3: expected a title", "no title"))
-    >>> note(Path(), left_out)
-    ['  1 record skipped (no title: 1), listed in papers.jsonl.rejected.jsonl']
+    >>> left_out.summary()
+    '1 record skipped (no title: 1)'
     """
-    listed = output / LISTED
     with atomic_file(listed) as lines:
         left_out = RejectedRecords(lines)
         yield left_out
     if not left_out:
         listed.unlink()
-
-
-def note(output: Path, left_out: RejectedRecords) -> list[str]:
-    """What was left out and where it is listed, as a line of text; none where nothing was."""
-    return [f"  {left_out.summary()}, listed in {output / LISTED}"] if left_out else []
 
 
 def write_collection(
@@ -155,8 +164,7 @@ def write_collection(
     *,
     names: Sequence[str],
     leave_out: TitleIndex,
-    rules: Rules = EVERY_CITATION,
-) -> int:
+) -> Written:
     r"""Write a collection to a folder, each file atomically.
 
     Args:
@@ -166,10 +174,9 @@ def write_collection(
         splits: of papers that may be queries, the split by id.
         names: the names of all splits.
         leave_out: papers with these titles are no queries, and their cites are left out.
-        rules: which papers are queries, and what is relevant to them.
 
-    Returns how many papers would be queries but for ``leave_out``. Raises DatasetError for a split without
-    a query, CorpusError for cites that are no list of ids, and OutputError.
+    Raises DatasetError for a split without a query, CorpusError for cites that are no list of ids, and
+    OutputError.
 
     >>> from qbe.types import Sentence
     >>> text = (Sentence("One."),)
@@ -181,7 +188,7 @@ def write_collection(
     >>> splits = {"b": "train", "c": "dev"}
     >>> years, names = years_of(papers)[0], ("train", "dev")
     >>> write_collection(Path(), lambda: papers, years, splits, names=names, leave_out=TitleIndex([]))
-    0
+    Written(papers=3, words=3.0, queries={'train': {'b': ('a',)}, 'dev': {'c': ('b', 'a')}}, dropped=0)
     >>> from qbe.corpus import read_jsonl
     >>> [paper.metadata for paper in read_jsonl("papers.jsonl", unsplit)]
     [{'year': 2017}, {'year': 2018, 'cites': ['a']}, {'year': 2019}]
@@ -189,28 +196,47 @@ def write_collection(
     'c 0 b 1\nc 0 a 1\n'
     """
     queries: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in names}
-    candidates = (
-        {each: years[each] for each in years if splits.get(each) == TRAIN} if rules.of_train else years
-    )
-    dropped = 0
+    papers = words = dropped = 0
     with atomic_file(output / PAPERS) as stream:
         for paper in read():
             if paper.paper_id not in years:
                 continue
+            papers += 1
+            words += len(paper.title.split()) + len(paper.abstract.split())
             split = splits.get(paper.paper_id)
             cited = cited_before(paper, years) if split else ()
-            cited = tuple(each for each in cited if each in candidates)
             if cited and leave_out.holds(paper.title):
-                dropped += len(cited) >= rules.min_citations
+                dropped += 1
                 cited = ()
-            known = cited if split == TRAIN else ()
-            stream.write(dump_record(_record(paper, years[paper.paper_id], known)))
-            if split and len(cited) >= max(1, rules.min_citations):
+            in_record = cited if split == TRAIN else ()
+            stream.write(dump_record(_record(paper, years[paper.paper_id], in_record)))
+            if split and cited:
                 queries[split][paper.paper_id] = cited
     _check(queries, dropped)
     for name, of_split in queries.items():
-        _write_split(output, name, of_split, None if name == TRAIN else rules.most_queries)
-    return dropped
+        write_topics(output / f"topics.{name}.tsv", (Topic(query, query) for query in of_split))
+        judgments = (Judgment(query, each, 1) for query, cited in of_split.items() for each in cited)
+        write_qrels(output / f"{name}.qrels", judgments)
+    return Written(papers, words / max(1, papers), queries, dropped)
+
+
+def summarize(
+    name: str, written: Written, output: Path, source: str, years: Mapping[str, int], without_year: int
+) -> list[str]:
+    """What was written as lines of text: the numbers of Table 1 of Nogueira et al. (2020), and what was left
+    out.
+    """
+    lines = [f"{name}: {written.papers:,} candidates from {source}, {written.words:.1f} words on average"]
+    for split, queries in written.queries.items():
+        first, last = (of(years[query] for query in queries) for of in (min, max))
+        mean = sum(map(len, queries.values())) / len(queries)
+        period = str(first) if first == last else f"{first} to {last}"
+        lines.append(f"  {split}: {len(queries):,} queries ({period}), {mean:.1f} citations on average")
+    if without_year:
+        lines.append(f"  {without_year:,} papers without a year, left out")
+    if written.dropped:
+        lines.append(f"  {written.dropped:,} papers are no queries: papers to leave out have their titles")
+    return [*lines, f"next: qbe index --corpus {output / PAPERS} --output indexes/{name}"]
 
 
 def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any]:
@@ -226,7 +252,7 @@ def _record(paper: Paper, of_year: int, cites: tuple[str, ...]) -> dict[str, Any
     return {**record, "metadata": metadata}
 
 
-def _check(queries: Mapping[str, Mapping[str, object]], dropped: int) -> None:
+def _check(queries: Queries, dropped: int) -> None:
     """Raise DatasetError where there is no query, or none in one of the splits."""
     total = sum(map(len, queries.values()))
     if dropped and not total:
@@ -244,16 +270,3 @@ def _check(queries: Mapping[str, Mapping[str, object]], dropped: int) -> None:
             f"expected queries in each split, found none in {empty} (of {total:,} papers that cite others); "
             "take more papers, or other years"
         )
-
-
-def _write_split(output: Path, name: str, queries: Mapping[str, tuple[str, ...]], most: int | None) -> None:
-    if most is not None and len(queries) > most:
-        chosen = frozenset(heapq.nsmallest(most, queries, key=_digest))
-        queries = {query: cited for query, cited in queries.items() if query in chosen}
-    write_topics(output / f"topics.{name}.tsv", (Topic(query, query) for query in queries))
-    judgments = (Judgment(query, each, 1) for query, cited in queries.items() for each in cited)
-    write_qrels(output / f"{name}.qrels", judgments)
-
-
-def _digest(paper_id: str) -> bytes:
-    return hashlib.sha256(paper_id.encode()).digest()

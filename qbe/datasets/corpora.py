@@ -1,7 +1,10 @@
-"""Corpora without queries, made out of the files that their publishers offer: ``corpus.jsonl`` and no more.
+"""Corpora of other people's files: ``corpus.jsonl``, cleaned, each abstract as one string.
 
 arXiv's metadata are published by Cornell University under CC0 as a snapshot
 (``arxiv-metadata-oai-snapshot.json``), the ACL Anthology's as XML (CC BY 4.0; its repository's ``data/xml``).
+Both are corpora without queries. A file of graded pairs (tab-separated: query_id, paper_id, background,
+method, result) brings queries: its papers are taken from a corpus, and become topics by facet with pools; the
+protocols ``crossed`` and ``exploration`` of ``qbe evaluate`` take the same file as judgements.
 """
 
 from __future__ import annotations
@@ -12,14 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from qbe.corpus.jsonl import dump_record
 from qbe.corpus.read import read_corpus
 from qbe.corpus.reading import SKIP, Reading
-from qbe.corpus.record import paper_to_record
-from qbe.corpus.rejected import SUFFIX, RejectedRecords
+from qbe.corpus.rejected import SUFFIX
+from qbe.datasets.citing import listing
+from qbe.datasets.names import GRADED_PAIRS
+from qbe.datasets.records import raw_line, unsplit
 from qbe.errors import DatasetError
 from qbe.files import atomic_file
-from qbe.types import Paper
+from qbe.graded_pairs import read_graded_pairs
+from qbe.query import Topic
+from qbe.topics import write_pools, write_topics
+from qbe.types import Facet
 
 CORPUS = "corpus.jsonl"
 BYTES_A_RECORD = 1600
@@ -27,6 +34,9 @@ BYTES_A_RECORD = 1600
 
 PAPERS_A_SECOND = 50
 """What two cores without AMX encode at least, by ``benchmarks/README.md``."""
+
+ARXIV = "arxiv-cs/arxiv-cs.jsonl.xz"
+"""Where the papers of qbe's own graded pairs are, below QBE_DATA."""
 
 
 class Source(NamedTuple):
@@ -68,7 +78,7 @@ def write_corpus(
     limit: int | None,
     report: Callable[[str], None],
 ) -> list[str]:
-    """Write the papers of a corpus to ``corpus.jsonl`` in ``output``, cleaned, each abstract as one string.
+    """Write the papers of a corpus to ``corpus.jsonl`` in ``output``.
 
     ``source`` is the downloaded file or folder, by default ``$QBE_DATA/NAME/`` and the files' name. What is
     to be expected of time and space is reported first. Returns lines that summarize what was written, and
@@ -82,28 +92,15 @@ def write_corpus(
     target = output / CORPUS
     listed = target.with_name(target.name + SUFFIX)
     output.mkdir(parents=True, exist_ok=True)
-    with atomic_file(listed) as lines, atomic_file(target) as stream:
-        left_out, papers = RejectedRecords(lines), 0
-        reading = replace(corpus.reading, limit=limit)
-        for paper in read_corpus([str(path)], unsplit, reading, left_out):
+    papers = 0
+    with listing(listed) as left_out, atomic_file(target) as stream:
+        for paper in read_corpus([str(path)], unsplit, replace(corpus.reading, limit=limit), left_out):
             papers += 1
             stream.write(raw_line(paper))
-    if not left_out:
-        listed.unlink()
     summary = [f"{corpus.name}: {papers:,} papers in {target}"]
     if left_out:
         summary.append(f"{left_out.summary()}, listed in {listed}")
     return [*summary, f"next: qbe index --corpus {target} --output indexes/{corpus.name}"]
-
-
-def unsplit(abstract: str) -> list[str]:
-    """The whole abstract: the index splits it into sentences."""
-    return [abstract]
-
-
-def raw_line(paper: Paper) -> bytes:
-    """A paper as a line of JSON with its abstract as one string."""
-    return dump_record({**paper_to_record(paper), "abstract": paper.abstract})
 
 
 def expectations(size: int, share: float, limit: int | None) -> list[str]:
@@ -142,3 +139,39 @@ def _find(corpus: Source, source: Path | None) -> Path:
         f"expected {corpus.name}'s file {corpus.files} as `source` or in $QBE_DATA/{corpus.name}, found "
         f"{actual}; get it from {corpus.where}"
     )
+
+
+def write_graded_pairs(source: Path | None, corpus: str | None, output: Path) -> list[str]:
+    """Write ``corpus.jsonl``, ``topics.tsv`` (each query by the three facets) and ``pools.tsv``.
+
+    ``source`` is the file of pairs, ``corpus`` one that holds their papers, by default that of arXiv in
+    QBE_DATA. Returns lines that summarize what was written. Raises DatasetError where one of both is not
+    given or papers are not in the corpus, FileFormatError for another file than one of pairs, CorpusError for
+    a corpus that cannot be read, OutputError where nothing can be written.
+    """
+    if source is None:
+        raise DatasetError("expected a file of graded pairs as `source`, found none; give one")
+    data = os.environ.get("QBE_DATA")
+    if corpus is None and not data:
+        raise DatasetError(
+            f"expected the papers of the pairs as `corpus`, or QBE_DATA set to a folder that holds {ARXIV}, "
+            "found neither"
+        )
+    pools = {query: [pair.paper_id for pair in pairs] for query, pairs in read_graded_pairs(source).items()}
+    papers = {paper_id for query, pool in pools.items() for paper_id in (query, *pool)}
+    output.mkdir(parents=True, exist_ok=True)
+    missing = set(papers)
+    with atomic_file(output / CORPUS) as stream:
+        for paper in read_corpus([corpus or str(Path(data or "", ARXIV))], unsplit, Reading(on_error=SKIP)):
+            if paper.paper_id in missing:
+                missing.remove(paper.paper_id)
+                stream.write(raw_line(paper))
+        if missing:
+            raise DatasetError(
+                f"expected the {len(papers):,} papers of {source} in `corpus`, found {len(missing):,} not "
+                f"there, such as {min(missing)}; give the corpus that the pairs were made of"
+            )
+    topics = [Topic(f"{query}_{facet}", query, facet) for query in pools for facet in Facet]
+    write_topics(output / "topics.tsv", topics)
+    write_pools(output / "pools.tsv", {topic.query_id: pools[topic.paper_id] for topic in topics})
+    return [f"{GRADED_PAIRS}: {len(papers):,} papers, {len(pools)} queries by 3 facets in {output}"]

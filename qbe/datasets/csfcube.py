@@ -1,25 +1,29 @@
-"""CSFCube's release (Mysore et al., 2021) as files of the other commands.
+"""CSFCube's release (Mysore et al., 2021): found or downloaded, and written as files of the other commands.
 
 These are ``corpus.jsonl``, ``topics.tsv``, ``pools.tsv``, ``csfcube.{facet}.qrels`` and ``folds.json``.
 
 A query paper is left out of its own pool and judgements. The release has 8781666 in its own pools
 (background and result) with the highest grade; the published figures are computed without it.
+
+The abstracts of the collection are in the release's repository, with the judgements. The 800,000 abstracts
+from which its pools were drawn are on figshare (doi 10.6084/m9.figshare.14796339); they are not downloaded,
+since only those of the collection are judged. ``qbe index --corpus`` reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from qbe.corpus import read_corpus, read_records
 from qbe.corpus.jsonl import dump_record
 from qbe.corpus.record import FIELDS
+from qbe.datasets.download import download, matches
 from qbe.datasets.judgments import Pools, as_judgments, read_object, read_pools
 from qbe.datasets.records import raw_record
-from qbe.datasets.release import ABSTRACTS, FOLDS, changed_files, judgments_file
 from qbe.errors import DatasetError
-from qbe.files import atomic_file, sha256
+from qbe.files import atomic_file, cache_folder, sha256
 from qbe.query import Topic
 from qbe.topics import write_pools, write_topics
 from qbe.trec import write_qrels
@@ -28,72 +32,129 @@ from qbe.types import Facet, Paper
 HIGHEST = 3
 """The highest grade."""
 
+COMMIT = "7ffe012c1d92c470f185fc086086caf5b8e05ef3"
+"""Release v1.1 of November 2021, which has evaluation scripts."""
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Numbers of the collection that was written.
+BASE_URL = f"https://raw.githubusercontent.com/iesl/CSFCube/{COMMIT}/"
 
-    Attributes:
-        papers: number of papers.
-        sentences: number of sentences of all abstracts.
-        queries: number of queries of each facet.
-        judgments: number of judgements of each facet.
-        in_own_pool: ids of queries whose paper was in its own pool and was left out there.
-        no_sentence: ids of queries whose paper has no sentence of the query's facet.
+ABSTRACTS = "abstracts-csfcube-preds.jsonl"
+FOLDS = "evaluation_splits.json"
+
+
+def judgments_file(facet: Facet) -> str:
+    """Return the name of the file with a facet's judgements and pools.
+
+    >>> judgments_file(Facet.METHOD)
+    'test-pid2anns-csfcube-method.json'
     """
-
-    papers: int
-    sentences: int
-    queries: Mapping[Facet, int]
-    judgments: Mapping[Facet, int]
-    in_own_pool: tuple[str, ...]
-    no_sentence: tuple[str, ...]
+    return f"test-pid2anns-csfcube-{facet}.json"
 
 
-def convert(source: Path, output: Path, *, raw: bool = False) -> Summary:
+DIGESTS: Mapping[str, str] = {
+    # The file's id in the commit; the other digests are SHA-256 of the files.
+    ABSTRACTS: "git:ec4598cfed007d05701083f967813e311b28a9dc",
+    judgments_file(
+        Facet.BACKGROUND
+    ): "sha256:2015cbf965377374e020b0ec133351ec1feb731b9a9c40da0e446ef6eee4fa5e",
+    judgments_file(Facet.METHOD): "sha256:4d9b48f4b6a7a4fc24a30e0c0e74d1cc53eb4214ec4b855e3cd98e86829323a2",
+    judgments_file(Facet.RESULT): "sha256:5ed7a63bc20e3deb725f8ec82abfcb1c5d79673befc942509b48effceb3be031",
+    FOLDS: "sha256:1d23a1b2110e874809c9516f65c70e3c6e4b8fe3bd748ff36ff05c4875226c88",
+}
+
+
+def find_release(
+    source: Path | None,
+    *,
+    base_url: str = BASE_URL,
+    digests: Mapping[str, str] = DIGESTS,
+    report: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Return the folder of the release's files.
+
+    It is ``source`` if given, else ``$QBE_DATA/csfcube`` if that exists, else the cache, to which the files
+    are downloaded where they are missing.
+
+    Args:
+        source: the folder, if it is known.
+        base_url: address of the files.
+        digests: digests by file name (see `qbe.datasets.download.matches`).
+        report: called with one line for each download.
+
+    Raises DatasetError for a folder where a file is missing, and for a download that fails.
+
+    >>> Path("empty").touch()
+    >>> find_release(Path(), digests={"empty": "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"})
+    PosixPath('.')
+    """
+    data = os.environ.get("QBE_DATA")
+    if source is None and data and Path(data, "csfcube").is_dir():
+        source = Path(data, "csfcube")
+    if source is not None:
+        absent = [name for name in digests if not (source / name).is_file()]
+        if absent:
+            raise DatasetError(
+                f"{source}: expected the files of CSFCube's release, found no {', '.join(absent)}; "
+                "give the release's folder as `source`"
+            )
+        return source
+    folder = cache_folder() / "csfcube"
+    for name, digest in digests.items():
+        if download(base_url + name, folder / name, digest):
+            report(f"downloaded {base_url}{name}")
+    return folder
+
+
+def changed_files(folder: Path, digests: Mapping[str, str] = DIGESTS) -> list[str]:
+    """Return the names of the files that differ from the release's.
+
+    >>> _ = Path("empty").touch(), Path("changed").write_text("other content")
+    >>> digest = "git:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"  # of an empty file
+    >>> changed_files(Path(), {"empty": digest, "changed": digest})
+    ['changed']
+    """
+    return [name for name, digest in digests.items() if not matches((folder / name).read_bytes(), digest)]
+
+
+def convert(source: Path, output: Path, *, raw: bool = False) -> list[str]:
     """Check a release and write it to a folder, each file atomically; the same release gives the same bytes.
 
     With ``raw`` each abstract of the corpus is one string, without labels. Nothing is written unless the
-    whole release is valid. Raises CorpusError for papers, and DatasetError for judgements or folds, that do
-    not have the form of the release or name unknown papers, and OutputError.
+    whole release is valid. Returns lines that summarize what was written. Raises CorpusError for papers, and
+    DatasetError for judgements or folds, that do not have the form of the release or name unknown papers, and
+    OutputError.
     """
     papers, facets = _read(source)
-    topics = {
-        facet: [Topic(f"{query}_{facet}", query, facet) for query in pools] for facet, pools in facets.items()
-    }
-    in_own_pool = tuple(
-        topic.query_id
-        for facet, of_facet in topics.items()
-        for topic in of_facet
-        if facets[facet][topic.paper_id].pop(topic.paper_id, None) is not None
-    )
-    all_topics = [topic for of_facet in topics.values() for topic in of_facet]
-    folds = _read_folds(source / FOLDS, {topic.query_id for topic in all_topics})
+    topics = [Topic(f"{query}_{facet}", query, facet) for facet, pools in facets.items() for query in pools]
+    pools = {topic.query_id: facets[topic.facet][topic.paper_id] for topic in topics if topic.facet}
+    in_own_pool = [t.query_id for t in topics if pools[t.query_id].pop(t.paper_id, None) is not None]
+    folds = _read_folds(source / FOLDS, pools.keys())
 
     with atomic_file(output / "corpus.jsonl") as stream:
         for _, record in read_records(source / ABSTRACTS):
             kept = {field: record[field] for field in FIELDS if field in record}
             stream.write(dump_record(raw_record(kept) if raw else kept))
-    write_topics(output / "topics.tsv", all_topics)
-    pools_by_query = {
-        topic.query_id: facets[facet][topic.paper_id]
-        for facet, of_facet in topics.items()
-        for topic in of_facet
-    }
-    write_pools(output / "pools.tsv", pools_by_query)
-    for facet, of_facet in topics.items():
-        judged = {topic.query_id: pools_by_query[topic.query_id] for topic in of_facet}
+    write_topics(output / "topics.tsv", topics)
+    write_pools(output / "pools.tsv", pools)
+    for facet in facets:
+        judged = {topic.query_id: pools[topic.query_id] for topic in topics if topic.facet is facet}
         write_qrels(output / f"csfcube.{facet}.qrels", as_judgments(judged))
     with atomic_file(output / "folds.json") as stream:
         stream.write(folds)
-    return Summary(
-        papers=len(papers),
-        sentences=sum(len(paper.sentences) for paper in papers.values()),
-        queries={facet: len(pools) for facet, pools in facets.items()},
-        judgments={facet: sum(map(len, pools.values())) for facet, pools in facets.items()},
-        in_own_pool=in_own_pool,
-        no_sentence=tuple(t.query_id for t in all_topics if not papers[t.paper_id].positions(t.facet)),
-    )
+
+    queries = ", ".join(f"{len(of_facet)} {facet}" for facet, of_facet in facets.items())
+    sentences = sum(len(paper.sentences) for paper in papers.values())
+    lines = [
+        f"csfcube: {len(papers):,} papers ({sentences:,} sentences) from {source}",
+        f"  {len(topics)} queries ({queries}), {sum(map(len, pools.values())):,} judgements",
+    ]
+    if in_own_pool:
+        lines.append(f"  left out of its own pool: {', '.join(in_own_pool)}")
+    no_sentence = [t.query_id for t in topics if not papers[t.paper_id].positions(t.facet)]
+    lines.append(f"  queries without a sentence of their facet: {', '.join(no_sentence) or 'none'}")
+    return lines + [
+        f"  {name} differs from the release's file, its form was checked (sha256 {sha256(source / name)})"
+        for name in changed_files(source)
+    ]
 
 
 def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
@@ -109,7 +170,7 @@ def _read(source: Path) -> tuple[dict[str, Paper], dict[Facet, Pools]]:
     return papers, pools
 
 
-def _read_folds(path: Path, query_ids: set[str]) -> bytes:
+def _read_folds(path: Path, query_ids: Collection[str]) -> bytes:
     """The content of the folds file, which must name judged queries only."""
     for facet, folds in read_object(path).items():
         for name, members in folds.items() if isinstance(folds, dict) else [(facet, folds)]:
@@ -120,21 +181,3 @@ def _read_folds(path: Path, query_ids: set[str]) -> bytes:
                     "take all files from one release"
                 )
     return path.read_bytes()
-
-
-def describe(summary: Summary, source: Path) -> list[str]:
-    """Summarize a collection that was written, as lines of text; ``source`` is the folder of the release."""
-    queries = ", ".join(f"{count} {facet}" for facet, count in summary.queries.items())
-    judgments = sum(summary.judgments.values())
-    lines = [
-        f"csfcube: {summary.papers:,} papers ({summary.sentences:,} sentences) from {source}",
-        f"  {sum(summary.queries.values())} queries ({queries}), {judgments:,} judgements",
-    ]
-    if summary.in_own_pool:
-        lines.append(f"  left out of its own pool: {', '.join(summary.in_own_pool)}")
-    lines.append(f"  queries without a sentence of their facet: {', '.join(summary.no_sentence) or 'none'}")
-    lines += [
-        f"  {name} differs from the release's file, its form was checked (sha256 {sha256(source / name)})"
-        for name in changed_files(source)
-    ]
-    return lines

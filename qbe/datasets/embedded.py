@@ -8,7 +8,7 @@ on nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -18,8 +18,6 @@ from qbe.corpus.jsonl import dump_record
 from qbe.datasets.records import raw_record
 from qbe.errors import DatasetError
 from qbe.files import StrPath, atomic_file
-from qbe.query import Topic
-from qbe.trec import Judgment
 from qbe.types import Facet
 
 PAPERS = "papers.jsonl"
@@ -144,34 +142,3 @@ def pool(layout: Layout, query: str, facet: Facet) -> list[str]:
         )
 
     return sorted(filter(belongs, layout.places))
-
-
-def pools(layout: Layout, topics: Iterable[Topic]) -> dict[str, list[str]]:
-    """Return the pool of each topic by query id, in the order of the topics.
-
-    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
-    >>> {name: len(ids) for name, ids in pools(layout, [Topic("s036_method", "s036", Facet.METHOD)]).items()}
-    {'s036_method': 43}
-    """
-    return {topic.query_id: pool(layout, topic.paper_id, _facet(topic)) for topic in topics}
-
-
-def judgments(layout: Layout, topics: Iterable[Topic]) -> list[Judgment]:
-    """Return the judgement of every paper of every pool, in the order of topics and pools.
-
-    >>> layout = read_layout(Path(str(resources.files("qbe.datasets") / "sample" / "layout.json")))
-    >>> judgments(layout, [Topic("s036_method", "s036", Facet.METHOD)])[0]
-    Judgment(query_id='s036_method', paper_id='s001', relevance=3)
-    """
-    return [
-        Judgment(topic.query_id, paper_id, grade(layout, topic.paper_id, paper_id, _facet(topic)))
-        for topic in topics
-        for paper_id in pool(layout, topic.paper_id, _facet(topic))
-    ]
-
-
-def _facet(topic: Topic) -> Facet:
-    """The facet of a topic; raises ValueError for a topic without one, of which the sample has none."""
-    if topic.facet is None:
-        raise ValueError(f"expected a topic with a facet, found {topic.query_id}")
-    return topic.facet

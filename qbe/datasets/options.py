@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from qbe import _cli
-from qbe.datasets.names import (
-    CITEOMATIC,
-    CORPORA,
-    GRADED_PAIRS,
-    NAMES,
-    OF_CITATIONS,
-    WITHOUT_RAW,
-    WITHOUT_SOURCE,
-)
+from qbe.datasets.names import GRADED_PAIRS, NAMES, TAKEN_BY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,31 +13,21 @@ PROGRAM = "qbe datasets"
 
 EPILOG = """\
 csfcube is read from --source, else from $QBE_DATA/csfcube; where that is absent it is downloaded from its
-public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). A query
-paper is left out of its own pool and judgements. sample is demonstration data, not a benchmark.
+public repository (CC BY-NC 4.0; Mysore et al., 2021) to the cache ($QBE_CACHE, else ~/.cache/qbe). sample is
+demonstration data, not a benchmark.
 
-relish, treccovid and scidocs have whole-abstract queries. They are read from --source, else from
-$QBE_DATA/NAME: RELISH and TRECCOVID-RF as released by ASPIRE's authors (figshare), SciDocs as fetched by its
-repository. Topics, pools and qrels are written for each split (dev and test; SciDocs: val and test of cite,
-cocite, coview and coread). A paper without an abstract gets its title as its only sentence.
+relish, treccovid and scidocs have whole-abstract queries, with topics, pools and qrels for each split (dev
+and test; SciDocs: val and test of cite, cocite, coview and coread). Get RELISH and TRECCOVID-RF from ASPIRE's
+authors (figshare), SciDocs as its repository says.
 
-citations and citeomatic are for citation recommendation: a paper that cites others is a query, what it cites
-is relevant. They have papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.tsv and
-SPLIT.qrels. What papers of train cite is in papers.jsonl, too. citations --corpus FILE makes such a
-collection of papers of your own, in a format of qbe index that says what they cite, by their ids: JSON lines
-(metadata.cites), OpenAlex, Semantic Scholar, Crossref, PubMed, tables with a column cites. Both are read from
---source, else from $QBE_DATA/NAME; citeomatic is what get-data.sh of github.com/allenai/citeomatic fetches,
-and Semantic Scholar's Open Corpus of 2017-02-21.
+citations is for citation recommendation: a paper that cites others is a query, what it cites is relevant. It
+has papers.jsonl and, for each split by time (train, dev, test), topics.SPLIT.tsv and SPLIT.qrels. With
+--corpus FILE it is made of papers of your own, in a format of qbe index that says what they cite by their
+ids. graded-pairs takes a file of graded pairs (tab-separated: query_id, paper_id, background, method and
+result).
 
-graded-pairs takes a file of graded pairs (tab-separated: query_id, paper_id, background, method, result) as
---source; the protocols crossed and exploration of qbe evaluate take the same file as judgements.
-
-arxiv-cs and acl-anthology are corpora alone. arxiv-cs is made of arXiv's metadata snapshot
-(arxiv-metadata-oai-snapshot.json, CC0), acl-anthology of the folder data/xml of the Anthology's repository;
---source names that file or folder. What to expect of time and space is said first; --limit is for a trial.
-
-With --raw each abstract is one string without labels, as in most corpora (and in scidocs): qbe index splits
-it and predicts facets. All other files stay the same, so that predicted and given labels can be compared.
+arxiv-cs and acl-anthology are corpora alone, made of arXiv's metadata snapshot
+(arxiv-metadata-oai-snapshot.json, CC0) and of the folder data/xml of the Anthology's repository.
 
 examples:
   qbe datasets csfcube --output data/csfcube
@@ -53,7 +35,6 @@ examples:
   qbe datasets relish --source downloads/RELISH-Aspire --output data/relish
   qbe datasets citations --output data/citations
   qbe datasets citations --corpus works.jsonl --split-year 2018 2019 --output data/mine
-  qbe datasets citeomatic --corpus dblp --source citeomatic-2018-02-12 --output data/dblp
   qbe datasets graded-pairs --source data/graded-pairs/dev-2.tsv --output data/dev-2
   qbe datasets arxiv-cs --source arxiv-metadata-oai-snapshot.json --output data/arxiv-cs
   qbe datasets sample --output data/sample
@@ -73,52 +54,41 @@ def parser() -> argparse.ArgumentParser:
     for name, description in NAMES.items():
         command = names.add_parser(name, help=description)
         command.set_defaults(source=None, raw=False, limit=None, corpus=None, split_year=(), leave_out=())
-        if name in CORPORA:
-            command.add_argument("--source", metavar="PATH", help="the downloaded file or folder")
-            command.add_argument("--limit", type=int, metavar="N", help="the first N papers alone")
-        elif name == GRADED_PAIRS:
-            command.add_argument("--source", metavar="FILE", help="the pairs; required")
-            command.add_argument(
-                "--corpus", metavar="FILE", help="their papers (default: those of arXiv in $QBE_DATA)"
+        add = command.add_argument
+        if name in TAKEN_BY["source"]:
+            add("--source", metavar="PATH", help="the folder of the release, or its file")
+        if name in TAKEN_BY["limit"]:
+            add("--limit", type=int, metavar="N", help="the first N papers alone")
+        if name in TAKEN_BY["corpus"]:
+            add(
+                "--corpus",
+                metavar="FILE",
+                help="their papers (default: those of arXiv in $QBE_DATA)"
+                if name == GRADED_PAIRS
+                else "a corpus of your own that says what its papers cite, in place of the release",
             )
-        elif name not in WITHOUT_SOURCE:
-            command.add_argument("--source", metavar="DIR", help="the folder of the release's files")
-        if name in OF_CITATIONS:
-            _add_citations(command, name)
-        command.add_argument("--output", metavar="DIR", required=True, help="the folder to write to")
-        command.add_argument(
-            "--overwrite", action="store_true", help="replace files at --output that have another content"
-        )
-        if name not in WITHOUT_RAW:
-            command.add_argument(
+        if name in TAKEN_BY["split_years"]:
+            add(
+                "--split-year",
+                type=int,
+                nargs="+",
+                metavar="YEAR",
+                help="the last year of train, and of dev; with one YEAR there is no test (default: 80, 10 "
+                "and 10 of a hundred papers that cite others, in the order of their years)",
+            )
+        if name in TAKEN_BY["leave_out"]:
+            add(
+                "--leave-out",
+                nargs="+",
+                metavar="FILE",
+                help="papers of other collections: no paper with such a title (Jaccard above 0.7) is a query",
+            )
+        add("--output", metavar="DIR", required=True, help="the folder to write to")
+        add("--overwrite", action="store_true", help="replace files at --output that have another content")
+        if name in TAKEN_BY["raw"]:
+            add(
                 "--raw",
                 action="store_true",
                 help="join the sentences of each abstract with spaces, and leave out their labels",
             )
     return parser
-
-
-def _add_citations(command: argparse.ArgumentParser, name: str) -> None:
-    """The options of collections of citation recommendation."""
-    if name == "citeomatic":
-        command.add_argument("--corpus", choices=CITEOMATIC, help="which collection; required")
-    else:
-        command.add_argument(
-            "--corpus",
-            metavar="FILE",
-            help="a corpus of your own that says what its papers cite, in place of the release",
-        )
-        command.add_argument(
-            "--split-year",
-            type=int,
-            nargs="+",
-            metavar="YEAR",
-            help="the last year of train, and of dev; with one YEAR there is no test (default: 80, 10 and 10 "
-            "of a hundred papers that cite others, in the order of their years)",
-        )
-    command.add_argument(
-        "--leave-out",
-        nargs="+",
-        metavar="FILE",
-        help="papers of other collections: no paper with such a title (Jaccard above 0.7) is a query",
-    )

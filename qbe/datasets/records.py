@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from qbe.corpus import parse_paper, read_records
-from qbe.corpus.record import FIELDS
+from qbe.corpus.jsonl import dump_record
+from qbe.corpus.record import FIELDS, paper_to_record
 from qbe.errors import CorpusError
+from qbe.types import Paper
 
 _PLACEHOLDER = {"abstract": ["."]}
 
@@ -54,7 +56,7 @@ def read_papers(path: Path) -> Papers:
         # Abstracts are split by qbe index: any split serves to check a record. A placeholder stands for
         # an absent text.
         checked = kept if has_text(kept) else kept | _PLACEHOLDER
-        paper_id = parse_paper(checked, where, lambda text: [text]).paper_id
+        paper_id = parse_paper(checked, where, unsplit).paper_id
         if paper_id in ids:
             raise CorpusError(
                 f"{where}: expected each paper_id once, found {paper_id!r} again; drop one of them"
@@ -65,6 +67,20 @@ def read_papers(path: Path) -> Papers:
         elif _empty(record.get("abstract")):
             title_only += 1
     return Papers(path, frozenset(ids - without_text), title_only, frozenset(without_text))
+
+
+def unsplit(abstract: str) -> list[str]:
+    """The whole abstract: the index splits it into sentences.
+
+    >>> unsplit("We route. It helps.")
+    ['We route. It helps.']
+    """
+    return [abstract]
+
+
+def raw_line(paper: Paper) -> bytes:
+    """A paper as a line of JSON with its abstract as one string."""
+    return dump_record({**paper_to_record(paper), "abstract": paper.abstract})
 
 
 def corpus_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,18 +69,17 @@ def main(arguments: list[str]) -> None:
 def _by_query(
     report: Report, qrels_files: list[str], plot: str | None, worst: int | None, corpus: str | None
 ) -> str:
-    """Draw the plot and return the text on the worst queries, where they are wanted."""
+    """Draw the plot and return the text on the worst queries, where they are asked for."""
     if plot is None and worst is None:
         return ""
-    from qbe.evaluate.inputs import read_titles
+    from qbe.evaluate.inputs import read_papers
     from qbe.evaluate.plot import write_plot
-    from qbe.evaluate.queries import compare_runs, outcomes
-    from qbe.evaluate.worst import worst_to_text
+    from qbe.evaluate.queries import compare_runs, outcomes, worst_to_text
 
     comparison = compare_runs(report)
     text = ""
     if worst is not None:
-        titles = read_titles(corpus) if corpus else {}
+        titles = {name: paper.title for name, paper in read_papers(corpus).items()} if corpus else {}
         text = worst_to_text(comparison, outcomes(report, comparison, qrels_files), worst, titles)
     if plot is not None:
         write_plot(plot, comparison)

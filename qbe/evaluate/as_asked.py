@@ -17,7 +17,8 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import scores_of
 from qbe.evaluate.results import Evaluation
 from qbe.shapes import COMPETITORS, SAME_METHOD_OTHER_PROBLEM, SAME_PROBLEM_OTHER_METHOD
-from qbe.types import Facet, Run
+from qbe.trec import Rankings
+from qbe.types import Facet
 
 AS_ASKED = "as-asked"
 
@@ -54,7 +55,7 @@ DEFINITIONS: Mapping[str, str] = {
 """The measures, in the order of a report."""
 
 
-def as_asked_protocol(grades: FacetGrades, run: Run) -> Evaluation:
+def as_asked_protocol(grades: FacetGrades, rankings: Rankings) -> Evaluation:
     """Evaluate the first hits of rankings over a whole corpus.
 
     A scope is a key of REQUIREMENTS; the run's queries are named ``{paper_id}_{scope}``. Measures are those
@@ -64,17 +65,16 @@ def as_asked_protocol(grades: FacetGrades, run: Run) -> Evaluation:
 
     >>> from qbe.types import Hit
     >>> rows = {"a": {Facet.METHOD: 2.0}, "b": {Facet.METHOD: 1.0}}
-    >>> run = Run("dense", {"p_method": (Hit("b", 2.0), Hit("a", 1.0))})
-    >>> as_asked_protocol({"p": rows}, run).figures["P@5"]["method"]
+    >>> rankings = {"p_method": (Hit("b", 2.0), Hit("a", 1.0))}
+    >>> as_asked_protocol({"p": rows}, rankings).figures["P@5"]["method"]
     0.2
     """
-    rankings = _rankings(grades, run)
-    scopes = {scope: of_scope for scope, of_scope in rankings.items() if of_scope}
+    scopes = {scope: hits for scope, hits in _first_hits(grades, rankings).items() if hits}
     if not scopes:
         paper, shape = next(iter(grades), "p1"), next(iter(REQUIREMENTS))
         raise FileFormatError(
             f"expected rankings of the graded papers, of queries such as {paper}_{shape}, found "
-            f"{next(iter(run.rankings), 'no query')}; name the queries of the topics so"
+            f"{next(iter(rankings), 'no query')}; name the queries of the topics so"
         )
     queries = {scope: tuple(f"{paper}_{scope}" for paper in grades) for scope in REQUIREMENTS}
     per_query: dict[str, dict[str, float]] = {measure: {} for measure in DEFINITIONS}
@@ -112,15 +112,15 @@ def is_as_asked(row: Mapping[Facet, float], scope: str) -> bool:
     )
 
 
-def _rankings(grades: FacetGrades, run: Run) -> dict[str, dict[str, list[str]]]:
+def _first_hits(grades: FacetGrades, rankings: Rankings) -> dict[str, dict[str, list[str]]]:
     """The first hits of each graded paper, without the paper itself, by scope."""
-    rankings: dict[str, dict[str, list[str]]] = {scope: {} for scope in REQUIREMENTS}
-    for query_id, scores in scores_of(run).items():
+    first: dict[str, dict[str, list[str]]] = {scope: {} for scope in REQUIREMENTS}
+    for query_id, scores in scores_of(rankings).items():
         paper, _, scope = query_id.rpartition("_")
-        if scope in rankings and paper in grades:
+        if scope in first and paper in grades:
             hits = [hit for hit in trec_order(scores) if hit != paper]
-            rankings[scope][paper] = hits[: CUTOFFS[-1]]
-    return rankings
+            first[scope][paper] = hits[: CUTOFFS[-1]]
+    return first
 
 
 def _values(rows: Mapping[str, Mapping[Facet, float]], hits: list[str], scope: str) -> dict[str, float]:

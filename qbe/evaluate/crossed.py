@@ -18,13 +18,20 @@ from qbe.evaluate.evaluation import scores_of
 from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.files import StrPath
 from qbe.graded_pairs import has_graded_pairs, read_graded_pairs
-from qbe.trec import read_qrels
-from qbe.types import Facet, Run
+from qbe.trec import Rankings, read_qrels
+from qbe.types import Facet
 
 GAP = 1.0
 """By how many grades, at least, each of a pair is better for its facet."""
 
+CROSSED = "crossed"
+
 MEASURES = ("right by first", "right by second", "right by both")
+
+DEFINITIONS = {
+    name: f"share of crossed pairs ranked {name} facet{'s' if name.endswith('both') else ''}"
+    for name in MEASURES
+}
 
 FACET_PAIRS = (
     (Facet.METHOD, Facet.BACKGROUND),
@@ -120,7 +127,7 @@ def _right(scores: Mapping[str, float], better: str, worse: str) -> float:
     return 0.5 if high == low else float(high > low)
 
 
-def crossed_protocol(grades: FacetGrades, run: Run, gap: float = GAP) -> Evaluation:
+def crossed_protocol(grades: FacetGrades, rankings: Rankings, gap: float = GAP) -> Evaluation:
     """Evaluate a run by its crossed pairs, for each of FACET_PAIRS that has any.
 
     A scope, such as ``method-background``, is a pair of facets; its queries are the query papers that have
@@ -130,7 +137,7 @@ def crossed_protocol(grades: FacetGrades, run: Run, gap: float = GAP) -> Evaluat
     and where the run has none of the queries of a facet.
     """
     scores: dict[tuple[str, Facet], dict[str, float]] = {}
-    for query_id, by_paper in scores_of(run).items():
+    for query_id, by_paper in scores_of(rankings).items():
         query, facet = split_query_id(query_id)
         if facet is not None:
             scores[query, facet] = by_paper

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from qbe.errors import FileFormatError
 from qbe.evaluate.measures import figure, parse_measures, per_query_values
 from qbe.evaluate.results import ALL, Evaluation, Qrels, split_query_id
-from qbe.types import Facet, Run
+from qbe.trec import Rankings
+from qbe.types import Facet
 
 if TYPE_CHECKING:
     from ir_measures import Measure
 
 
-def evaluate(qrels: Qrels, run: Run, measures: Iterable[str]) -> Evaluation:
+def evaluate(qrels: Qrels, rankings: Rankings, measures: Iterable[str]) -> Evaluation:
     """Evaluate a run by query, by facet (the end of the query id) and over all queries.
 
     A judged query that is missing in the run scores as an empty ranking (0 for most measures); a warning
@@ -23,24 +24,24 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str]) -> Evaluation:
 
     Args:
         qrels: grades by query id and paper id.
-        run: the rankings.
+        rankings: ranked papers by query id, such as a `qbe.Run`.
         measures: names as `parse_measures` takes them.
 
     Raises UsageError for an unknown measure, FileFormatError when no query is in both qrels and run.
 
     >>> from qbe.types import Hit
-    >>> run = Run("bm25", {"1_method": (Hit("a", 9.5), Hit("b", 7.5))})
-    >>> evaluate({"1_method": {"a": 0, "b": 1}}, run, ["RR", "P@1"]).figures
+    >>> rankings = {"1_method": (Hit("a", 9.5), Hit("b", 7.5))}
+    >>> evaluate({"1_method": {"a": 0, "b": 1}}, rankings, ["RR", "P@1"]).figures
     {'RR': {'method': 0.5, 'all': 0.5}, 'P@1': {'method': 0.0, 'all': 0.0}}
     """
     parsed = parse_measures(measures)
-    scopes = facet_scopes(qrels, ALL)
-    left_out, warnings = coverage(scopes, qrels, run)
+    scopes = facet_scopes(qrels)
+    left_out, warnings = coverage(scopes, qrels, rankings)
     counted = {query_id for scope, ids in scopes.items() if scope not in left_out for query_id in ids}
     values = per_query_values(
         parsed,
         {query_id: grades for query_id, grades in qrels.items() if query_id in counted},
-        scores_of(run),
+        scores_of(rankings),
     )
     return Evaluation(scopes, values, scope_figures(parsed, values, scopes, left_out), warnings)
 
@@ -67,12 +68,12 @@ def scope_figures(
     }
 
 
-def facet_scopes(query_ids: Collection[str], all_queries: str) -> dict[str, tuple[str, ...]]:
-    """Return the query ids of each facet, and of all queries under the name ``all_queries``.
+def facet_scopes(query_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the query ids of each facet, and of all queries.
 
     Where a query has no facet there is only the scope of all queries.
 
-    >>> facet_scopes(["1_method", "1_result"], "all")
+    >>> facet_scopes(["1_method", "1_result"])
     {'method': ('1_method',), 'result': ('1_result',), 'all': ('1_method', '1_result')}
     """
     by_facet = {
@@ -81,22 +82,22 @@ def facet_scopes(query_ids: Collection[str], all_queries: str) -> dict[str, tupl
         if any(split_query_id(q)[1] is facet for q in query_ids)
     }
     faceted = sum(map(len, by_facet.values())) == len(query_ids)
-    return {**(by_facet if faceted else {}), all_queries: tuple(query_ids)}
+    return {**(by_facet if faceted else {}), ALL: tuple(query_ids)}
 
 
 def coverage(
-    scopes: Mapping[str, tuple[str, ...]], qrels: Qrels, run: Run
+    scopes: Mapping[str, tuple[str, ...]], qrels: Qrels, rankings: Rankings
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the scopes without a figure, and warnings on queries that only the run or the qrels have.
 
     A facet has no figure where the run has none of its queries; then the scope of all queries has none
     either. Raises FileFormatError when the run has none of the queries.
 
-    >>> run = Run("bm25", {"1_method": ()})
-    >>> coverage({"method": ("1_method", "2_method")}, {"1_method": {"a": 1}, "2_method": {"a": 0}}, run)
+    >>> qrels = {"1_method": {"a": 1}, "2_method": {"a": 0}}
+    >>> coverage({"method": ("1_method", "2_method")}, qrels, {"1_method": ()})
     (frozenset(), ('no documents for query 2_method: it scores as an empty ranking',))
     """
-    ranked = run.rankings.keys()
+    ranked = rankings.keys()
     queries = dict.fromkeys(query_id for ids in scopes.values() for query_id in ids)
     if ranked.isdisjoint(queries):
         raise FileFormatError(
@@ -133,16 +134,16 @@ def without_query_papers(qrels: Qrels) -> dict[str, dict[str, int]]:
     }
 
 
-def pool_scores(pools: Qrels, run: Run) -> dict[str, dict[str, float]]:
+def pool_scores(pools: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]:
     """Return scores by query id and paper id, for the papers of each query's pool only.
 
     >>> from qbe.types import Hit
-    >>> pool_scores({"1": {"a": 1}}, Run("bm25", {"1": (Hit("a", 9.5), Hit("b", 7.5))}))
+    >>> pool_scores({"1": {"a": 1}}, {"1": (Hit("a", 9.5), Hit("b", 7.5))})
     {'1': {'a': 9.5}}
     """
     return {
         query_id: {paper_id: score for paper_id, score in scores.items() if paper_id in pools[query_id]}
-        for query_id, scores in scores_of(run).items()
+        for query_id, scores in scores_of(rankings).items()
         if query_id in pools
     }
 
@@ -166,14 +167,14 @@ def incomplete(pools: Qrels, scores: Mapping[str, Mapping[str, float]]) -> list[
     ]
 
 
-def scores_of(run: Run) -> dict[str, dict[str, float]]:
-    """Return a run's scores by query id and paper id.
+def scores_of(rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Return the scores of rankings by query id and paper id.
 
     >>> from qbe.types import Hit
-    >>> scores_of(Run("bm25", {"1": (Hit("a", 9.5), Hit("b", 7.5))}))
+    >>> scores_of({"1": (Hit("a", 9.5), Hit("b", 7.5))})
     {'1': {'a': 9.5, 'b': 7.5}}
     """
-    return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in run.rankings.items()}
+    return {query_id: {hit.paper_id: hit.score for hit in hits} for query_id, hits in rankings.items()}
 
 
 def _some(query_ids: Collection[str]) -> str:

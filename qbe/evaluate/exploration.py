@@ -1,9 +1,9 @@
 """Exploration: does a ranking for "same problem, other method" put what was asked for first?
 
 A search of this kind has a paper, a facet that is liked and one that is disliked. A candidate's gain is by
-how much its grade for the liked facet exceeds that for the disliked one; it is wanted where it is similar by
-the one and unrelated by the other. A ranking by the liked facet alone is scored in the same way, so that the
-difference is what the disliked facet adds.
+how much its grade for the liked facet exceeds that for the disliked one; it is relevant where it is similar
+by the one and unrelated by the other. A ranking by the liked facet alone is scored in the same way, so that
+the difference is what the disliked facet adds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from qbe.evaluate.csfcube import trec_order
 from qbe.evaluate.evaluation import coverage, incomplete, pool_scores
 from qbe.evaluate.measures import parse_measures, per_query_values
 from qbe.evaluate.results import ExplorationResult, split_query_id
-from qbe.types import Facet, Hit, Run
+from qbe.trec import Rankings
+from qbe.types import Facet, Hit
 
 EXPLORATION = "exploration"
 
@@ -36,36 +37,36 @@ SCOPES = (
 """The facet that is liked, and the one that is disliked."""
 
 _FACETS = "|".join(facet.value for facet in Facet)
-_WISH = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
+_CONTRAST = re.compile(rf"(.+)_({_FACETS})-not-({_FACETS})")
 
 LIKED_FROM, DISLIKED_TO = 2.0, 0.5
-"""A wanted paper has at least the one grade for the liked facet, at most the other for the disliked one."""
+"""A relevant paper has at least the one grade for the liked facet, at most the other for the disliked one."""
 
 CUTOFF = 10
 
 NDCG = f"nDCG@{CUTOFF}"
-_OF_WANTED = (f"P@{CUTOFF}", "RR")
-"""Measures of wanted papers, by their names in ir-measures."""
+_BINARY = (f"P@{CUTOFF}", "RR")
+"""Measures of relevant papers, by their names in ir-measures."""
 
-_WANTED = f"liked >= {LIKED_FROM:g}, disliked <= {DISLIKED_TO:g}"
+_RELEVANT = f"liked >= {LIKED_FROM:g}, disliked <= {DISLIKED_TO:g}"
 
 DEFINITIONS: Mapping[str, str] = {
     NDCG: f"normalized discounted cumulated gain at rank {CUTOFF}: the gain is the grade of the liked facet "
     "minus that of the disliked one, at least 0; discounts 1/log2(rank + 1)",
-    _OF_WANTED[0]: f"share of wanted papers ({_WANTED}) among the first {CUTOFF}, over the queries with any",
-    _OF_WANTED[1]: f"reciprocal rank of the first wanted paper ({_WANTED}), over the queries with any",
+    _BINARY[0]: f"share of relevant papers ({_RELEVANT}) among the first {CUTOFF}, over the queries with any",
+    _BINARY[1]: f"reciprocal rank of the first relevant paper ({_RELEVANT}), over the queries with any",
 }
 """The measures, in the order of a report."""
 
 
-class JudgedCandidate(NamedTuple):
-    """What a candidate is worth to one who likes one facet of a paper and dislikes another."""
+class ContrastGain(NamedTuple):
+    """Gain of a candidate for a query that favours one facet and penalizes another."""
 
     gain: float
-    wanted: bool
+    relevant: bool
 
 
-class Wish(NamedTuple):
+class FacetContrast(NamedTuple):
     """What the id of a query says: a paper, the facet that is liked, and the one that is disliked, if any."""
 
     paper_id: str
@@ -73,7 +74,7 @@ class Wish(NamedTuple):
     disliked: Facet | None = None
 
 
-def exploration_protocol(grades: FacetGrades, run: Run) -> ExplorationResult:
+def exploration_protocol(grades: FacetGrades, rankings: Rankings) -> ExplorationResult:
     """Evaluate a run that is to find what resembles a paper by one facet and differs by another.
 
     A scope, such as ``background-not-method``, is one of SCOPES; its queries are the query papers with a
@@ -86,50 +87,54 @@ def exploration_protocol(grades: FacetGrades, run: Run) -> ExplorationResult:
     where it has two rankings for one of them.
 
     >>> rows = {"a": {Facet.BACKGROUND: 3, Facet.METHOD: 3}, "b": {Facet.BACKGROUND: 2, Facet.METHOD: 0}}
-    >>> run = Run("difference", {"1*p_background&-1*p_method": (Hit("a", 1.0), Hit("b", 0.5))})
-    >>> exploration_protocol({"p": rows}, run).figures["RR"]
+    >>> rankings = {"1*p_background&-1*p_method": (Hit("a", 1.0), Hit("b", 0.5))}
+    >>> exploration_protocol({"p": rows}, rankings).figures["RR"]
     {'background-not-method': 0.5}
     """
-    pools: dict[str, dict[str, JudgedCandidate]] = {}
-    wishes: dict[str, dict[str, Wish]] = {}
+    pools: dict[str, dict[str, ContrastGain]] = {}
+    contrasts: dict[str, dict[str, FacetContrast]] = {}
     for liked, disliked in SCOPES:
         scope = f"{liked}-not-{disliked}"
         for paper, pool in judged_pools(grades, liked, disliked).items():
             query = f"{paper}_{scope}"
             pools[query] = pool
-            wishes.setdefault(scope, {})[query] = Wish(paper, liked, disliked)
+            contrasts.setdefault(scope, {})[query] = FacetContrast(paper, liked, disliked)
     if not pools:
         raise FileFormatError(
             "expected papers with a higher grade for one facet than for another, found none; give judgements "
             "of at least two facets of the same papers"
         )
-    scopes = {scope: tuple(of_scope) for scope, of_scope in wishes.items()}
-    relevant = {query: {name: int(row.wanted) for name, row in pool.items()} for query, pool in pools.items()}
-    wanted = {scope: tuple(q for q in ids if any(relevant[q].values())) for scope, ids in scopes.items()}
-    rankings, not_run, warnings = _rankings(run, wishes)
+    scopes = {scope: tuple(of_scope) for scope, of_scope in contrasts.items()}
+    relevant = {
+        query: {name: int(row.relevant) for name, row in pool.items()} for query, pool in pools.items()
+    }
+    with_relevant = {
+        scope: tuple(q for q in ids if any(relevant[q].values())) for scope, ids in scopes.items()
+    }
+    ranked_by, not_run, warnings = _rankings(rankings, contrasts)
     ranked = {scope: queries for scope, queries in scopes.items() if scope not in not_run}
-    others = {query: hits for query, hits in run.rankings.items() if _is_other(query, grades, pools)}
-    _, missing = coverage(ranked, relevant, Run(run.tag, others | rankings))
-    scores = pool_scores(relevant, Run(run.tag, rankings))
-    of_wanted = {query: relevant[query] for scope in ranked for query in wanted[scope]}
+    others = {query: hits for query, hits in rankings.items() if _is_other(query, grades, pools)}
+    _, missing = coverage(ranked, relevant, others | ranked_by)
+    scores = pool_scores(relevant, ranked_by)
+    binary = {query: relevant[query] for scope in ranked for query in with_relevant[scope]}
     values = {
         NDCG: {q: _gain_ndcg(pools[q], scores.get(q, {})) for queries in ranked.values() for q in queries},
-        **per_query_values(parse_measures(_OF_WANTED), of_wanted, scores),
+        **per_query_values(parse_measures(_BINARY), binary, scores),
     }
     figures = {
         measure: {scope: _mean(by_query, queries) for scope, queries in scopes.items()}
         for measure, by_query in values.items()
     }
     warnings += (*missing, *incomplete(relevant, scores))
-    return ExplorationResult(scopes, values, figures, warnings, wanted=wanted)
+    return ExplorationResult(scopes, values, figures, warnings, with_relevant=with_relevant)
 
 
-def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str, dict[str, JudgedCandidate]]:
+def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str, dict[str, ContrastGain]]:
     """The candidates with grades for both facets, by query paper; only query papers with a positive gain.
 
     >>> a, b = {Facet.METHOD: 2.5, Facet.RESULT: 0.5}, {Facet.METHOD: 1, Facet.RESULT: 2}
     >>> judged_pools({"p": {"a": a, "b": b}}, Facet.METHOD, Facet.RESULT)
-    {'p': {'a': JudgedCandidate(gain=2.0, wanted=True), 'b': JudgedCandidate(gain=0.0, wanted=False)}}
+    {'p': {'a': ContrastGain(gain=2.0, relevant=True), 'b': ContrastGain(gain=0.0, relevant=False)}}
     """
     pools = {
         paper: {
@@ -142,8 +147,8 @@ def judged_pools(grades: FacetGrades, liked: Facet, disliked: Facet) -> dict[str
     return {paper: pool for paper, pool in pools.items() if any(judged.gain > 0 for judged in pool.values())}
 
 
-def _judged(liked: float, disliked: float) -> JudgedCandidate:
-    return JudgedCandidate(max(0.0, liked - disliked), liked >= LIKED_FROM and disliked <= DISLIKED_TO)
+def _judged(liked: float, disliked: float) -> ContrastGain:
+    return ContrastGain(max(0.0, liked - disliked), liked >= LIKED_FROM and disliked <= DISLIKED_TO)
 
 
 def ndcg(ranked: Sequence[float], pool: Collection[float]) -> float:
@@ -164,27 +169,27 @@ def _dcg(gains: Sequence[float]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:CUTOFF], start=1))
 
 
-def wish_of(query_id: str) -> Wish | None:
+def contrast_of(query_id: str) -> FacetContrast | None:
     """What a query's id, as `qbe.query.Query.query_id` forms it, asks for; None where it is something else.
 
     Those are one facet of a paper, two of which the one has a positive and the other a negative weight, and
     names such as ``p_background-not-method``.
 
-    >>> wish_of("1*a%26b_background&-0.5*a%26b_method")
-    Wish(paper_id='a&b', liked=<Facet.BACKGROUND: 'background'>, disliked=<Facet.METHOD: 'method'>)
-    >>> wish_of("p_method").disliked, wish_of("1*p_method&1*p_result")
+    >>> contrast_of("1*a%26b_background&-0.5*a%26b_method")
+    FacetContrast(paper_id='a&b', liked=<Facet.BACKGROUND: 'background'>, disliked=<Facet.METHOD: 'method'>)
+    >>> contrast_of("p_method").disliked, contrast_of("1*p_method&1*p_result")
     (None, None)
     """
-    if match := _WISH.fullmatch(query_id):
-        return Wish(_unescaped(match[1]), Facet(match[2]), Facet(match[3]))
+    if match := _CONTRAST.fullmatch(query_id):
+        return FacetContrast(_unescaped(match[1]), Facet(match[2]), Facet(match[3]))
     parts = query_id.split("&")
     aspects = list(_weighted_aspects(parts))
     if len(parts) == len(aspects) == 2:
         (low, paper, disliked), (high, other, liked) = sorted(aspects, key=itemgetter(0))
         is_signed = low < 0 < high and paper == other and liked != disliked
-        return Wish(paper, liked, disliked) if is_signed else None
+        return FacetContrast(paper, liked, disliked) if is_signed else None
     paper, facet = _paper_and_facet(query_id)
-    return None if facet is None else Wish(paper, facet)
+    return None if facet is None else FacetContrast(paper, facet)
 
 
 def _weighted_aspects(parts: Sequence[str]) -> Iterator[tuple[float, str, Facet]]:
@@ -210,18 +215,20 @@ def _unescaped(paper_id: str) -> str:
 
 
 def _rankings(
-    run: Run, wishes: Mapping[str, Mapping[str, Wish]]
-) -> tuple[dict[str, tuple[Hit, ...]], list[str], tuple[str, ...]]:
-    """The ranking of each query, the scopes without any, and warnings; ``wishes`` are by scope and query."""
-    sources = _sources(run)
-    rankings: dict[str, tuple[Hit, ...]] = {}
+    rankings: Rankings, contrasts: Mapping[str, Mapping[str, FacetContrast]]
+) -> tuple[dict[str, Sequence[Hit]], list[str], tuple[str, ...]]:
+    """The ranking of each query, the scopes without any, and warnings; ``contrasts`` by scope and query."""
+    sources = _sources(rankings)
+    ranked_by: dict[str, Sequence[Hit]] = {}
     not_run: list[str] = []
     warnings: list[str] = []
-    for scope, of_scope in wishes.items():
-        signed = {query: sources[wish] for query, wish in of_scope.items() if wish in sources}
-        liked = {query: wish._replace(disliked=None) for query, wish in of_scope.items()}
-        plain = {q: sources[wish] for q, wish in liked.items() if q not in signed and wish in sources}
-        rankings |= {query: run.rankings[source] for query, source in (signed | plain).items()}
+    for scope, of_scope in contrasts.items():
+        signed = {query: sources[contrast] for query, contrast in of_scope.items() if contrast in sources}
+        liked = {query: contrast._replace(disliked=None) for query, contrast in of_scope.items()}
+        plain = {
+            q: sources[contrast] for q, contrast in liked.items() if q not in signed and contrast in sources
+        }
+        ranked_by |= {query: rankings[source] for query, source in (signed | plain).items()}
         if not signed and not plain:
             not_run.append(scope)
             warnings.append(f"no query for {scope} in the run: no figures for {scope}")
@@ -230,40 +237,40 @@ def _rankings(
                 f"{len(plain)} of {len(of_scope)} queries for {scope} are ranked by the liked facet alone "
                 f"({next(iter(plain.values()))}, ...)"
             )
-    if not rankings:
-        wish = next(iter(next(iter(wishes.values())).values()))
+    if not ranked_by:
+        contrast = next(iter(next(iter(contrasts.values())).values()))
         raise FileFormatError(
-            f"expected rankings for the graded papers ({wish.paper_id}, ...), of queries such as "
-            f"1*ID_{wish.liked}&-1*ID_{wish.disliked} or ID_{wish.liked}, found none in the run "
-            f"({next(iter(run.rankings), 'no query at all')}, ...); give grades and run of the same papers"
+            f"expected rankings for the graded papers ({contrast.paper_id}, ...), of queries such as "
+            f"1*ID_{contrast.liked}&-1*ID_{contrast.disliked} or ID_{contrast.liked}, found none in the run "
+            f"({next(iter(rankings), 'no query at all')}, ...); give grades and run of the same papers"
         )
-    return rankings, not_run, tuple(warnings)
+    return ranked_by, not_run, tuple(warnings)
 
 
-def _sources(run: Run) -> dict[Wish, str]:
-    """The query of the run for each wish; raises FileFormatError where there are two."""
-    sources: dict[Wish, str] = {}
-    for query_id in run.rankings:
-        wish = wish_of(query_id)
-        if wish is None:
+def _sources(rankings: Rankings) -> dict[FacetContrast, str]:
+    """The query of the run for each contrast; raises FileFormatError where there are two."""
+    sources: dict[FacetContrast, str] = {}
+    for query_id in rankings:
+        contrast = contrast_of(query_id)
+        if contrast is None:
             continue
-        if wish in sources:
-            disliked = f" and not {wish.disliked}" if wish.disliked else ""
+        if contrast in sources:
+            disliked = f" and not {contrast.disliked}" if contrast.disliked else ""
             raise FileFormatError(
-                f"expected one ranking by {wish.liked}{disliked} for paper {wish.paper_id}, found "
-                f"{sources[wish]} and {query_id}; put them in runs of their own"
+                f"expected one ranking by {contrast.liked}{disliked} for paper {contrast.paper_id}, found "
+                f"{sources[contrast]} and {query_id}; put them in runs of their own"
             )
-        sources[wish] = query_id
+        sources[contrast] = query_id
     return sources
 
 
 def _is_other(query_id: str, grades: FacetGrades, pools: Collection[str]) -> bool:
     """Whether a query of the run asks for something else, or is of a paper without grades."""
-    wish = wish_of(query_id)
-    return (wish is None or wish.paper_id not in grades) and query_id not in pools
+    contrast = contrast_of(query_id)
+    return (contrast is None or contrast.paper_id not in grades) and query_id not in pools
 
 
-def _gain_ndcg(pool: Mapping[str, JudgedCandidate], scores: Mapping[str, float]) -> float:
+def _gain_ndcg(pool: Mapping[str, ContrastGain], scores: Mapping[str, float]) -> float:
     return ndcg([pool[name].gain for name in trec_order(scores)], [row.gain for row in pool.values()])
 
 

@@ -134,25 +134,19 @@ def per_query_values(
     return values
 
 
-def aggregate(measure: ir_measures.Measure, values: Iterable[float]) -> float:
-    """Return the figure of several queries: their mean, or the sum for counts such as NumRet.
-
-    >>> [aggregate(measure, [3.0, 2.0]) for measure in parse_measures(["RR", "NumRet"]).values()]
-    [2.5, 5.0]
-    """
-    aggregator = measure.aggregator()
-    for value in values:
-        aggregator.add(value)
-    return float(aggregator.result())
-
-
 def figure(measures: Mapping[str, ir_measures.Measure], name: str, values: Iterable[float]) -> float:
-    """Return the figure of several queries: as `aggregate` for a measure of ir-measures, else their mean.
+    """Return the figure of several queries: of a measure of ir-measures as that aggregates (the sum for
+    counts such as NumRet), else their mean.
 
     >>> figure(parse_measures(["NumRet"]), "NumRet", [3.0, 2.0]), figure({}, "NDCG%20", [0.5, 1.0])
     (5.0, 0.75)
     """
-    return aggregate(measures[name], values) if name in measures else fmean(values)
+    if name not in measures:
+        return fmean(values)
+    aggregator = measures[name].aggregator()
+    for value in values:
+        aggregator.add(value)
+    return float(aggregator.result())
 
 
 def definition(name: str) -> str:

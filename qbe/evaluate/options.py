@@ -18,30 +18,19 @@ measures: those of ir-measures (nDCG@10, AP(rel=2), P@20, R@20, RR, ...; https:/
 the CSFCube protocol (NDCG%20, R-Precision; CSFCube_nDCG, CSFCube_AP, CSFCube_Rprec, CSFCube_P20,
 CSFCube_R20).
 
---protocol relish, treccovid and scidocs score whole-abstract queries over their judged pools, by the
-measures with which these collections are published. Give the qrels of one split.
-
---protocol crossed takes qrels of several facets of the same papers, or files of graded pairs
-(tab-separated: query_id, paper_id, background, method, result), and counts the pairs of papers of which
-the one is better for the first facet by a grade and the other for the second: the shares ranked right by
-the run of the first facet, of the second, and by both.
-
---protocol exploration takes the same files and scores rankings by a liked and a disliked facet, of runs
-named NAME.background-not-method.trec or of queries such as 1*ID_background&-0.5*ID_method, or by the liked
-facet alone (ID_background): nDCG@10 where the gain is the liked facet's grade minus the disliked one's, at
-least 0; P@10 and RR of the wanted papers, with a liked grade of at least 2 and a disliked one of at most 0.5.
-
---protocol as-asked takes the same files and counts, of the first 5 and 10 hits over a whole corpus, those
-that are as asked: of queries named ID_method a method grade of at least 1.5, likewise ID_background and
-ID_result; of ID_same-method-other-problem also a background grade of at most 1, of
-ID_same-problem-other-method the reverse, of ID_competitors 1.5 in both. A hit without a grade counts as not
-asked for, and is reported.
-
---protocol citations scores the papers recommended for citation by F1@20, MRR, R@1000, P@20 and R@20: over
-the whole ranking, of which 1,000 papers count, and by what each query paper cites. F1@20 is a query's, and
-averaged; F1@20 of means, that of mean precision and mean recall, is what publications give. --by year adds
-the measures for each year of the query papers, --by overlap the shares of cited papers among the first 20
-by the words that they share with the query paper; both read --corpus.
+protocols (docs/evaluation.md defines them):
+  csfcube      CSFCube's own scorer: judged pools in two folds
+  pools        judged pools of whole-abstract queries, as of RELISH, TRECCOVID-RF and SciDocs; give the
+               qrels of one split
+  crossed      of pairs of papers of which each is better for one facet by a grade: the shares ranked right
+               by the run of the first facet, of the second, and by both
+  exploration  rankings by a liked and a disliked facet, of runs named NAME.background-not-method.trec or of
+               queries such as 1*ID_background&-0.5*ID_method, or by the liked facet alone (ID_background)
+  as-asked     of the first 5 and 10 hits over a whole corpus, those that are as asked; a hit without a grade
+               counts as not asked for, and is reported
+  citations    recommended citations over the whole ranking; --by year and --by overlap read --corpus
+crossed, exploration and as-asked take qrels of several facets of the same papers, or files of graded pairs
+(tab-separated: query_id, paper_id, background, method, result).
 
 A judged query that is missing in a run scores as an empty ranking, and a pool document that is missing
 counts as not retrieved; standard error gets a warning of both. A facet without any query in a run has no
@@ -73,21 +62,8 @@ def parser() -> argparse.ArgumentParser:
     add("--measures", nargs="+", default=[], metavar="NAME", help="measures (default: nDCG AP P@20 R@20 RR)")
     add(
         "--protocol",
-        choices=(
-            "csfcube",
-            "relish",
-            "treccovid",
-            "scidocs",
-            "crossed",
-            "exploration",
-            "as-asked",
-            "citations",
-        ),
-        help="score as that collection's own scorer does: over judged pools, for csfcube in two folds; "
-        "crossed: whether a ranking follows its facet where two facets disagree; exploration: whether what "
-        "is similar by a liked facet and not by a disliked one comes first; as-asked: whether the first hits "
-        "over a whole corpus are what was asked for; citations: recommended "
-        "citations, over the whole ranking",
+        choices=("csfcube", "pools", "crossed", "exploration", "as-asked", "citations"),
+        help="how runs are scored (default: means over queries, by measures of ir-measures)",
     )
     add("--folds", metavar="FILE", help="the folds (default: folds.json beside the first qrels file)")
     add("--split", choices=("test", "dev"), help="the test folds (default), or fold1_dev")

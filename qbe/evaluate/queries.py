@@ -6,14 +6,14 @@ All values are NDCG%20 under the CSFCube protocol, where every query has a judge
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qbe.errors import UsageError
 from qbe.evaluate.csfcube import NDCG_PERCENT, discount, ndcg_cutoff, pool_of, trec_order
 from qbe.evaluate.inputs import read_qrels, read_runs
 from qbe.evaluate.report import Report
-from qbe.evaluate.results import Evaluation
+from qbe.evaluate.results import Evaluation, split_query_id
 from qbe.files import StrPath
 from qbe.types import Facet
 
@@ -99,7 +99,7 @@ def compare_runs(report: Report) -> RunComparison:
     Raises UsageError when the report has not exactly one baseline, the first run is the baseline, or there
     is no facet for which both have a figure.
 
-    >>> from qbe.evaluate import Evaluation, Report, Scoring
+    >>> from qbe.evaluate.report import Scoring
     >>> def of(value):
     ...     return Evaluation({"method": ("1_method",)}, {MEASURE: {"1_method": value}}, {})
     >>> report = Report(Scoring("csfcube"), {"fused": of(0.75), "bm25": of(0.5)}, {}, ("bm25",))
@@ -204,24 +204,47 @@ def best_missed(ranked: Sequence[str], pool: Mapping[str, int]) -> RankedPaper |
     return RankedPaper(paper_id, pool[paper_id], ranks.get(paper_id))
 
 
-def largest_losses(results: Collection[Outcome], count: int) -> list[Outcome]:
-    """Return at most ``count`` queries with a lower score than the baseline's, the largest loss first.
+def worst_to_text(
+    comparison: RunComparison, results: Sequence[Outcome], count: int, titles: Mapping[str, str]
+) -> str:
+    """Format the queries with the largest losses and those with the lowest scores, ``count`` of each.
 
-    >>> lost = Outcome("1_method", 0.5, 0.75, 20, (), None)
-    >>> won = Outcome("2_method", 0.25, 0.125, 20, (), None)
-    >>> [outcome.query_id for outcome in largest_losses([lost, won], 5)]
-    ['1_method']
+    Each has both scores in per cent, the title of the query paper, the overranked papers and the best
+    missed one. ``titles`` are by paper id; a paper without a title is given by its id only.
+
+    >>> comparison = RunComparison("fused", "bm25", None, None)
+    >>> outcome = Outcome("1_method", 0.5, 0.75, 20, (RankedPaper("a", 0, 1),), RankedPaper("b", 3, 9))
+    >>> print(worst_to_text(comparison, [outcome], 1, {"1": "On stone", "a": "On sand"}))
+    Largest losses of fused against bm25, NDCG%20 (per cent):
+    1_method  50.00 against 75.00 (-25.00)  On stone
+      high    rank 1 of 20, grade 0: a  On sand
+      missed  rank 9 of 20, grade 3: b
+    <BLANKLINE>
+    Lowest scores of fused, NDCG%20 (per cent):
+    1_method  50.00 against 75.00 (-25.00)  On stone
+      high    rank 1 of 20, grade 0: a  On sand
+      missed  rank 9 of 20, grade 3: b
     """
-    losses = (outcome for outcome in results if outcome.difference < 0)
-    return sorted(losses, key=lambda outcome: (outcome.difference, outcome.query_id))[:count]
+    by_score = sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))
+    by_difference = sorted(results, key=lambda outcome: (outcome.difference, outcome.query_id))
+    losses = [outcome for outcome in by_difference if outcome.difference < 0][:count]
+    lines = [f"Largest losses of {comparison.system} against {comparison.baseline}, {MEASURE} (per cent):"]
+    lines += [line for outcome in losses for line in _outcome(outcome, titles)] or ["none"]
+    lines += ["", f"Lowest scores of {comparison.system}, {MEASURE} (per cent):"]
+    lines += [line for outcome in by_score[:count] for line in _outcome(outcome, titles)]
+    return "\n".join(lines) + "\n"
 
 
-def lowest_scores(results: Collection[Outcome], count: int) -> list[Outcome]:
-    """Return at most ``count`` queries with the lowest scores, the lowest first.
+def _outcome(outcome: Outcome, titles: Mapping[str, str]) -> list[str]:
+    scores = f"{100 * outcome.score:.2f} against {100 * outcome.baseline:.2f}"
+    title = titles.get(split_query_id(outcome.query_id)[0], "")
+    lines = [f"{outcome.query_id}  {scores} ({100 * outcome.difference:+.2f})  {title}".rstrip()]
+    lines += [f"  high    {_ranked(paper, outcome.pool, titles)}" for paper in outcome.overranked]
+    if outcome.missed:
+        lines.append(f"  missed  {_ranked(outcome.missed, outcome.pool, titles)}")
+    return lines
 
-    >>> lost = Outcome("1_method", 0.5, 0.75, 20, (), None)
-    >>> won = Outcome("2_method", 0.25, 0.125, 20, (), None)
-    >>> [outcome.query_id for outcome in lowest_scores([lost, won], 5)]
-    ['2_method', '1_method']
-    """
-    return sorted(results, key=lambda outcome: (outcome.score, outcome.query_id))[:count]
+
+def _ranked(paper: RankedPaper, pool: int, titles: Mapping[str, str]) -> str:
+    rank = f"rank {paper.rank} of {pool}" if paper.rank else "not retrieved"
+    return f"{rank}, grade {paper.grade}: {paper.paper_id}  {titles.get(paper.paper_id, '')}".rstrip()

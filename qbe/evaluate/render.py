@@ -7,19 +7,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from qbe.evaluate import as_asked
-from qbe.evaluate.citations import CITATIONS, LABELS, citations_definition
-from qbe.evaluate.csfcube import CSFCUBE, MEASURES
-from qbe.evaluate.exploration import DEFINITIONS, EXPLORATION, NDCG
-from qbe.evaluate.measures import definition
-from qbe.evaluate.pools import POOL_PROTOCOLS, pool_definition
+from qbe.evaluate.csfcube import CSFCUBE
+from qbe.evaluate.exploration import NDCG
 from qbe.evaluate.published import papers
-from qbe.evaluate.report import CROSSED, Report, Scoring
+from qbe.evaluate.report import IN_PER_CENT, Report
 from qbe.evaluate.results import ALL, CitationResult, Evaluation, ExplorationResult, ProtocolResult
 
 _UNKNOWN = "-"
-_IN_PER_CENT = {*MEASURES, *(label for protocol in POOL_PROTOCOLS.values() for label in protocol.measures)}
-"""Measures under their names in publications, where they are given in per cent."""
 
 _WRAP = textwrap.TextWrapper(100, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
 
@@ -32,6 +26,7 @@ def to_text(report: Report) -> str:
     per cent, as in publications, others as ir-measures computes them. The comparisons and the sources of
     published figures follow.
 
+    >>> from qbe.evaluate.report import Scoring
     >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
     >>> print(to_text(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()})))
     means over queries; queries: all 2
@@ -40,12 +35,13 @@ def to_text(report: Report) -> str:
     bm25  0.7500
     """
     first = next(iter(report.evaluations.values()))
+    title = report.scoring.described.title.format(split=report.scoring.split)
     if isinstance(first, ExplorationResult):
-        parts = [f"{_title(report.scoring)}\n"]
+        parts = [f"{title}\n"]
         parts += [_exploration_table(report, first, measure) for measure in first.figures]
         return "\n".join([*parts, _comparison_table(report)] if report.comparisons else parts)
     counts = ", ".join(f"{scope} {len(ids)}" for scope, ids in first.queries.items())
-    parts = [f"{_title(report.scoring)}; queries: {counts}\n"]
+    parts = [f"{title}; queries: {counts}\n"]
     if set(first.queries) == {ALL}:
         parts.append(_one_table(report))
     else:
@@ -59,20 +55,6 @@ def to_text(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _title(scoring: Scoring) -> str:
-    if scoring.protocol is not None and scoring.protocol in POOL_PROTOCOLS:
-        return f"{POOL_PROTOCOLS[scoring.protocol].title}, means over judged pools"
-    if scoring.protocol == CROSSED:
-        return "crossed pairs, shares ranked right"
-    if scoring.protocol == EXPLORATION:
-        return "exploration, means over query papers"
-    if scoring.protocol == as_asked.AS_ASKED:
-        return "first hits that are as asked, means over query papers"
-    if scoring.protocol == CITATIONS:
-        return "citation recommendation, means over query papers"
-    return f"CSFCube protocol, {scoring.split} folds" if scoring.protocol else "means over queries"
-
-
 def _one_table(report: Report) -> str:
     measures = list(next(iter(report.evaluations.values())).figures)
     return _table(report, ["run", *map(_heading, measures)], [(measure, ALL) for measure in measures])
@@ -84,7 +66,7 @@ def _measure_table(report: Report, measure: str) -> str:
 
 
 def _heading(measure: str) -> str:
-    return f"{measure} (per cent)" if measure in _IN_PER_CENT else measure
+    return f"{measure} (per cent)" if measure in IN_PER_CENT else measure
 
 
 def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]) -> str:
@@ -94,14 +76,12 @@ def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]
     """
     rows = [[header[0], "collection", *header[1:]]]
     for name, evaluation in report.evaluations.items():
-        figures = [
-            (evaluation.figures[measure][scope], measure in _IN_PER_CENT) for measure, scope in columns
-        ]
+        figures = [(evaluation.figures[measure][scope], measure in IN_PER_CENT) for measure, scope in columns]
         rows.append([name, "these qrels", *(_figure(figure, in_per_cent) for figure, in_per_cent in figures)])
     publications = papers(report.scoring.protocol) if report.published else {}
     for published in report.published:
         figures = [
-            (published.figures.get(measure, {}).get(scope), measure in _IN_PER_CENT)
+            (published.figures.get(measure, {}).get(scope), measure in IN_PER_CENT)
             for measure, scope in columns
         ]
         if any(figure is not None for figure, _ in figures):
@@ -116,7 +96,7 @@ def _table(report: Report, header: list[str], columns: Sequence[tuple[str, str]]
 
 def _exploration_table(report: Report, first: ExplorationResult, measure: str) -> str:
     """The figures of a measure: a row for each scope and its number of queries, a column for each run."""
-    queries = first.queries if measure == NDCG else first.wanted
+    queries = first.queries if measure == NDCG else first.with_relevant
     rows = [[measure, "queries", *report.evaluations]]
     for scope, ids in queries.items():
         figures = [evaluation.figures[measure][scope] for evaluation in report.evaluations.values()]
@@ -125,7 +105,7 @@ def _exploration_table(report: Report, first: ExplorationResult, measure: str) -
 
 
 def _overlap_table(report: Report) -> str:
-    """The shares of cited papers among the first 20, a row for each bin of overlap; '' where nobody asked."""
+    """The shares of cited papers among the first 20, a row for each bin of overlap; '' without any."""
     systems = {
         name: evaluation.overlap
         for name, evaluation in report.evaluations.items()
@@ -150,7 +130,7 @@ def _comparison_table(report: Report) -> str:
     rows = [header]
     for c in report.comparisons:
         p_values = (c.randomization_p, c.randomization_p_holm, c.t_test_p, c.t_test_p_holm)
-        difference = f"{100 * c.difference:+.2f}" if c.measure in _IN_PER_CENT else f"{c.difference:+.4f}"
+        difference = f"{100 * c.difference:+.2f}" if c.measure in IN_PER_CENT else f"{c.difference:+.4f}"
         rows.append(
             [c.system, c.baseline, c.measure, c.scope, str(c.queries), difference]
             + [f"{p:.4f}" if p >= 0.0001 else "<0.0001" for p in p_values]
@@ -208,9 +188,10 @@ def to_json(report: Report) -> dict[str, Any]:
     """Convert a report to plain values for ``json.dump``; figures are fractions, None where there is none.
 
     Keys: ``protocol``, ``split`` (None without CSFCube's protocol), ``queries`` (ids by scope), ``measures``
-    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, overlap where it is
-    wanted, per_query, warnings), ``comparisons``, ``published`` (papers, rows).
+    (name -> definition), ``rows`` (run, files, figures, fold_figures under that protocol, overlap with
+    ``by`` overlap, per_query, warnings), ``comparisons``, ``published`` (papers, rows).
 
+    >>> from qbe.evaluate.report import Scoring
     >>> evaluation = Evaluation({"all": ("1", "2")}, {"RR": {"1": 0.5, "2": 1.0}}, {"RR": {"all": 0.75}})
     >>> to_json(Report(Scoring(), {"bm25": evaluation}, {"bm25": ()}))["rows"]
     [{'run': 'bm25', 'files': [], 'figures': {'RR': {'all': 0.75}}, 'per_query': {'RR': {'1': 0.5, '2': 1.0}},
@@ -221,7 +202,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "protocol": report.scoring.protocol,
         "split": report.scoring.split if report.scoring.protocol == CSFCUBE else None,
         "queries": first.queries,
-        "measures": {measure: _definition(report.scoring.protocol, measure) for measure in first.figures},
+        "measures": {measure: report.scoring.described.definition(measure) for measure in first.figures},
         "rows": [
             {"run": name, "files": [str(path) for path in report.files[name]], **_row(evaluation)}
             for name, evaluation in report.evaluations.items()
@@ -236,20 +217,6 @@ def to_json(report: Report) -> dict[str, Any]:
         if report.published
         else None,
     }
-
-
-def _definition(protocol: str | None, measure: str) -> str:
-    if protocol is not None and protocol in POOL_PROTOCOLS and measure in POOL_PROTOCOLS[protocol].measures:
-        return pool_definition(protocol, measure)
-    if protocol == CROSSED:
-        return f"share of crossed pairs ranked {measure} facet{'s' if measure.endswith('both') else ''}"
-    if protocol == EXPLORATION:
-        return DEFINITIONS[measure]
-    if protocol == as_asked.AS_ASKED:
-        return as_asked.DEFINITIONS[measure]
-    if protocol == CITATIONS and measure in LABELS:
-        return citations_definition(measure)
-    return definition(measure)
 
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:

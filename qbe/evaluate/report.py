@@ -6,43 +6,79 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from qbe.errors import FileFormatError, UsageError
+from qbe.evaluate import as_asked, citations, crossed, exploration, pools
 from qbe.evaluate.as_asked import AS_ASKED, CUTOFFS, as_asked_protocol
-from qbe.evaluate.citations import CITATIONS, citations_protocol
-from qbe.evaluate.crossed import FacetGrades, crossed_protocol, read_facet_grades
-from qbe.evaluate.csfcube import CSFCUBE
+from qbe.evaluate.citations import CITATIONS, citations_protocol, pairs_by_overlap, year_scopes
+from qbe.evaluate.crossed import CROSSED, FacetGrades, crossed_protocol, read_facet_grades
+from qbe.evaluate.csfcube import CSFCUBE, MEASURES
 from qbe.evaluate.evaluation import evaluate
 from qbe.evaluate.exploration import EXPLORATION, NDCG, exploration_protocol
-from qbe.evaluate.folds import Folds, load_folds
 from qbe.evaluate.inputs import group_runs, read_papers, read_qrels, read_runs
-from qbe.evaluate.measures import DEFAULT_MEASURES, parse_measures
-from qbe.evaluate.overlap import pairs_by_overlap
-from qbe.evaluate.pools import POOL_PROTOCOLS, pool_protocol
-from qbe.evaluate.protocol import csfcube_protocol, judged_scopes
+from qbe.evaluate.measures import DEFAULT_MEASURES, definition, parse_measures
+from qbe.evaluate.pools import POOLS, pool_protocol
+from qbe.evaluate.protocol import Folds, csfcube_protocol, judged_scopes, load_folds
 from qbe.evaluate.published import PublishedRow, published_rows
 from qbe.evaluate.results import Evaluation, Qrels
 from qbe.evaluate.significance import Comparison, compare
-from qbe.evaluate.years import year_scopes
 from qbe.files import StrPath
-from qbe.types import Run
+from qbe.trec import Rankings
 
 FOLDS_NAME = "folds.json"
 
-CROSSED = "crossed"
-FACET_GRADED: Mapping[str, Callable[[FacetGrades, Run], Evaluation]] = {
+
+IN_PER_CENT = {*MEASURES, *pools.DEFINITIONS}
+"""Measures under their names in publications, where they are given in per cent."""
+
+
+class Protocol(NamedTuple):
+    """How a protocol appears in a report: its title, the definitions of its measures, and the names in
+    ir-measures of those that publications name otherwise. ``compared`` are the measures of comparisons (None:
+    all).
+    """
+
+    title: str
+    definitions: Mapping[str, str] = MappingProxyType({})
+    names: Mapping[str, str] = MappingProxyType({})
+    compared: Sequence[str] | None = None
+
+    def definition(self, measure: str) -> str:
+        """A one-line definition of a measure."""
+        return self.definitions.get(measure) or definition(self.names.get(measure, measure))
+
+
+PLAIN = Protocol("means over queries")
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    CSFCUBE: Protocol("CSFCube protocol, {split} folds"),
+    POOLS: Protocol("judged pools, means over queries", pools.DEFINITIONS),
+    CROSSED: Protocol("crossed pairs, shares ranked right", crossed.DEFINITIONS),
+    # `compare` pairs all queries of a scope: other measures have values for some only.
+    EXPLORATION: Protocol("exploration, means over query papers", exploration.DEFINITIONS, compared=(NDCG,)),
+    AS_ASKED: Protocol(
+        "first hits that are as asked, means over query papers",
+        as_asked.DEFINITIONS,
+        compared=tuple(f"P@{k}" for k in CUTOFFS),
+    ),
+    CITATIONS: Protocol(
+        "citation recommendation, means over query papers", citations.DEFINITIONS, citations.NAMES
+    ),
+}
+
+FACET_GRADED: Mapping[str, Callable[[FacetGrades, Rankings], Evaluation]] = {
     CROSSED: crossed_protocol,
     EXPLORATION: exploration_protocol,
     AS_ASKED: as_asked_protocol,
 }
 """Protocols against grades by facet, with measures of their own."""
 
-PROTOCOLS = (CSFCUBE, *POOL_PROTOCOLS, *FACET_GRADED, CITATIONS)
-
 OVERLAP, YEAR = "overlap", "year"
 BY = (OVERLAP, YEAR)
 
-Evaluator = Callable[[Run], Evaluation]
+Evaluator = Callable[[Rankings], Evaluation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +102,11 @@ class Scoring:
     folds_file: StrPath | None = None
     by: str | None = None
     corpus_file: StrPath | None = None
+
+    @property
+    def described(self) -> Protocol:
+        """What a report says of the protocol."""
+        return PLAIN if self.protocol is None else PROTOCOLS[self.protocol]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +167,21 @@ def build_report(
     evaluator = _evaluator(qrels_files, scoring)
     files = group_runs([*run_paths, *(path for path in baseline_paths if path not in run_paths)])
 
-    def evaluation(name: str, run: Run) -> Evaluation:
+    def evaluation(name: str, paths: tuple[Path, ...]) -> Evaluation:
+        run = read_runs(paths, explored=scoring.protocol in (EXPLORATION, AS_ASKED))
         try:
-            return evaluator(run)
+            return evaluator(run.rankings)
         except FileFormatError as error:
             raise FileFormatError(f"{name}: {error}") from error
 
-    explored = scoring.protocol in (EXPLORATION, AS_ASKED)
-    evaluations = {
-        name: evaluation(name, read_runs(paths, explored=explored)) for name, paths in files.items()
-    }
+    evaluations = {name: evaluation(name, paths) for name, paths in files.items()}
     baselines = {name: evaluations[name] for name, paths in files.items() if set(paths) & set(baseline_paths)}
-    # `compare` pairs all queries of a scope: other measures have values for some only.
-    compared = {EXPLORATION: [NDCG], AS_ASKED: [f"P@{k}" for k in CUTOFFS]}.get(scoring.protocol or "")
     return Report(
         scoring,
         evaluations,
         files,
         tuple(baselines),
-        compare(evaluations, baselines, compared) if baselines else (),
+        compare(evaluations, baselines, scoring.described.compared) if baselines else (),
         rows,
     )
 
@@ -177,7 +214,7 @@ def _evaluator(qrels_files: Sequence[StrPath], scoring: Scoring) -> Evaluator:
         judged_scopes(folds, qrels)  # a mismatch of these two is reported without the name of a run
         return partial(csfcube_protocol, qrels, folds=folds, measures=scoring.measures)
     if scoring.protocol is not None:
-        return partial(pool_protocol, qrels, protocol=scoring.protocol, measures=scoring.measures)
+        return partial(pool_protocol, qrels, measures=scoring.measures)
     return partial(evaluate, qrels, measures=scoring.measures or DEFAULT_MEASURES)
 
 

@@ -66,7 +66,7 @@ class CitationResult(Evaluation):
     """An evaluation of recommended citations; a scope is a year of the query papers, or all queries.
 
     Attributes:
-        overlap: the cited papers by overlap, where that is wanted.
+        overlap: the cited papers by overlap, where that was asked for.
     """
 
     overlap: tuple[OverlapBin, ...] = ()
@@ -77,11 +77,11 @@ class ExplorationResult(Evaluation):
     """An evaluation of rankings by a liked and a disliked facet; a scope is such a pair of facets.
 
     Attributes:
-        wanted: the queries of each scope that have a wanted paper. Measures of wanted papers have values and
-            figures of these queries only.
+        with_relevant: the queries of each scope that have a relevant paper. Measures of relevant papers have
+            values and figures of these queries only.
     """
 
-    wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    with_relevant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def split_query_id(query_id: str) -> tuple[str, Facet | None]:

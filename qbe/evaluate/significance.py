@@ -66,7 +66,7 @@ def compare(
 
     Raises UsageError for a measure that is missing in an evaluation, or for evaluations on other queries.
 
-    >>> from qbe.evaluate import Evaluation
+    >>> from qbe.evaluate.results import Evaluation
     >>> def of(*values):
     ...     values = dict(zip("12345", values))
     ...     return Evaluation({"all": tuple(values)}, {"RR": values}, {"RR": {"all": fmean(values.values())}})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qbe.models.registry import DEFAULT_RERANKER
@@ -9,7 +11,7 @@ from qbe.models.reranker_files import resolve_reranker
 
 if TYPE_CHECKING:
     from qbe.parallel import Workers
-    from qbe.rerank.reranker import Reranker
+    from qbe.rerank.reranker import Progress, Reranker, RerankRequest, RerankScore
 
 
 def open_reranker(
@@ -38,3 +40,33 @@ def describe_reranker(name: str = DEFAULT_RERANKER, precision: str = "int8") -> 
     ['background.onnx', 'method.onnx', 'result.onnx', 'tokenizer.json', 'trunk.bin']
     """
     return dict(resolve_reranker(name, precision).metadata.files)
+
+
+def defer_reranker(name: str = DEFAULT_RERANKER, *, workers: Workers | None = None) -> Reranker:
+    """The same, its model loaded when it first scores: not at all where no query of a search has a facet.
+
+    >>> deferred = defer_reranker()
+    >>> deferred.name, deferred.takes_whole_abstracts
+    ('facet-rerankers', False)
+    """
+    return _DeferredReranker(name, workers)
+
+
+class _DeferredReranker:
+    needs_vectors = False
+
+    def __init__(self, name: str, workers: Workers | None) -> None:
+        metadata = resolve_reranker(name).metadata
+        self.name, self.takes_whole_abstracts = metadata.name, metadata.kind == "pair"
+        self._model, self._workers = name, workers
+        self._opening = threading.Lock()
+        self._opened: Reranker | None = None
+
+    def batch_score(
+        self, requests: Sequence[RerankRequest], progress: Progress | None = None
+    ) -> list[list[RerankScore]]:
+        """See `qbe.rerank.reranker.Reranker.batch_score`; raises what `open_reranker` does."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = open_reranker(self._model, workers=self._workers)
+        return self._opened.batch_score(requests, progress)

@@ -43,7 +43,7 @@ def run(
     another place than this process; their parameters are those of `qbe.index.opening.open_index` and
     `qbe.rerank.open.open_reranker`.
     """
-    from qbe.search.options import check, default_hits, filter_of, form_of, stages_of
+    from qbe.search.options import check, check_labels, default_hits, filter_of, form_of, stages_of
 
     if "help" in (options.first_stage, options.rerank):
         _print_stages(options)
@@ -52,6 +52,8 @@ def run(
     check(options, form)
     from qbe.search.stages import Fused, Stages, default_stages
 
+    if not options.topics and options.facet is None and options.like is None:
+        check_labels(options, has_facet=False)
     stages_of(options, Stages(Fused()))  # what is wrong with them is said before an index is opened
     paper_filter = filter_of(options)
     _check_files(options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qbe.adapters.scoring import scoring_of
 from qbe.errors import UsageError
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
@@ -103,13 +104,15 @@ def open_rerank_stage(
 def open_cross_encoder(
     model: str | Path | None, workers: Workers | None = None, open_reranker: RerankerOpener | None = None
 ) -> Reranker:
-    """The cross-encoder of a name or folder (None: the facet rerankers that ship); ``open_reranker`` opens it
-    in another place.
+    """The cross-encoder of a name or folder (None: the facet rerankers that ship), whose model is loaded when
+    it first scores; ``open_reranker`` opens it in another place.
     """
-    from qbe.rerank import open as here
-
     named = {} if model is None else {"name": str(model)}
-    return (open_reranker or here.open_reranker)(workers=workers, **named)
+    if open_reranker is not None:
+        return open_reranker(workers=workers, **named)
+    from qbe.rerank.open import defer_reranker
+
+    return defer_reranker(workers=workers, **named)
 
 
 def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranker:
@@ -118,7 +121,7 @@ def _cross_encoder(model: Any, open_named: Callable[[Any], Reranker]) -> Reranke
     if callable(getattr(model, "batch_score", None)):
         reranker: Reranker = model
         return reranker
-    return FunctionReranker(model)
+    return FunctionReranker(scoring_of(model) or model)
 
 
 def _matching(stage: Matching, index: Index, workers: Workers) -> Reranker:

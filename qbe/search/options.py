@@ -22,6 +22,7 @@ OPTIONS = {
     "categories": "--category",
     "authors": "--author",
     "labels": "--facets",
+    "before": "--year",
     "not_paper_ids": "--not-paper",
 }
 """Parameters of the library whose options have other names."""

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qbe.closing import Closing
 from qbe.errors import UsageError
+from qbe.files import StrPath
 from qbe.index.index import Index
-from qbe.query import Query
+from qbe.query import Query, Topic
 from qbe.rerank.reranker import Progress
+from qbe.run import Run
 from qbe.search.explain import ExplainedSentence, explain_query
 from qbe.search.filters import PaperFilter
 from qbe.search.opening import RerankerOpener
+from qbe.search.queries import queries_of
 from qbe.search.request import SearchRequest
 from qbe.search.session import SearchSession
 from qbe.search.stages import Stages, default_stages
-from qbe.types import Hit, Pools
+from qbe.topics import read_topics
+from qbe.types import Facet, Hit, Pools
+
+BLOCK = 64
+"""Topics that are searched together."""
 
 
 class Explanation(NamedTuple):
@@ -147,3 +155,35 @@ class Pipeline(Closing):
     def grade(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Hits of a query with their grades (see `SearchSession.grade`)."""
         return self.session.grade(query, hits)
+
+    def run(
+        self,
+        topics: StrPath | Sequence[Topic],
+        k: int = 1000,
+        pools: Mapping[str, Sequence[str]] | None = None,
+    ) -> Run:
+        """The rankings of topics, or of a topics file, by their query ids.
+
+        ``pools`` are paper ids by query id, as `qbe.topics.read_pools` reads them: then these are ranked.
+        Raises what `search` does, FileFormatError for a malformed file, PaperNotFoundError for a paper that
+        the index lacks.
+
+        >>> from qbe import Dense, Facet, Topic
+        >>> with Pipeline(index, Dense()) as pipeline:
+        ...     pipeline.run([Topic("q1", "s036", Facet.METHOD)], k=1)["q1"][0].paper_id
+        's051'
+        """
+        listed = read_topics(topics) if isinstance(topics, str | os.PathLike) else list(topics)
+        rankings: dict[str, Sequence[Hit]] = {}
+        for first in range(0, len(listed), BLOCK):
+            block = listed[first : first + BLOCK]
+            of_block = None if pools is None else [pools.get(topic.query_id) for topic in block]
+            hits = self.batch_search(queries_of(self.index, block), k, of_block, matches=False)
+            rankings |= {topic.query_id: tuple(found) for topic, found in zip(block, hits, strict=True)}
+        return Run(self.stages.run_tag, rankings)
+
+    def as_transformer(self, k: int = 1000, facet: Facet | None = None) -> Any:
+        """The pipeline as a transformer of PyTerrier (see `qbe.adapters.pyterrier.as_transformer`)."""
+        from qbe.adapters.pyterrier import as_transformer
+
+        return as_transformer(self, k, facet)

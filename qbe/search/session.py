@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from qbe.closing import Closing
 from qbe.index.index import Index
 from qbe.index.reader import IndexReader
-from qbe.parallel import Workers
+from qbe.parallel import Workers, one_blas_thread
 from qbe.query import Aspect, Query, TopicAspect
 from qbe.rerank.reranker import Progress, Reranker
 from qbe.search.contracts import FirstStage
@@ -161,10 +161,10 @@ class SearchSession(Closing):
             (task,) = self._first(reader, [request], self._execute)
             return task, self._finished(task, FIRST, is_final=not reranks)
 
-        first, ranking = self.index.read(first_stage)
+        first, ranking = self._computed(first_stage)
         yield ranking
         if reranks:
-            yield self.index.read(lambda reader: self._run_second(reader, request, first))
+            yield self._computed(lambda reader: self._run_second(reader, request, first))
 
     def search(self, request: SearchRequest, *, rerank: bool = True) -> Ranking:
         """The last ranking of `run`; the first stage's ranking is not finished for showing."""
@@ -194,7 +194,7 @@ class SearchSession(Closing):
             stages = [RERANKED if place in set(again) else FIRST for place in range(len(tasks))]
             return self._all_finished(tasks, stages)
 
-        return self.index.read(batch)
+        return self._computed(batch)
 
     def reranks(self, query: Query) -> bool:
         """Whether the hits of a query are reranked: of several facets where grades by a reranker rank them,
@@ -246,7 +246,12 @@ class SearchSession(Closing):
             (task,) = self._tasks(opened, [SearchRequest(query, matches=False, grades=True)])
             return explore.grade(_explored(task), hits, rerank=explore.reranks)
 
-        return self.index.read(grade)
+        return self._computed(grade)
+
+    def _computed(self, function: Callable[[IndexReader], T]) -> T:
+        """What a function of the current reader gives, in qbe's own threads alone."""
+        with one_blas_thread():
+            return self.index.read(function)
 
     def _first(
         self, reader: IndexReader, requests: Sequence[SearchRequest], execute: Executor | None

@@ -15,7 +15,7 @@ from qbe.search.markdown import to_markdown
 from qbe.search.present import Lookup, to_record, to_table
 from qbe.search.shown import shown
 from qbe.trec import format_run
-from qbe.types import Facet, Hit, Run, Sentence
+from qbe.types import Facet, Hit, Sentence
 
 COLUMNS = (
     *("query_id", "rank", "paper_id", "title", "authors", "year", "venue", "doi", "url", "score", "facet"),
@@ -59,7 +59,7 @@ class TrecWriter:
 
     def text(self, results: Sequence[Result], *, first: bool) -> str:  # noqa: ARG002
         """Lines of ``query_id Q0 paper_id rank score tag``."""
-        return format_run(Run(self._tag, {query_id: tuple(hits) for query_id, _, hits in results}))
+        return format_run(self._tag, {query_id: hits for query_id, _, hits in results})
 
 
 class JsonWriter:

@@ -285,7 +285,7 @@ def _add_large_encoder(encoder: argparse.ArgumentParser) -> None:
 
 def _add_citation(citation: argparse.ArgumentParser) -> None:
     citation.add_argument(
-        "--collection", required=True, metavar="DIR", help="written by qbe datasets citations or citeomatic"
+        "--collection", required=True, metavar="DIR", help="written by qbe datasets citations"
     )
     citation.add_argument("--index", required=True, metavar="DIR", help="an index of its papers.jsonl")
     _add_output(citation)

@@ -1,0 +1,1 @@
+"""Adapters of other libraries: PyTerrier's transformers, and models of sentence-transformers."""

