@@ -131,7 +131,7 @@ class Index(CurrentReader, Closing):
         """Move to the newest commit; returns whether there was a newer one.
 
         Searches under way keep the old reader until they end. Raises IndexFormatError where the folder is no
-        sound index now, EncoderMismatchError where it was built anew with another encoder than ``encoder``;
+        sound index now, EncoderMismatchError where it was rebuilt with another encoder than ``encoder``;
         then nothing changes.
         """
         with self._refreshing:
@@ -225,7 +225,7 @@ class Index(CurrentReader, Closing):
     def label_and_encode(self, paper: Paper, facets: str = "given") -> LabelledPaper:
         """A query's paper with its sentences labelled, and its vectors if labelling made them.
 
-        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted anew; those that
+        With ``facets`` "given" labels it has are kept, with "predicted" they are predicted again; those that
         a tagger predicted before are kept in any case. The tagger is the one named at opening, else the one
         in the index's settings. Raises TypeError for what is no paper, UsageError for other ``facets``,
         ModelError for a tagger that cannot be loaded.

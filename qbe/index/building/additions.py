@@ -72,10 +72,10 @@ class Additions:
                 if self._is_same(row, paper):
                     self.unchanged += 1
                     continue
-            known = row
+            same_paper = row
             if row is None and self._how != SYNC:  # without an id of its own so far
-                known = self._papers.find(made_id(paper))
-            if known is not None and self._how == APPEND:
+                same_paper = self._papers.find(made_id(paper))
+            if same_paper is not None and self._how == APPEND:
                 left_out.note(
                     KEPT, paper.paper_id, "the index has this paper with other content, which it keeps"
                 )
@@ -84,8 +84,8 @@ class Additions:
             self.written += 1
             if row is not None:
                 self.replaced.append(row)
-            elif known is not None:
-                self._former.add(known)
+            elif same_paper is not None:
+                self._former.add(same_paper)
             if self._how == SYNC:
                 self._ids.update(_ids(paper))
             yield paper

@@ -1,4 +1,4 @@
-"""Building an index: stage by stage beside its final place, resumable, put in place in one step."""
+"""Building an index: stage by stage in a hidden folder, resumable, put in place in one step."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def build(
     ``corpus`` is a path or ``hf:`` name, several of them, papers (`qbe.types.Paper`), or a
     `qbe.index.building.source.Source`. ``reading`` says how files are read: their format, which papers are
     kept, and what is done with records that cannot be used; those that are left out are listed in the file
-    ``OUTPUT.rejected.jsonl`` beside the index, and counted in the manifest.
+    ``OUTPUT.rejected.jsonl``, and counted in the manifest.
 
-    The work is done in a hidden folder beside ``output``. When it is interrupted, what is finished stays
+    The work is done in a hidden folder next to ``output``. When it is interrupted, what is finished stays
     there, and the same call with ``resume`` goes on and ends in an index of the same digest. Resuming a build
     that had ended returns its manifest. ``overwrite`` replaces an index (the old one can be read until the
     new one is complete) and discards an unfinished build. Returns the manifest.
@@ -90,8 +90,8 @@ def build_segment(
     for the settings' FAISS index, its own is exact. ``tagger`` is the identity of the tagger that labelled
     the other segments, if any; ``index`` the folder of the whole. Records that are left out are listed beside
     the segment, for `qbe.index.building.rejected.add_rejected`, and where the
-    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, in place of what
-    the settings say of vectors. Raises what `build` and ``source`` do; then nothing is left behind.
+    corpus cannot be used, beside the whole. ``shared`` is what all segments have in common, which overrides
+    the settings for vectors. Raises what `build` and ``source`` do; then nothing is left behind.
     """
     staging = folder.parent / f".{folder.name}.building"
     try:

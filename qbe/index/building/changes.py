@@ -46,7 +46,7 @@ def append_papers(
     `qbe.index.building.build.build`. Papers that the index has as they are are counted and left alone. Of one
     that it has with other content under the same id the index keeps its own, and the corpus's is listed with
     the records that are left out; with ``update`` the corpus's replaces it, and gets a new row.
-    Records that are left out are counted, and added to the list beside the index
+    Records that are left out are counted, and added to the index's list
     (`qbe.index.building.rejected.rejected_file`).
     ``encoder`` and ``tagger`` (a name or folder) say where those that the index was built with are now,
     ``device`` (one of `qbe.models.session.DEVICES`) runs the encoder. All papers become visible at once, to

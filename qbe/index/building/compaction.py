@@ -1,4 +1,4 @@
-"""One segment out of all: living papers copied in order, Lucene and FAISS built anew, nothing encoded."""
+"""One segment out of all: living papers copied in order, Lucene and FAISS rebuilt, nothing encoded."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def copy_papers(
 ) -> Manifest:
     """Copy some papers into a segment: of each segment of a snapshot those at the rows (n,), ascending.
 
-    Lucene and FAISS are built anew. ``dense`` is None where there are no vectors. Raises IndexFormatError
+    Lucene and FAISS are rebuilt. ``dense`` is None where there are no vectors. Raises IndexFormatError
     where a file is damaged, OutputError, and what the stages need.
     """
     manifest, segments, staging = combined_manifest(snapshot), snapshot.segments, place.staging

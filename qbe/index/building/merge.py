@@ -88,7 +88,7 @@ class Parts:
                 yield from islice(stream, shards.SHARD_PAPERS)
 
     def _add_shards(self, folder: Path, tagger: dict[str, str] | None) -> None:
-        """Verify all files of the parts, and put their shards beside the papers, by links where that can be.
+        """Verify all files of the parts, and link their shards into the folder of the papers, or copy them.
 
         Raises IndexBuildError where the tagger or the papers are others, IndexFormatError for a damaged part.
         """

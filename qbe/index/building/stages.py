@@ -81,7 +81,7 @@ def is_same(
 def begin_state(
     inputs: dict[str, Any], counts: PaperCounts, models: BuildModels, left_out: RejectedRecords
 ) -> State:
-    """The state of a build behind its first stage."""
+    """The state of a build after its first stage."""
     predicted = 0 if models.encoder is None else counts.papers - counts.labelled
     skipped = {"left_out": left_out.counts()} if left_out else {}
     reading = {"reading": inputs["reading"]} if "reading" in inputs else {}

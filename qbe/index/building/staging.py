@@ -19,7 +19,7 @@ from qbe.resume import Unfinished
 
 
 class Place(NamedTuple):
-    """Where a build puts its result, ``output``, and the hidden folder beside it where it works.
+    """Where a build puts its result, ``output``, and the hidden folder next to it where it works.
 
     ``whole`` is the whole index: the result itself, or what it is a segment of.
     """
@@ -128,17 +128,17 @@ def check_own_files(folder: Path) -> None:
         ...
     qbe.errors.IndexBuildError: expected only an index's own files in foreign, found notes.txt; ...
     """
-    known = {*_NAMES}
+    own = {*_NAMES}
     for name in (MANIFEST, PART, SUPERSEDED):
         if (folder / name).is_file():
             with suppress(ValueError, KeyError, TypeError):  # a damaged one lists none
-                known.update(json.loads((folder / name).read_bytes())["files"])
+                own.update(json.loads((folder / name).read_bytes())["files"])
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         partial = relative.name.startswith(f".{COMMIT}.")  # of a commit that a killed writer left
         if (path.is_dir() and not path.is_symlink()) or relative.parts[0] in _FOLDERS or partial:
             continue
-        if relative.as_posix() not in known:
+        if relative.as_posix() not in own:
             raise IndexBuildError(
                 f"expected only an index's own files in {folder}, found {relative}; move it away, or choose "
                 "another `folder`"

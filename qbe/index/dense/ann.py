@@ -23,7 +23,7 @@ AUTO_SENTENCES = 200_000
 """Sentences up to which ``auto`` means an exact index and half precision."""
 
 MIN_CANDIDATES = 2000
-"""Sentences looked up for each sentence of a query, at the least."""
+"""At least this many sentences are looked up for each sentence of a query."""
 
 PROBE_FRACTION = 4
 """A search reads nlist / 4 of the lists, unless it asks for another number."""
@@ -39,7 +39,7 @@ class FaissParams:
     """A FAISS index as a manifest holds it: its ``factory`` string, and ``nprobe``, the number of lists that
     a search reads (None where there are none).
 
-    ``min_candidates`` is the number of sentences looked up for each sentence of a query, at the least;
+    At least ``min_candidates`` sentences are looked up for each sentence of a query;
     ``seed`` that of the sample that centroids and codes are learned from.
 
     >>> FaissParams("IVF512,PQ128x4fs", nprobe=128).nlist

@@ -23,7 +23,7 @@ as long as a search without a filter and the scoring of its candidates do, and i
 
 FIRST_SENTENCES, FIRST_PER_PAPER = 200, 12
 """Sentences looked up at first where their similarities tell which papers can be among the best: so many, and
-so many times the papers wanted. Of CSFCube's queries for 10 to 100 papers 97 to 99 % need no more."""
+so many times the papers asked for. Of CSFCube's queries for 10 to 100 papers 97 to 99 % need no more."""
 
 BREADTH = 2
 """How many times the usual number of lists is read for selected papers: the nearest of them are farther, and
@@ -35,7 +35,7 @@ class SentenceSearch(Protocol):
 
     @property
     def min_candidates(self) -> int:
-        """Sentences to be looked up for each sentence of a query, at the least."""
+        """At least this many sentences are looked up for each sentence of a query."""
 
     def nearest(self, queries: Floats, count: int, allowed: Any = None, breadth: int = 1) -> Rows:
         """Positions (queries, count or more) of the nearest sentences; -1 where fewer were found.

@@ -29,7 +29,7 @@ class SentenceSelection(NamedTuple):
 
 def searched(index: Any) -> Any:
     """The part of a FAISS index that is searched, of a kind that can search selected vectors; None where
-    there is none. It lies behind transformations of vectors, if there are any.
+    there is none. Vectors may be transformed before.
     """
     import faiss
 
@@ -73,7 +73,7 @@ class FaissSegment:
         if nprobe is not None and params.nlist is None:
             raise UsageError(f"`nprobe` goes with an index of lists, found {params.factory}; drop it")
         faiss_settings.set_for_searching(threads)
-        # Lists on the disk are looked for beside the index, wherever it was built.
+        # Lists on the disk are looked for in the index's folder, wherever it was built.
         flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
         with files.linked(FAISS, LISTS) as linked:
             try:
@@ -98,7 +98,7 @@ class FaissSegment:
 
     @property
     def min_candidates(self) -> int:
-        """Sentences to be looked up for each sentence of a query, at the least."""
+        """At least this many sentences are looked up for each sentence of a query."""
         return self.params.min_candidates
 
     def select(self, mask: NDArray[np.bool_]) -> SentenceSelection:

@@ -22,7 +22,7 @@ PREDICTIONS = ("labels", "lacking")
 
 COUNTED = ("papers", "labelled", "sentences", "predicted")
 """What a manifest's ``corpus`` counts of its papers; how they were read, and what was left out then, stand
-beside it.
+with it.
 """
 
 

@@ -33,7 +33,7 @@ class FaissSegments:
 
     @property
     def min_candidates(self) -> int:
-        """Sentences to be looked up for each sentence of a query, at the least."""
+        """At least this many sentences are looked up for each sentence of a query."""
         return max(segment.min_candidates for segment in self._segments)
 
     def select(self, mask: NDArray[np.bool_]) -> list[SentenceSelection]:
