@@ -210,7 +210,7 @@ def test_verifying_large_files_can_be_put_off_but_not_when_they_are_copied(folde
     with Index(folder) as index:
         assert len(hits(index)[1]) == 20
         with pytest.raises(IndexFormatError, match=r"whole\.npy: expected the SHA-256 "):
-            index._current._snapshot.segments[0].files.verify(defer=False)
+            index._reader._snapshot.segments[0].files.verify(defer=False)
 
 
 @pytest.mark.parametrize(
