@@ -17,8 +17,8 @@ from qbe.errors import CorpusError
 from qbe.graded_pairs import GradedLists
 from qbe.models.encoder_format import COSINE
 from qbe.query import Aspect
+from qbe.rerank.matching import MATCHINGS, VectorMatching
 from qbe.rerank.reranker import Reranker, RerankRequest
-from qbe.rerank.vector_matching import MATCHINGS, VectorMatching
 from qbe.types import Facet, Paper
 
 FIRST_STAGE = "mean-max"

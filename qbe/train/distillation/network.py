@@ -1,7 +1,7 @@
 """Late interaction of all papers of a batch with each other: each is a query, the others are candidates.
 
 The teacher's scores are computed from stored vectors of an index, those of the rerankers from their states.
-The similarities are those of `qbe.rerank.late_interaction`, which scores the candidates of one query.
+The similarities are those of `qbe.rerank.facet_cross_encoder`, which scores the candidates of one query.
 """
 
 from __future__ import annotations
