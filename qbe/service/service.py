@@ -15,6 +15,7 @@ from qbe.closing import Closing
 from qbe.errors import PaperNotFoundError, UsageError
 from qbe.index.index import Index
 from qbe.query import Aspect, Query
+from qbe.search.filtering import FilterResult
 from qbe.search.filters import PaperFilter
 from qbe.search.present import heading, to_record
 from qbe.search.queries import pasted_paper
@@ -27,6 +28,7 @@ from qbe.service.requests import (
     DEEPEST,
     Comparison,
     Export,
+    Page,
     PastedText,
     RecommendationBody,
     SearchBody,
@@ -55,23 +57,22 @@ def stages_of(index: Index, rerank: str | None) -> Stages | None:
 
 
 class HitPage(NamedTuple):
-    """A page of a ranking: ``hits`` from rank ``start`` + 1 on, and how they were found.
+    """A page of a ranking: its ``hits`` from rank ``start`` + 1 on; ``heading`` is for people."""
 
-    ``is_reranked`` and ``is_final`` say what ranked them, and whether a reranked page follows; ``heading``
-    and ``notes`` are for people.
-    """
-
-    query: Query
+    ranking: Ranking
     heading: str
     hits: Sequence[Hit]
     start: int
     has_more: bool
-    notes: Sequence[str]
     seconds: float
-    is_reranked: bool = False
-    is_final: bool = True
-    selected: int = 0
-    total: int = 0
+
+    @classmethod
+    def of(cls, ranking: Ranking, body: Page, heading: str, began: float) -> HitPage:
+        """The page that a body asks for, of a ranking that goes on beyond it."""
+        excluded, end = set(body.exclude), body.start + body.k
+        hits = [hit for hit in ranking.hits if hit.paper_id not in excluded]
+        page, seconds = hits[body.start : end], time.perf_counter() - began
+        return cls(ranking, heading, page, body.start, len(hits) > end, seconds)
 
     @property
     def next_start(self) -> int | None:
@@ -181,7 +182,7 @@ class SearchService(Closing):
         begin = time.perf_counter()
         session = self._session(body.first_stage)
         for ranking in session.run(self._request(body), rerank=body.rerank):
-            yield _page(body, ranking, time.perf_counter() - begin)
+            yield HitPage.of(ranking, body, heading(ranking.query), begin)
 
     def page(self, body: SearchBody) -> HitPage:
         """The final one of `pages`."""
@@ -192,7 +193,7 @@ class SearchService(Closing):
             ranking = session.search(self._request(body), rerank=body.rerank)
         finally:
             TIMEOUT.reset(token)
-        return _page(body, ranking, time.perf_counter() - begin)
+        return HitPage.of(ranking, body, heading(ranking.query), begin)
 
     def _request(self, body: SearchBody) -> SearchRequest:
         return replace(body.compile(self.index), grades=True)
@@ -228,16 +229,10 @@ class SearchService(Closing):
         hits = executor(RERANKED, partial(_recommend, recommender), task)
         missing = len(given) - len(excluded)
         are = "1 paper is" if missing == 1 else f"{missing} papers are"
-        end = body.start + body.k
-        return HitPage(
-            Query(paper),
-            f"Papers for “{paper.title or paper.abstract}” to cite",
-            hits[body.start : end],
-            body.start,
-            len(hits) > end,
-            [f"{are} not in the index and left out"] if missing else [],
-            time.perf_counter() - begin,
-        )
+        notes = (f"{are} not in the index and left out",) if missing else ()
+        total = len(self.index)
+        ranking = Ranking(FIRST, Query(paper), hits, FilterResult(None, total, total, 0), True, notes)
+        return HitPage.of(ranking, body, f"Papers for “{paper.title or paper.abstract}” to cite", begin)
 
     def recommend(self, body: RecommendationBody) -> Record:
         """The record of `recommendations`, in the form of `search`."""
@@ -357,20 +352,19 @@ class SearchService(Closing):
 
     def _search_record(self, body: SearchBody, page: HitPage) -> Record:
         return {
-            "query": self._query_record(page.query),
-            "stage": RERANKED if page.is_reranked else FIRST,
+            "query": self._query_record(page.ranking.query),
+            "stage": page.ranking.stage,
             "first_stage": body.first_stage or self.stages.first_stage.name,
-            "passing": page.selected,
-            "papers": page.total,
+            "passing": page.ranking.selected.papers,
+            "papers": page.ranking.selected.total,
             **self._page_record(page),
         }
 
     def _page_record(self, page: HitPage) -> Record:
-        record = to_record(
-            self.index.paper, page.query.query_id, page.query, page.hits, first_rank=page.start + 1
-        )
+        query = page.ranking.query
+        record = to_record(self.index.paper, query.query_id, query, page.hits, first_rank=page.start + 1)
         return {
-            "notes": list(page.notes),
+            "notes": list(page.ranking.notes),
             "hits": record["hits"],
             "has_more": page.next_start is not None,
             "next_start": page.next_start,
@@ -399,25 +393,6 @@ class SearchService(Closing):
                 for aspect in query.aspects
             ],
         }
-
-
-def _page(body: SearchBody, ranking: Ranking, seconds: float) -> HitPage:
-    """The page of a ranking that a body asks for."""
-    excluded, end = set(body.exclude), body.start + body.k
-    hits = [hit for hit in ranking.hits if hit.paper_id not in excluded]
-    return HitPage(
-        ranking.query,
-        heading(ranking.query),
-        hits[body.start : end],
-        body.start,
-        len(hits) > end,
-        ranking.notes,
-        seconds,
-        ranking.stage == RERANKED,
-        ranking.is_final,
-        ranking.selected.papers,
-        ranking.selected.total,
-    )
 
 
 def _pair(paper: Paper, other: Paper, match: Match) -> Record:

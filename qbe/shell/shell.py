@@ -16,6 +16,7 @@ from qbe.query import Query
 from qbe.search.filters import parse_years
 from qbe.search.parsing import parse_positions
 from qbe.search.present import columns, hits_table, to_table
+from qbe.search.session import RERANKED
 from qbe.service.requests import Export, RecommendationBody, SearchBody
 from qbe.service.service import HitPage, Limits, SearchService
 from qbe.shell.terminal import ALL, FORMATS, SEEDS, Terminal
@@ -278,9 +279,9 @@ class Shell(Terminal):
             return self.service.page(body.model_copy(update={"start": start}))
 
         for found in self.service.pages(body):
-            self._hits, self._fields, self._query = {}, fields, found.query
-            self._show(found, f"{found.heading}{', reranked' * found.is_reranked}:", page)
-            if not found.is_final:
+            self._hits, self._fields, self._query = {}, fields, found.ranking.query
+            self._show(found, f"{found.heading}{', reranked' * (found.ranking.stage == RERANKED)}:", page)
+            if not found.ranking.is_final:
                 self.hint("\nreranking ...")
 
     def _show(self, page: HitPage, title: str, further: Callable[[int], HitPage]) -> None:
@@ -288,9 +289,9 @@ class Shell(Terminal):
         start = page.next_start
         self._next = None if start is None else (further, start)
         self._hits |= dict(enumerate(page.hits, start=page.start + 1))
-        notes = [*page.notes, *(["more shows the next hits"] if start is not None else [])]
+        notes = [*page.ranking.notes, *(["more shows the next hits"] if start is not None else [])]
         table = hits_table(
-            self.service.index.paper, page.query, page.hits, self.width, first_rank=page.start + 1
+            self.service.index.paper, page.ranking.query, page.hits, self.width, first_rank=page.start + 1
         )
         heading = "\n".join(textwrap.wrap(plain(title), self.width))
         self.write("\n\n".join(filter(None, (heading, table, "; ".join([f"{page.seconds:.2f} s", *notes])))))
