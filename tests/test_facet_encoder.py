@@ -8,6 +8,7 @@ import pytest
 import torch
 from qbe.train.facet_encoder.interpolation import interpolated_encoder
 from qbe.train.facet_encoder.matching_figures import Figures, measure, significance
+from qbe.train.facet_encoder.training import Sources, make_facet_encoder
 from safetensors.torch import load_file, save_file
 from support.tiny_reranker import graded_lists, network, stirred, tokenized, write_lists
 from transformers import BertModel
@@ -17,7 +18,6 @@ from qbe.errors import ModelError, UsageError
 from qbe.graded_pairs import GradedPair
 from qbe.models.encoder_files import resolve_encoder
 from qbe.train.artifacts import Folders, RunOptions
-from qbe.train.facet_encoder.training import Sources, make_facet_encoder
 from qbe.train.weights import copied, save_interpolated, trainable
 
 SEEDS = (0, 1)

@@ -13,6 +13,7 @@ from qbe.train.distillation.fit import Papers, fit, scored
 from qbe.train.distillation.interaction import layout_of, token_terms
 from qbe.train.distillation.recipe import Recipe
 from qbe.train.distillation.teacher import Teacher
+from qbe.train.fitting import Checkpoints
 from qbe.train.reranker.fit import CandidateScorer
 from support.tiny_reranker import MAX_TOKENS, export, graded_lists, stirred, tokenized, write_lists
 
@@ -27,7 +28,6 @@ from qbe.train.__main__ import main
 from qbe.train.artifacts import Folders, RunOptions
 from qbe.train.distillation import training
 from qbe.train.distillation.training import Sources, distil
-from qbe.train.fitting import Checkpoints
 from qbe.train.reranker.exported import exported_weights, off_grid
 from qbe.train.reranker.network import Network
 from qbe.train.reranker.papers import TokenizedPaper

@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from qbe.train.projections.data import read_lists
+from qbe.train.projections.fit import correlations, fit, mean_projections, network_of
+from qbe.train.projections.recipe import Recipe
 from support.rerankers import score
 
 from qbe.errors import CorpusError, ModelError
@@ -17,9 +20,6 @@ from qbe.rerank.projected_matching import ProjectedMatching
 from qbe.rerank.projection_model import WEIGHTS, read_model
 from qbe.rerank.projections import StoredPapers
 from qbe.train.__main__ import main
-from qbe.train.projections.data import read_lists
-from qbe.train.projections.fit import correlations, fit, mean_projections, network_of
-from qbe.train.projections.recipe import Recipe
 from qbe.types import Facet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
