@@ -48,8 +48,7 @@ from qbe.train.encoder.network import EncoderNetwork
 from qbe.train.encoder.recipe import Recipe, Settings
 from qbe.train.encoder.training import TrainedEncoder
 from qbe.train.options import parser
-from qbe.train.trainer import Checkpoints, Progress, Schedule, fit
-from qbe.train.weights import copied
+from qbe.train.trainer import Checkpoints, Schedule, fit
 from qbe.types import Paper, Sentence
 
 NONE = TitleIndex([])
@@ -398,62 +397,6 @@ def test_each_objective_learns_which_sentences_belong_together(bert, sets, tmp_p
     assert after == pytest.approx(-max(progress.dev))
     assert after < 0.85 * before
     assert trained >= untrained + gain
-
-
-# Checkpoints.
-
-RECIPE = Recipe("ts+ot", epochs=3, batch=3, accumulate=2, learning_rate=3e-3)
-
-
-def small_fit(
-    model: Path, checkpoint: Path, dtype: torch.dtype = torch.float32, stop_after: int | None = None
-) -> tuple[EncoderNetwork, Progress]:
-    """Fit to a few pairs for 9 steps, with a checkpoint after each 2 and each epoch of 3."""
-    torch.set_num_threads(1)
-    pairs = planted_pairs(26, 5)
-    network = EncoderNetwork(model, dtype)
-    tokenizer = WindowTokenizer(PaperTokenizer(model / "tokenizer.json"), 128)
-    task = EncoderTask(network, tokenizer, RECIPE, pairs[:20], pairs[20:])
-    schedule = Schedule(RECIPE.epochs, RECIPE.clip, 3, RECIPE.warm_up)
-    return network, fit(task, schedule, 1, Checkpoints(checkpoint, 2, stop_after))
-
-
-@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def uninterrupted(request, bert, tmp_path_factory):
-    """The network and the progress of a small fit that nothing stopped, its checkpoint, its precision."""
-    checkpoint = tmp_path_factory.mktemp("fit") / "checkpoint.pt"
-    return *small_fit(bert, checkpoint, request.param), checkpoint, request.param
-
-
-def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
-    return first.keys() == second.keys() and all(
-        torch.equal(part, second[name]) for name, part in first.items()
-    )
-
-
-def alike(first: Path, second: Path) -> bool:
-    """Whether two checkpoints hold the same numbers to the last bit."""
-    ours, theirs = (torch.load(path, weights_only=True) for path in (first, second))
-    parts = [same(ours[kind], theirs[kind]) for kind in ("network", "best")]
-    parts += [
-        same(state, theirs["optimizer"]["state"][number])
-        for number, state in ours["optimizer"]["state"].items()
-    ]
-    return all(parts) and all(ours[name] == theirs[name] for name in ("step", "dev"))
-
-
-def test_an_interrupted_fit_ends_in_the_same_weights(bert, uninterrupted, tmp_path):
-    network, progress, whole, kind = uninterrupted
-    assert progress.step == 9
-    checkpoint = tmp_path / "checkpoint.pt"
-    for steps, more in ((1, 1), (6, 5)):  # within the first epoch; at the end of the second
-        _, actual = small_fit(bert, checkpoint, kind, stop_after=more)
-        assert actual.step == steps
-        assert not alike(checkpoint, whole)
-    again, actual = small_fit(bert, checkpoint, kind)
-    assert actual == progress
-    assert same(copied(again), copied(network))
-    assert alike(checkpoint, whole)
 
 
 # The whole of it.

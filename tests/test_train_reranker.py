@@ -2,9 +2,6 @@
 
 import json
 import random
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from support import killed_fit
-from support.killed_fit import EVERY, LISTS, RECIPE, small_fit
 from support.rerankers import score
 from support.tiny_reranker import MAX_TOKENS, graded_lists, network, stirred, tokenized, write_lists
 from support.trainings import reranker
@@ -48,8 +43,8 @@ from qbe.train.reranker.task import (
     sample_unrelated,
 )
 from qbe.train.reranker.training import Sources
-from qbe.train.trainer import Checkpoints, Progress, fit, lr_factor
-from qbe.train.weights import trainable, with_weights
+from qbe.train.trainer import Checkpoints, Progress, fit
+from qbe.train.weights import trainable
 from qbe.types import Facet, Paper, Sentence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -227,14 +222,6 @@ def test_what_learns_and_what_does_not(tiny_reranker_weights):
 # Parts of fitting.
 
 
-def test_the_learning_rate_goes_up_and_down():
-    assert [lr_factor(step, 20) for step in (0, 1, 2, 11, 19)] == pytest.approx([0.5, 1, 1, 0.5, 1 / 18])
-    assert [lr_factor(step, 1) for step in (0, 1)] == [1, 0]
-    rates = [lr_factor(step, 97) for step in range(97)]
-    assert 0 < min(rates) <= max(rates) == 1
-    assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
-
-
 def test_unrelated_candidates_are_sampled():
     related = [GradedPair("a", (0, 1, 0)), GradedPair("b", (3, 0, 0))]
     none = [GradedPair(f"n{number}", (0.5, 0, 0.5)) for number in range(6)]
@@ -271,16 +258,6 @@ def test_a_mean_passes_over_queries_of_one_grade():
     actual = spearman_of(scorer, {"q1": pairs, "q2": other})
     assert actual[:2] == pytest.approx((0.5, -1))  # of q1 1 and of q2, scored alike, 0; of q2 alone
     assert np.isnan(actual[2])
-
-
-def test_weights_are_lent_and_given_back(tiny_reranker_weights):
-    model = network(tiny_reranker_weights)
-    lent = {"weights": torch.zeros(3, 5)}
-    assert with_weights(model, lent, lambda: model.weights.sum().item()) == 0
-    assert model.weights.sum().item() == 60
-    with pytest.raises(ZeroDivisionError):
-        with_weights(model, lent, lambda: 1 / 0)
-    assert model.weights.sum().item() == 60
 
 
 # Fitting.
@@ -321,129 +298,6 @@ def test_what_can_be_learned_is_learned(tiny_reranker_weights, tokenized_sample,
         assert now > max(then, 0) + 0.2
     changed = {name for name, part in copied(model).items() if not torch.equal(part, before[name])}
     assert changed == set(trainable(model))
-
-
-def turned(lists: dict[str, list[GradedPair]]) -> dict[str, list[GradedPair]]:
-    """The same lists, with what was best the worst."""
-    return {
-        query: [GradedPair(pair.paper_id, tuple(3 - grade for grade in pair.grades)) for pair in pairs]
-        for query, pairs in lists.items()
-    }
-
-
-def test_training_stops_when_dev_gets_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
-    """Learning the lists can but harm the same lists turned round; the best epoch's weights are kept."""
-    recipe = replace(LEARNING, epochs=9, patience=2)
-    model = network(tiny_reranker_weights)
-    scorer = CandidateScorer(model, tokenized_sample)
-    splits = GradedSplits(lists, turned(lists))
-    progress = fitted(scorer, splits, recipe, tmp_path)
-    best = progress.dev.index(max(progress.dev))
-    assert len(progress.dev) == best + 3 < 9
-    assert progress.step == len(progress.dev) * len(lists)
-    assert np.mean(spearman_of(scorer, turned(lists))) == pytest.approx(max(progress.dev))
-
-
-def test_a_figure_that_stays_is_no_better(tiny_reranker_weights, tokenized_sample, lists, tmp_path):
-    still = replace(LEARNING, learning_rate=0.0, head_rate=0.0, weight_rate=0.0, patience=2)
-    two = {query: pairs[:3] for query, pairs in list(lists.items())[:2]}
-    model = network(tiny_reranker_weights)
-    scorer = CandidateScorer(model, tokenized_sample)
-    progress = fitted(scorer, GradedSplits(two, lists), still, tmp_path)
-    assert len(progress.dev) == 3
-    assert len(set(progress.dev)) == 1
-
-
-# Checkpoints.
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tiny_reranker_weights, tmp_path_factory):
-    """The network and the progress of a small fit that nothing stopped, and its checkpoint."""
-    checkpoint = tmp_path_factory.mktemp("fit") / "checkpoint.pt"
-    return *small_fit(tiny_reranker_weights, checkpoint), checkpoint
-
-
-def same(first: Network, second: Network) -> bool:
-    ours, theirs = copied(first), copied(second)
-    return all(torch.equal(part, theirs[name]) for name, part in ours.items())
-
-
-def alike(first: Path, second: Path) -> bool:
-    """Whether two checkpoints hold the same numbers to the last bit."""
-    ours, theirs = (torch.load(path, weights_only=True) for path in (first, second))
-    parts = [
-        torch.equal(part, theirs[kind][name])
-        for kind in ("network", "mean", "best")
-        for name, part in ours[kind].items()
-    ]
-    parts += [
-        torch.equal(state[name], theirs["optimizer"]["state"][number][name])
-        for number, state in ours["optimizer"]["state"].items()
-        for name in ("exp_avg", "exp_avg_sq", "step")
-    ]
-    return all(parts) and all(ours[name] == theirs[name] for name in ("step", "dev"))
-
-
-def test_an_interrupted_fit_ends_in_the_same_weights(tiny_reranker_weights, uninterrupted, tmp_path):
-    model, progress, whole = uninterrupted
-    assert progress.step == RECIPE.epochs * LISTS == 9
-    checkpoint = tmp_path / "checkpoint.pt"
-    for steps, more in ((2, 2), (6, 4)):  # within the first epoch; at the end of the second
-        _, actual = small_fit(tiny_reranker_weights, checkpoint, stop_after=more)
-        assert actual.step == steps
-        assert not alike(checkpoint, whole)
-    again, actual = small_fit(tiny_reranker_weights, checkpoint)
-    assert actual == progress
-    assert same(again, model)
-    assert alike(checkpoint, whole)
-
-
-def test_a_killed_fit_ends_in_the_same_weights(tiny_reranker_weights, uninterrupted, tmp_path):
-    model, progress, whole = uninterrupted
-    checkpoint = tmp_path / "checkpoint.pt"
-    command = [sys.executable, killed_fit.__file__, tiny_reranker_weights, checkpoint]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert torch.load(checkpoint, weights_only=True)["step"] == EVERY
-    assert len([*tmp_path.glob(".checkpoint.pt.*.partial")]) == 1
-    again, actual = small_fit(tiny_reranker_weights, checkpoint)
-    assert actual == progress
-    assert same(again, model)
-    assert alike(checkpoint, whole)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-
-
-def test_a_finished_fit_is_not_done_again(tiny_reranker_weights, uninterrupted, monkeypatch):
-    model, progress, checkpoint = uninterrupted
-
-    def refuse(*_):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
-    before = sha256(checkpoint)
-    again, actual = small_fit(tiny_reranker_weights, checkpoint)
-    assert actual == progress
-    assert same(again, model)
-    assert sha256(checkpoint) == before
-
-
-@pytest.mark.parametrize("harm", ["cut", "empty", "no checkpoint", "other things", "another network"])
-def test_checkpoints_that_cannot_be_read(tiny_reranker_weights, uninterrupted, tmp_path, harm):
-    content = uninterrupted[2].read_bytes()
-    checkpoint = tmp_path / "seed-1.pt"
-    if harm == "other things":
-        torch.save({"weights": torch.zeros(2)}, checkpoint)
-    elif harm == "another network":
-        state = torch.load(uninterrupted[2], weights_only=True)
-        state["network"]["weights"] = torch.zeros(3, 4)
-        torch.save(state, checkpoint)
-    else:
-        checkpoint.write_bytes({"cut": content[:2000], "empty": b"", "no checkpoint": b"not one"}[harm])
-    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another `wo"
-    with pytest.raises(ModelError, match=message) as caught:
-        small_fit(tiny_reranker_weights, checkpoint)
-    assert "\n" not in str(caught.value)
 
 
 # The whole of it.

@@ -92,14 +92,10 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """The file that holds the state of a fit; it is written after each ``every`` steps and each epoch.
-
-    ``stop_after`` ends the fit after so many steps of a call, as an interruption would.
-    """
+    """The file that holds the state of a fit; it is written after each ``every`` steps and each epoch."""
 
     path: Path
     every: int = 500
-    stop_after: int | None = None
 
 
 def fit_seeds(
@@ -132,7 +128,6 @@ def fit(task: Task[B], schedule: Schedule, seed: int, checkpoints: Checkpoints) 
     network, per_epoch, path = task.network, task.steps_per_epoch, checkpoints.path
     total, begin = schedule.epochs * per_epoch, state.step
     log.info("%s: step %d of %d", path.stem, begin, total)
-    last = None if checkpoints.stop_after is None else begin + checkpoints.stop_after
     losses: list[float] = []
     batches = itertools.islice(task.batches(seed), begin, None)
     while state.step < total and not should_stop(state.dev, schedule.patience):
@@ -143,13 +138,11 @@ def fit(task: Task[B], schedule: Schedule, seed: int, checkpoints: Checkpoints) 
         if epoch_ends:
             network.eval()
             state.measure()
-        if state.step % checkpoints.every == 0 or epoch_ends or state.step == last:
+        if state.step % checkpoints.every == 0 or epoch_ends:
             mean = sum(losses) / len(losses)
             log.info("%s: step %d of %d, loss %.4f", path.stem, state.step, total, mean)
             losses.clear()
             state.save(path)
-        if state.step == last:
-            break
     network.load_state_dict(state.best, strict=False)
     network.eval()
     return Progress(state.step, tuple(state.dev))

@@ -1,6 +1,6 @@
-"""A small fit of a tiny network; run as a script, one that dies when it would keep its second checkpoint.
+"""A toy task of the trainer; run as a script, its fit dies when it would keep its second checkpoint.
 
-Usage: killed_fit.py MODEL CHECKPOINT
+Usage: killed_fit.py CHECKPOINT
 """
 
 import os
@@ -8,27 +8,55 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import nn
 
-from qbe.corpus import read_jsonl
-from qbe.train.reranker.network import Network
-from qbe.train.reranker.task import CandidateScorer, GradedSplits, GradedTask, Recipe
-from qbe.train.trainer import Checkpoints, Progress, fit
+from qbe.train.trainer import Checkpoints, DevScore, Progress, Schedule, fit
 
-LISTS, EVERY = 3, 2
-RECIPE = Recipe(epochs=3, learning_rate=3e-3, head_rate=1e-2, queries=1, ema_decay=0.5)
+STEPS, EVERY = 3, 2
+SCHEDULE = Schedule(epochs=3, clip=1.0, patience=3, warm_up=0.2, ema_decay=0.5)
 
 
-def small_fit(model: Path, checkpoint: Path, stop_after: int | None = None) -> tuple[Network, Progress]:
-    """Fit to a few lists of the sample for 9 steps, with a checkpoint after each 2 and each epoch of 3."""
-    from support.tiny_reranker import SAMPLE, graded_lists, network, tokenized
+class ToyTask:
+    """A linear layer with dropout that learns sums of numbers; dev scores may be given."""
 
+    steps_per_epoch = STEPS
+
+    def __init__(self, dev: list[float] | None = None, rate: float = 0.1) -> None:
+        torch.manual_seed(7)
+        self.network = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 1))
+        self.measured: list[torch.Tensor] = []
+        self._dev, self._rate = dev, rate
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.network.parameters(), lr=self._rate)
+
+    def batches(self, seed: int):
+        numbers = np.random.default_rng(seed)
+        while True:
+            yield torch.tensor(numbers.random((8, 4)), dtype=torch.float32)
+
+    def losses(self, batch: torch.Tensor):
+        """Two parts, each of half of the batch."""
+        for half in batch.chunk(2):
+            yield ((self.network(half)[:, 0] - half.sum(1)) ** 2).mean() / 2
+
+    def score(self) -> DevScore | None:
+        assert not self.network.training
+        self.measured.append(self.network[1].weight.detach().clone())
+        if self._dev is not None:
+            return DevScore(self._dev[len(self.measured) - 1], "given")
+        fixed = torch.eye(4)
+        error = ((self.network(fixed)[:, 0] - 1) ** 2).mean().item()
+        return DevScore(-error, f"error {error}")
+
+
+def toy_fit(checkpoint: Path) -> tuple[nn.Module, Progress]:
+    """9 steps, with a checkpoint after each 2 and each epoch of 3."""
     torch.set_num_threads(1)
-    lists = dict(list(graded_lists(6).items())[:LISTS])
-    fitted = network(model)
-    scorer = CandidateScorer(fitted, tokenized(model, read_jsonl(SAMPLE / "papers.jsonl")))
-    task = GradedTask(scorer, GradedSplits(lists, lists), RECIPE)
-    return fitted, fit(task, RECIPE.schedule(), 1, Checkpoints(checkpoint, EVERY, stop_after))
+    task = ToyTask()
+    return task.network, fit(task, SCHEDULE, 1, Checkpoints(checkpoint, EVERY))
 
 
 def die_at(checkpoint: Path, count: int) -> None:
@@ -46,6 +74,5 @@ def die_at(checkpoint: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    die_at(Path(sys.argv[2]), 2)
-    small_fit(Path(sys.argv[1]), Path(sys.argv[2]))
+    die_at(Path(sys.argv[1]), int(sys.argv[2]))
+    toy_fit(Path(sys.argv[1]))

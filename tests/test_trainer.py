@@ -1,0 +1,174 @@
+"""The trainer: rates, the choice of the epoch, averages, and checkpoints of a toy task with dropout."""
+
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support import killed_fit
+from support.killed_fit import SCHEDULE, STEPS, ToyTask, toy_fit
+from torch import nn
+
+from qbe.errors import ModelError
+from qbe.files import sha256
+from qbe.train.trainer import Checkpoints, Progress, Schedule, fit, fit_seeds, lr_factor
+from qbe.train.weights import best_weights, with_weights
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def fitted(task: ToyTask, schedule: Schedule, folder: Path) -> Progress:
+    return fit(task, schedule, 0, Checkpoints(folder / "fit.pt"))
+
+
+def test_the_learning_rate_goes_up_and_down():
+    assert [lr_factor(step, 20) for step in (0, 1, 2, 11, 19)] == pytest.approx([0.5, 1, 1, 0.5, 1 / 18])
+    assert [lr_factor(step, 1) for step in (0, 1)] == [1, 0]
+    rates = [lr_factor(step, 97) for step in range(97)]
+    assert 0 < min(rates) <= max(rates) == 1
+    assert rates == [*sorted(rates[:9]), *sorted(rates[9:], reverse=True)]
+
+
+def test_the_best_epoch_is_kept_and_the_fit_ends_when_dev_gets_no_better(tmp_path):
+    task = ToyTask(dev=[0.1, 0.5, 0.5, 0.4, 0.9])
+    progress = fitted(task, Schedule(epochs=5, patience=2), tmp_path)
+    assert progress == Progress(4 * STEPS, (0.1, 0.5, 0.5, 0.4))
+    assert torch.equal(task.network[1].weight, task.measured[1])  # of equal scores the first
+    assert not task.network.training
+    assert torch.equal(best_weights(tmp_path / "fit.pt")["1.weight"], task.measured[1])
+
+
+def test_without_patience_all_epochs_are_trained_and_without_scores_the_last_is_kept(tmp_path):
+    assert fitted(ToyTask(dev=[0.5, 0.4, 0.3]), Schedule(epochs=3), tmp_path).step == 3 * STEPS
+    task, longer = ToyTask(), ToyTask(dev=[0.1, 0.2, 0.3])
+    task.score = lambda: None
+    (tmp_path / "fit.pt").unlink()
+    assert fitted(task, Schedule(epochs=3), tmp_path) == Progress(3 * STEPS, ())
+    fit(longer, Schedule(epochs=3), 0, Checkpoints(tmp_path / "other.pt"))
+    assert torch.equal(task.network[1].weight, longer.network[1].weight)
+
+
+def test_an_average_is_what_is_scored_and_kept(tmp_path):
+    """With a decay of 1 it stays where it began; the ramp starts at (1 + 1) / (10 + 1)."""
+    task = ToyTask(dev=[0.0])
+    start = task.network[1].weight.detach().clone()
+    fitted(task, Schedule(epochs=1, ema_decay=1.0, ema_ramp=False), tmp_path)
+    assert torch.equal(task.measured[0], start)
+    assert torch.equal(task.network[1].weight, start)
+    ramped = ToyTask(dev=[0.0])
+    fit(ramped, Schedule(epochs=1, ema_decay=1.0), 0, Checkpoints(tmp_path / "ramped.pt"))
+    assert not torch.equal(ramped.measured[0], start)
+
+
+def test_gradients_are_clipped_to_a_norm(tmp_path):
+    """By plain descent a step is as long as the rate, where the gradients are longer than 1."""
+    task = ToyTask(dev=[0.0])
+    task.steps_per_epoch = 1
+    task.optimizer = lambda: torch.optim.SGD(task.network.parameters(), lr=0.25)
+    before = nn.utils.parameters_to_vector(task.network.parameters()).detach().clone()
+    fitted(task, Schedule(epochs=1, clip=1.0), tmp_path)
+    after = nn.utils.parameters_to_vector(task.network.parameters())
+    assert torch.linalg.norm(after - before).item() == pytest.approx(0.25, rel=1e-4)
+
+
+def test_a_loss_that_is_no_number(tmp_path):
+    task = ToyTask()
+    task.losses = lambda batch: iter([batch.new_tensor(math.nan, requires_grad=True)])
+    with pytest.raises(ModelError, match="fit, step 1: expected a loss that is a number, found nan"):
+        fitted(task, SCHEDULE, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_each_seed_has_its_weights(tmp_path):
+    weights = fit_seeds(lambda _: ToyTask(), SCHEDULE, (3, 1), tmp_path)
+    assert list(weights) == ["seed 3", "seed 1"]
+    assert not torch.equal(weights["seed 3"]["1.weight"], weights["seed 1"]["1.weight"])
+    task = ToyTask()
+    fit(task, SCHEDULE, 1, Checkpoints(tmp_path / "alone.pt"))
+    assert torch.equal(task.network[1].weight, weights["seed 1"]["1.weight"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.pt", "seed-1.pt", "seed-3.pt"]
+
+
+def test_weights_are_lent_and_given_back():
+    network = ToyTask().network
+    before = network[1].weight.detach().clone()
+    lent = {"1.weight": torch.zeros(1, 4)}
+    assert with_weights(network, lent, lambda: network[1].weight.abs().sum().item()) == 0
+    with pytest.raises(ZeroDivisionError):
+        with_weights(network, lent, lambda: 1 / 0)
+    assert torch.equal(network[1].weight, before)
+
+
+# Checkpoints.
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The network and the progress of a fit that nothing stopped, and its checkpoint."""
+    checkpoint = tmp_path_factory.mktemp("fit") / "checkpoint.pt"
+    return *toy_fit(checkpoint), checkpoint
+
+
+def parts(value: object) -> list[object]:
+    """The tensors and numbers of a checkpoint, in order."""
+    if isinstance(value, dict):
+        return [part for name, each in value.items() for part in (name, *parts(each))]
+    if isinstance(value, list):
+        return [part for each in value for part in parts(each)]
+    return [value.tolist() if isinstance(value, torch.Tensor) else value]
+
+
+def contents(checkpoint: Path) -> list[object]:
+    return parts(torch.load(checkpoint, weights_only=True))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_a_killed_fit_ends_in_the_same_weights(uninterrupted, tmp_path, count):
+    """Killed at the first checkpoint there is none; later ones are within an epoch and at its end."""
+    network, progress, whole = uninterrupted
+    checkpoint = tmp_path / "checkpoint.pt"
+    command = [sys.executable, killed_fit.__file__, str(checkpoint), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert checkpoint.exists() is (count > 1)
+    assert len([*tmp_path.glob(".checkpoint.pt.*.partial")]) == 1
+    again, actual = toy_fit(checkpoint)
+    assert actual == progress
+    assert torch.equal(again[1].weight, network[1].weight)
+    assert contents(checkpoint) == contents(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_finished_fit_is_not_done_again(uninterrupted, monkeypatch):
+    network, progress, checkpoint = uninterrupted
+
+    def refuse(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", refuse)
+    before = sha256(checkpoint)
+    again, actual = toy_fit(checkpoint)
+    assert actual == progress
+    assert torch.equal(again[1].weight, network[1].weight)
+    assert sha256(checkpoint) == before
+
+
+@pytest.mark.parametrize("harm", ["cut", "empty", "no checkpoint", "other things", "another network"])
+def test_checkpoints_that_cannot_be_read(uninterrupted, tmp_path, harm):
+    content = uninterrupted[2].read_bytes()
+    checkpoint = tmp_path / "seed-1.pt"
+    if harm == "other things":
+        torch.save({"weights": torch.zeros(2)}, checkpoint)
+    elif harm == "another network":
+        state = torch.load(uninterrupted[2], weights_only=True)
+        state["network"]["1.weight"] = torch.zeros(3, 4)
+        torch.save(state, checkpoint)
+    else:
+        checkpoint.write_bytes({"cut": content[:2000], "empty": b"", "no checkpoint": b"not one"}[harm])
+    message = r"seed-1\.pt: expected a checkpoint of this training, found: .+; delete it, or give another `wo"
+    with pytest.raises(ModelError, match=message) as caught:
+        toy_fit(checkpoint)
+    assert "\n" not in str(caught.value)
